@@ -1,0 +1,26 @@
+"""dlobd: where did the time go? A benchmark of deep learning over big-data stacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dlobd.frames import RunBundle
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "load"]
+
+
+def load(path: str | Path) -> RunBundle:
+    """Opens a run bundle for analysis: `dlobd.load("runs/softmax-mnist/...").attribution()`.
+
+    Raises:
+        BundleError: it is missing, damaged or of a newer version.
+    """
+    # imported here: pandas costs half a second, and the cluster's processes import this package too
+    from dlobd.frames import RunBundle
+
+    return RunBundle(path)

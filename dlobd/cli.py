@@ -1,0 +1,312 @@
+"""The command line: parse, call one function, print, exit code.
+
+Results go to stdout, progress and failures to stderr. An expected failure is one line and its documented exit code
+(`dlobd.errors`); of an unexpected one the traceback goes into a file, whose path is in the line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from dlobd import __version__
+from dlobd.errors import BundleError, DlobdError, Interrupted, RunFailed, RunInvalid, UsageError
+
+app = typer.Typer(
+    name="dlobd",
+    help="Where did the time go? Runs a deep-learning job through HDFS, Spark on YARN and TensorFlow, "
+    "and says which layer took how long.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+cluster_app = typer.Typer(help="A cluster that stays, for many runs.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
+
+Out = Annotated[Path, typer.Option("--out", help="Directory of the run bundles.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Run = Annotated[str, typer.Argument(help="A bundle's path, a run id, or latest.")]
+
+RUNS = Path("runs")
+
+EXIT_CODES = {
+    "ok": 0,
+    "failed": RunFailed.exit_code,
+    "invalid": RunInvalid.exit_code,
+    "interrupted": Interrupted.exit_code,
+}
+"""Status of a run to the exit code of `dlobd run`."""
+
+
+@app.command()
+def run(
+    experiment: Annotated[
+        str, typer.Argument(help="A TOML file, or the name of a shipped experiment.")
+    ] = "softmax-mnist",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+    ] = None,
+    out: Out = RUNS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit line only.")] = False,
+) -> int:
+    """Run an experiment and show where its time went. The last line is the path of its bundle."""
+    from dlobd import experiment as experiments
+
+    chosen = experiments.load(experiment, settings or [])
+    from dlobd import runner, store
+    from dlobd.progress import Progress
+
+    if dry_run:
+        for step in runner.plan(chosen):
+            print(step)
+        return 0
+    with Progress() as progress:
+        bundle = store.Bundle(runner.run(chosen, out, progress))
+    record = bundle.read()
+    _print_run(record)
+    if record["cause"]:
+        print(f"dlobd: run {record['status']}: {record['cause']}", file=sys.stderr)
+    print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
+    print(f"bundle: {bundle.path}")
+    return EXIT_CODES[record["status"]]
+
+
+@app.command()
+def show(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> None:
+    """Show a run: where its time went, how it started and ended."""
+    from dlobd import store
+
+    bundle = store.find(run, out)
+    record = bundle.read()
+    if as_json:
+        _print_json(record)
+        return
+    _print_run(record)
+    try:
+        problems = bundle.verify()
+    except BundleError as error:
+        problems = [error.what]
+    for problem in problems:
+        print(f"dlobd: warning: {problem}", file=sys.stderr)
+    print(f"bundle: {bundle.path}")
+
+
+@app.command()
+def trace(
+    run: Run = "latest",
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("trace.json"),
+    out: Out = RUNS,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write a run's timeline as a trace that Perfetto opens."""
+    from dlobd import store
+    from dlobd.importers.assemble import assemble
+    from dlobd.report.perfetto import trace_events
+
+    bundle = store.find(run, out)
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists.", "add --force, or choose another -o FILE")
+    events = trace_events(assemble(bundle.path))
+    try:
+        output.write_text(json.dumps(events, separators=(",", ":")) + "\n")
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}.") from error
+    print(f"Wrote {output}")
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="One axis: experiments, models, datasets, launchers, ...")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what can be chosen, with the reason where something is not available."""
+    from dlobd.experiment import experiments
+    from dlobd.registry import REGISTRIES, unknown
+
+    rows: dict[str, list[tuple[str, str, str | None]]] = {
+        "experiments": [(n, title, None) for n, title in experiments()]
+    }
+    rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
+    if kind is not None:
+        if kind not in rows:
+            raise UsageError(unknown("lists", kind, rows), "dlobd list")
+        rows = {kind: rows[kind]}
+    if as_json:
+        keys = ("name", "title", "unavailable")
+        _print_json({name: [dict(zip(keys, row, strict=True)) for row in members] for name, members in rows.items()})
+        return
+    width = max(len(row[0]) for members in rows.values() for row in members)
+    for name, members in rows.items():
+        print(name)
+        for member, title, reason in members:
+            print(f"  {member:{width}}  {title}" + (f"  [not available: {reason}]" if reason else ""))
+
+
+@app.command()
+def clean(
+    out: Out = RUNS,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove what is cached.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove the run bundles too.")] = False,
+) -> None:
+    """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
+    from dlobd import clean as cleaning
+
+    entries = cleaning.kept(out)
+    if not entries:
+        print("nothing is kept")
+    for entry in entries:
+        goes = yes and (runs or entry.name != "runs")
+        if goes:
+            cleaning.remove(entry)
+        where = entry.paths[0] if entry.name != "runs" else out
+        print(f"{'removed ' if goes else ''}{entry.size_bytes / 1e6:10.1f} MB  {entry.name:8} {where}  ({entry.title})")
+
+
+@cluster_app.command()
+def up() -> None:
+    """Start HDFS and YARN and leave them running; `dlobd run` then uses them."""
+    from dlobd.clean import cluster_dir
+    from dlobd.cluster.configuration import ClusterSettings
+    from dlobd.cluster.embedded import EmbeddedCluster
+    from dlobd.cluster.ports import port_base
+    from dlobd.progress import Progress
+
+    cluster = EmbeddedCluster(ClusterSettings(cluster_dir(), port_base=port_base()))
+    with Progress() as progress:
+        cluster.start(progress, stays=True)
+    _print_endpoints(cluster.endpoints)
+    cluster.release()
+
+
+@cluster_app.command()
+def status(as_json: Json = False) -> int:
+    """Show the daemons of the cluster that stays, their memory and web addresses."""
+    import dataclasses
+
+    from dlobd.clean import cluster_dir
+    from dlobd.cluster.embedded import EmbeddedCluster
+
+    cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
+    now = cluster.status()
+    if as_json:
+        _print_json(dataclasses.asdict(now))
+    else:
+        print(f"{now.state}, up {now.up_s:.0f} s, {now.applications} applications" + ", safe mode" * now.safe_mode)
+        for daemon in now.daemons:
+            state = "ready" if daemon.ready else "not ready" if daemon.alive else "dead"
+            figures = f"pid {daemon.pid or '-':>7} {daemon.rss_bytes / 1e6:6.0f} MB"
+            print(f"  {daemon.name:16} {state:9} {figures}  {daemon.web_url}")
+        _print_endpoints(cluster.endpoints)
+    return 0 if now.state == "running" else 4
+
+
+@cluster_app.command()
+def down() -> None:
+    """Stop the cluster that stays. What is in HDFS is kept."""
+    from dlobd.clean import cluster_dir
+    from dlobd.cluster.configuration import ClusterSettings
+    from dlobd.cluster.embedded import EmbeddedCluster
+    from dlobd.progress import Progress
+
+    try:
+        cluster = EmbeddedCluster.attach(cluster_dir())
+    except DlobdError as error:
+        if error.exit_code != 4:
+            raise
+        # some of its daemons died, or none runs: end what is left
+        cluster = EmbeddedCluster(ClusterSettings(cluster_dir()))
+    with Progress() as progress:
+        cluster.stop(progress)
+    print("cluster is down")
+
+
+def _print_run(record: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from dlobd.report import terminal
+
+    console = Console(highlight=False)
+    terminal.breakdown(record, console)
+    terminal.anatomy(record, console)
+
+
+def _print_endpoints(endpoints: Any) -> None:
+    print(f"HDFS     {endpoints.fs_uri}")
+    for name, url in endpoints.web.items():
+        print(f"{name}  {url}")
+
+
+def _print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=1, default=str)
+    print()
+
+
+@app.callback(invoke_without_command=True)
+def _top(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(f"dlobd {__version__}")
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line; returns the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code = app(args=argv, prog_name="dlobd", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except DlobdError as error:
+        return _fail(error.line, error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted.", Interrupted.exit_code)
+    except BrokenPipeError:
+        # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
+        return 0
+    except typer.TyperException as error:
+        message = error.format_message()  # empty where only help was asked for, and has been printed
+        return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
+    except Exception:  # noqa: BLE001  a person gets one line, whatever it was; the traceback is kept
+        return _fail(f"unexpected failure: {_last_words()} Its traceback is in {_keep_traceback()}", 1)
+
+
+def _fail(line: str, code: int) -> int:
+    print("dlobd: " + " ".join(line.split()), file=sys.stderr)
+    return code
+
+
+def _interrupt(*_: object) -> NoReturn:
+    # once: whoever sends it again must not break off the stopping of daemons
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _last_words() -> str:
+    kind, error, _ = sys.exc_info()
+    return f"{kind.__name__ if kind else ''}: {str(error)[:200]}."
+
+
+def _keep_traceback() -> Path:
+    from dlobd.cluster.cache import cache_dir
+    from dlobd.store import redact
+
+    text = redact(traceback.format_exc().encode())
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.txt"
+    for folder in (cache_dir() / "crashes", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(text)
+            return folder / name
+        except OSError:
+            continue
+    return Path("nowhere: no directory could be written")

@@ -1,0 +1,1 @@
+"""The embedded cluster: real HDFS and YARN daemons on loopback, from pip packages and four jars."""

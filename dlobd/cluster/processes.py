@@ -1,0 +1,110 @@
+"""Processes that are surely ours: known by pid and start time, or by a mark that only we put on them.
+
+A pid alone is never enough to send a signal: it may have been given to somebody else since.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MARK = "-Ddlobd.work_dir="
+"""A JVM argument of every daemon, followed by the cluster's work directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process for as long as the machine is up: `start_ticks` is the kernel's start time, in ticks since boot."""
+
+    pid: int
+    start_ticks: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process runs; a zombie does not."""
+        return _stat(self.pid) == self.start_ticks
+
+    def kill(self, number: signal.Signals) -> None:
+        """Sends a signal, if it is still this process."""
+        if self.alive:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The process that has `pid` now; None if there is none."""
+    ticks = _stat(pid)
+    return None if ticks is None else ProcessId(pid, ticks)
+
+
+def daemons_of(work_dir: Path) -> list[ProcessId]:
+    """The running JVMs that were started with this work directory's mark."""
+    wanted = os.fsencode(f"{MARK}{work_dir}")
+    return [process for process in _all() if wanted in _read(process.pid, "cmdline").split(b"\0")]
+
+
+def containers_of(work_dir: Path) -> list[ProcessId]:
+    """The running processes of YARN containers whose local directories lie in this work directory."""
+    prefix = os.fsencode(f"LOCAL_DIRS={work_dir}/")
+    return [
+        process
+        for process in _all()
+        if any(entry.startswith(prefix) for entry in _read(process.pid, "environ").split(b"\0"))
+    ]
+
+
+def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[ProcessId]:
+    """Waits until none of `processes` is alive or `deadline` (time.monotonic) has passed; returns those alive."""
+    while True:
+        left = [process for process in processes if process.alive]
+        if not left or time.monotonic() >= deadline:
+            return left
+        time.sleep(0.05)
+
+
+def end(processes: Iterable[ProcessId], grace_s: float) -> None:
+    """SIGTERM, at most `grace_s` seconds of patience, SIGKILL."""
+    processes = list(processes)
+    for process in processes:
+        process.kill(signal.SIGTERM)
+    left = wait_gone(processes, time.monotonic() + grace_s)
+    for process in left:
+        process.kill(signal.SIGKILL)
+    wait_gone(left, time.monotonic() + 5)
+
+
+def rss_bytes(process: ProcessId) -> int:
+    """Resident memory; 0 if the process is gone."""
+    fields = _read(process.pid, "statm").split() if process.alive else []
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+
+
+def _all() -> Iterator[ProcessId]:
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal() and int(entry) != os.getpid():
+            process = identify(int(entry))
+            if process is not None:
+                yield process
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of /proc/<pid>; empty where the process is gone or another user's."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _stat(pid: int) -> int | None:
+    """Start time in ticks; None if there is no such process or it is a zombie."""
+    # the second field, the command, may hold spaces and brackets: split after its last bracket
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19])

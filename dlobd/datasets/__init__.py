@@ -1,0 +1,1 @@
+"""Data sets, and the format in which they lie in HDFS."""

@@ -1,0 +1,85 @@
+"""The failures dlobd expects, each with its exit code and what to do next.
+
+    DlobdError                      one clear line, never a traceback
+    ├── UsageError            2     the command line or an experiment file is wrong
+    ├── SetupError            3     this machine lacks something: Java, jars, memory, disk, ports, data
+    ├── ClusterError          4     HDFS or YARN did not start, or stopped answering
+    ├── RunFailed             5     the job ran and failed; its bundle says why
+    ├── RunInvalid            6     the job ended, but its result cannot be trusted
+    ├── BundleError           7     a run bundle is missing, damaged or of a newer schema
+    └── Busy                  8     another dlobd command holds what this one needs
+    (Interrupted            130     Ctrl-C or SIGTERM)
+
+An error is three sentences in one line: what failed, why, and the next step.
+"""
+
+from __future__ import annotations
+
+
+class DlobdError(Exception):
+    """An expected failure.
+
+    Args:
+        what: what failed and why, one line.
+        remedy: the next step a person should take, one line; may be empty.
+    """
+
+    exit_code = 1
+
+    def __init__(self, what: str, remedy: str = "") -> None:
+        self.what = " ".join(what.split())
+        self.remedy = " ".join(remedy.split())
+        super().__init__(self.line)
+
+    @property
+    def line(self) -> str:
+        """The single line that a person sees."""
+        return f"{self.what} Next: {self.remedy}" if self.remedy else self.what
+
+
+class UsageError(DlobdError):
+    """The command line or an experiment file is wrong."""
+
+    exit_code = 2
+
+
+class SetupError(DlobdError):
+    """This machine lacks something the run needs."""
+
+    exit_code = 3
+
+
+class ClusterError(DlobdError):
+    """HDFS or YARN did not start, or stopped answering."""
+
+    exit_code = 4
+
+
+class RunFailed(DlobdError):
+    """The job ran and failed."""
+
+    exit_code = 5
+
+
+class RunInvalid(DlobdError):
+    """The job ended, but its result cannot be trusted."""
+
+    exit_code = 6
+
+
+class BundleError(DlobdError):
+    """A run bundle is missing, damaged or of a newer schema."""
+
+    exit_code = 7
+
+
+class Busy(DlobdError):
+    """Another dlobd command holds what this one needs."""
+
+    exit_code = 8
+
+
+class Interrupted(DlobdError):
+    """A person (Ctrl-C) or the system (SIGTERM) ended the command."""
+
+    exit_code = 130

@@ -1,0 +1,44 @@
+"""Log lines of Hadoop's daemons and of Spark's JVMs, written with our pattern `%nano %d %p %c{2}: %m%n`.
+
+`%nano` is System.nanoTime at the log call: on Linux the clock that Python's monotonic_ns reads, so that a line needs no
+wall-clock mapping. Its error is the few microseconds between what happened and the call that logs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+RESOLUTION_NS = 1_000
+"""What a `%nano` stamp is taken to be good for: the log call itself."""
+
+_LINE = re.compile(r"^(\d{6,}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) (\S+): (.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One log event; continuation lines (stack traces) are dropped."""
+
+    at_ns: int
+    level: str
+    logger: str
+    message: str
+    source: str
+
+
+def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
+    """The lines that carry our pattern, in the order of the file."""
+    for line in lines:
+        match = _LINE.match(line)
+        if match:
+            yield LogLine(int(match[1]), match[3], match[4], match[5].rstrip("\n"), source)
+
+
+def read(path: Path, source: str | None = None) -> list[LogLine]:
+    """All parsed lines of a file; an absent file has none."""
+    if not path.exists():
+        return []
+    with path.open(errors="replace") as file:
+        return list(parse(file, source or path.name))

@@ -1,0 +1,111 @@
+"""Files of `dlobd.trace` become processes with spans and instants. A file may end anywhere: its writer may be dead."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dlobd.schema import ClockAnchor, Process
+
+
+@dataclass(slots=True)
+class RecordedSpan:
+    """A span as written; `end_ns` is the last evidence of the process where the end is missing."""
+
+    id: int
+    parent: int
+    layer: str
+    name: str
+    start_ns: int
+    end_ns: int
+    truncated: bool
+    wait: dict[str, Any]
+    attrs: dict[str, Any]
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A named point in time."""
+
+    name: str
+    at_ns: int
+    attrs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class RecordedProcess:
+    """What one process wrote."""
+
+    process: Process
+    domain: str
+    opened_ns: int
+    forked: bool
+    path: Path
+    last_ns: int = 0
+    spans: list[RecordedSpan] = field(default_factory=list)
+    instants: list[Instant] = field(default_factory=list)
+    anchors: list[ClockAnchor] = field(default_factory=list)
+    bad_lines: int = 0
+
+    def instant(self, name: str) -> Instant | None:
+        """The first instant of that name."""
+        return next((i for i in self.instants if i.name == name), None)
+
+    def named(self, name: str) -> list[RecordedSpan]:
+        """All spans of that name, in the order of their begin."""
+        return [span for span in self.spans if span.name == name]
+
+
+def read(path: Path) -> RecordedProcess | None:
+    """The process that wrote `path`; None if not even its first line is whole."""
+    found: RecordedProcess | None = None
+    open_spans: dict[int, RecordedSpan] = {}
+    for text in path.read_text(errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+            kind = line["k"]
+        except (ValueError, KeyError, TypeError):
+            # a line cut by kill -9; the count is shown
+            if found:
+                found.bad_lines += 1
+            continue
+        if kind == "process":
+            process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
+            if found is None:
+                found = RecordedProcess(process, line["domain"], line["opened_ns"], line["forked"], path)
+            found.process = process
+            continue
+        if found is None:
+            continue
+        if kind == "anchor":
+            found.anchors.append(ClockAnchor(found.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
+            found.last_ns = max(found.last_ns, line["monotonic_ns"])
+            continue
+        found.last_ns = max(found.last_ns, line["t"])
+        if kind == "b":
+            span = RecordedSpan(
+                line["i"], line["p"], line["l"], line["n"], line["t"], line["t"], True,
+                line.get("w", {}), line.get("a", {}), line.get("th", ""),
+            )  # fmt: skip
+            open_spans[span.id] = span
+            found.spans.append(span)
+        elif kind == "e" and (ended := open_spans.pop(line["i"], None)):
+            ended.end_ns = line["t"]
+            ended.truncated = False
+            ended.attrs = {**ended.attrs, **line.get("a", {})}
+        elif kind == "i":
+            found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
+    if found:
+        found.last_ns = max(found.last_ns, found.opened_ns)
+        for span in open_spans.values():
+            span.end_ns = found.last_ns
+    return found
+
+
+def read_all(directory: Path) -> list[RecordedProcess]:
+    """All processes that wrote below `directory`, in the order in which they opened their files."""
+    found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
+    return sorted(found, key=lambda p: p.opened_ns)

@@ -1,0 +1,87 @@
+"""YARN's side of a run, from the ResourceManager's and the NodeManagers' logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dlobd.importers.log4j import LogLine
+
+# container ids carry an epoch after a ResourceManager restart: container_e01_<timestamp>_...
+_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
+
+
+@dataclass(slots=True)
+class Marks:
+    """First time of each named transition, and the log it stands in."""
+
+    at: dict[str, int] = field(default_factory=dict)
+    source: dict[str, str] = field(default_factory=dict)
+
+    def put(self, name: str, line: LogLine) -> None:
+        """Keeps the first line of a name."""
+        if name not in self.at:
+            self.at[name] = line.at_ns
+            self.source[name] = f"{line.source}: {line.message[:120]}"
+
+
+@dataclass(slots=True)
+class YarnLife:
+    """An application's and its containers' transitions.
+
+    application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED, and summary fields of the ResourceManager
+    containers (by id): ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED
+    """
+
+    application: Marks
+    containers: dict[str, Marks]
+    diagnostics: list[str]
+
+
+# in the ResourceManager: `APP State change from A to B on event = E`
+_APP_STATE = re.compile(r"State change from (\w+) to (\w+) on event")
+_RM_CONTAINER = re.compile(r"Container Transitioned from (\w+) to (\w+)")
+_NM_CONTAINER = re.compile(r"transitioned from (\w+) to (\w+)")
+
+
+def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], application_id: str) -> YarnLife:
+    """All transitions of one application.
+
+    Args:
+        application_id: as YARN writes it, application_<timestamp>_<number>.
+    """
+    number = application_id.removeprefix("application_")
+    result = YarnLife(Marks(), {}, [])
+
+    def container_of(message: str) -> Marks | None:
+        match = _CONTAINER.search(message)
+        return result.containers.setdefault(match[0], Marks()) if match and match[1] == number else None
+
+    for line in resourcemanager:
+        if number not in line.message:
+            continue
+        if line.logger.endswith("RMAppImpl") and (state := _APP_STATE.search(line.message)):
+            result.application.put(state[2], line)
+        elif line.logger.endswith("RMAppAttemptImpl") and (state := _APP_STATE.search(line.message)):
+            result.application.put(f"ATTEMPT_{state[2]}", line)
+        elif line.logger.endswith("RMContainerImpl") and (state := _RM_CONTAINER.search(line.message)):
+            marks = container_of(line.message)
+            if marks:
+                # the ResourceManager learns RUNNING one heartbeat late: the NodeManager's own line counts
+                marks.put({"RUNNING": "RM_RUNNING"}.get(state[2], state[2]), line)
+        elif line.level in ("WARN", "ERROR"):
+            result.diagnostics.append(line.message)
+    for line in nodemanagers:
+        if number not in line.message:
+            continue
+        marks = container_of(line.message)
+        if not marks:
+            continue
+        if "Start request for" in line.message:
+            marks.put("START_REQUEST", line)
+        elif line.logger.endswith("ContainerImpl") and (state := _NM_CONTAINER.search(line.message)):
+            marks.put("EXITED" if state[2].startswith("EXITED") else state[2], line)
+        elif "is running" in line.message and "memory limit" in line.message:
+            result.diagnostics.append(line.message)
+    return result

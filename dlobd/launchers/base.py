@@ -1,0 +1,100 @@
+"""The launcher contract.
+
+A launcher runs inside the driver, after SparkContext is up:
+    1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks;
+    2. it feeds `blocks`, one partition a rank and epoch, until the ranks have taken everything;
+    3. it waits until every rank has left its done-marker, or one has failed;
+    4. it stops the ranks.
+It records spans of layer `launcher` for its own work, and of layer `feed` for the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+ROLES = ("chief", "worker", "ps", "evaluator")
+"""TensorFlow's own words. Rank 0 is the chief; worker i is rank i + 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """How many executors take each role. A cluster without a chief is not one: somebody must save."""
+
+    chief: int = 1
+    worker: int = 0
+    ps: int = 0
+    evaluator: int = 0
+
+    @property
+    def executors(self) -> int:
+        """All of them together."""
+        return self.chief + self.worker + self.ps + self.evaluator
+
+    @property
+    def ranks(self) -> int:
+        """Those that train: chief and workers."""
+        return self.chief + self.worker
+
+
+class Feed(Protocol):
+    """The trainer's end of the queue."""
+
+    def next_block(self) -> bytes | None:
+        """The next block of records, or None once the feed has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a trainer is told about itself."""
+
+    role: str
+    index: int
+    ranks: int
+    feed: Feed
+
+    @property
+    def rank(self) -> int:
+        """0 for the chief, i + 1 for worker i."""
+        return self.index if self.role == "chief" else self.index + 1
+
+
+Main = Callable[[Any, Node], None]
+"""A trainer's main function: `main(job, node)`."""
+
+
+class Launcher(Protocol):
+    """One way to start trainers on Spark's executors."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """Spark settings that spark-submit needs for this launcher."""
+
+    def launch(
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes], epochs: int, done: Done
+    ) -> None:
+        """Runs the four steps above.
+
+        Raises:
+            TrainingFailed: a rank failed; its one-line cause is in the message.
+        """
+
+
+class Done(Protocol):
+    """How ranks say that they have finished, evaluated and saved."""
+
+    def finished(self) -> set[int]:
+        """Ranks that have left their done-marker."""
+
+    def failure(self) -> str | None:
+        """The cause in one line, if a rank has left a failure marker."""
+
+    def report_failure(self, cause: str) -> None:
+        """Leaves a failure marker. Called on an executor, so it must pickle."""
+
+
+class TrainingFailed(Exception):
+    """A rank failed; the message is its cause in one line."""

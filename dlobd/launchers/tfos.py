@@ -1,0 +1,185 @@
+"""The reference launcher: TensorFlowOnSpark with the compatibility layer of `tfos_compat`, fed by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dlobd import trace
+from dlobd.launchers import tfos_compat
+from dlobd.launchers.base import Done, Main, Node, Roles, TrainingFailed
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+DONE_POLL_S = 0.1
+RESERVATION_TIMEOUT_S = 120
+FEED_TIMEOUT_S = 300
+
+
+class TfosLauncher:
+    """TensorFlowOnSpark in InputMode.SPARK."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The worker daemon that carries our hooks; reuse, because the trainer is a child of the Python worker."""
+        return {
+            "spark.python.daemon.module": "dlobd.launchers.tfos_daemon",
+            "spark.python.worker.reuse": "true",
+        }
+
+    def launch(
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes], epochs: int, done: Done
+    ) -> None:
+        """See `dlobd.launchers.base`."""
+        with trace.span("launcher", "import tensorflowonspark"):
+            tfos_compat.install()
+            from tensorflowonspark import TFCluster, TFSparkNode, reservation
+
+            _record_driver(TFCluster, TFSparkNode, reservation)
+        watch = _ExecutorWatch(sc)
+        tf_args = {"job": job, "on_trainer_death": done.report_failure}
+        try:
+            with trace.span("launcher", "TFCluster.run"):
+                cluster = TFCluster.run(
+                    sc,
+                    _TfosMain(main, roles.ranks),
+                    tf_args,
+                    roles.executors,
+                    roles.ps,
+                    input_mode=TFCluster.InputMode.SPARK,
+                    master_node="chief",
+                    eval_node=roles.evaluator > 0,
+                    reservation_timeout=RESERVATION_TIMEOUT_S,
+                )
+            with trace.span("spark", "feed job", {"waits_for": ["@trainers"]}):
+                cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
+        except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
+            raise TrainingFailed(_cause(Exception(TFCluster.tf_status.get("error", "start job failed")), done)) from error
+        except Exception as error:
+            raise TrainingFailed(_cause(error, done)) from error
+        wait = {"waits_for": ["@trainers"], "cause": "done-marker poll (0.1 s)", "cause_period_ns": int(DONE_POLL_S * 1e9)}
+        with trace.span("launcher", "await trainers", wait):
+            while len(done.finished()) < roles.ranks:
+                failure = done.failure() or watch.lost()
+                if failure:
+                    raise TrainingFailed(failure)
+                time.sleep(DONE_POLL_S)
+        with trace.span("launcher", "TFCluster.shutdown"):
+            cluster.shutdown(timeout=0)
+
+
+class _TfosMain:
+    """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
+
+    def __init__(self, main: Main, ranks: int) -> None:
+        self._main = main
+        self._ranks = ranks
+
+    def __call__(self, tf_args: Any, ctx: Any) -> None:
+        trace.identify(ctx.job_name, ctx.task_index)
+        feed = _TfosFeed(ctx)
+        self._main(tf_args["job"], Node(ctx.job_name, ctx.task_index, self._ranks, feed))
+        trace.flush()
+
+
+class _TfosFeed:
+    """TensorFlowOnSpark's DataFeed, one block an item."""
+
+    def __init__(self, ctx: Any) -> None:
+        with trace.span("launcher", "connect to queue"):
+            self._feed = ctx.get_data_feed(train_mode=True)
+
+    def next_block(self) -> bytes | None:
+        with trace.span("feed", "get", {"waits_for": ["@feeder"]}):
+            items = self._feed.next_batch(1)
+        return items[0] if items else None
+
+
+class _FeedTask:
+    """TFSparkNode.train's function for one partition, with the queue's put and join timed."""
+
+    def __init__(self, inner: Callable[[Iterator[bytes]], Any]) -> None:
+        self._inner = inner
+
+    def __call__(self, blocks: Iterator[bytes]) -> Any:
+        with trace.span("launcher", "feed task"):
+            return self._inner(self._timed(blocks))
+
+    @staticmethod
+    def _timed(blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Between two `yield`s TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
+        count = 0
+        while True:
+            with trace.span("spark", "read block"):
+                block = next(blocks, None)
+            if block is None:
+                break
+            count += 1
+            with trace.span("feed", "put", bytes=len(block)):
+                yield block
+        # what follows in TFSparkNode._train: wait until the trainer has taken everything, looking once a second
+        trace.instant("feed exhausted", blocks=count)
+
+
+def _record_driver(cluster: Any, node: Any, reservation: Any) -> None:
+    """Spans around TensorFlowOnSpark's calls on the driver."""
+    original_train = node.train
+    if not getattr(original_train, "dlobd", False):
+
+        def train(*args: Any, **kwargs: Any) -> _FeedTask:
+            return _FeedTask(original_train(*args, **kwargs))
+
+        train.dlobd = True  # type: ignore[attr-defined]
+        node.train = train
+        reservation.Server.await_reservations = tfos_compat.timed(
+            "launcher",
+            "await reservations",
+            {
+                "waits_for": ["@last-reservation"],
+                "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
+                "cause_period_ns": tfos_compat.POLL_NS,
+            },
+        )(reservation.Server.await_reservations)
+        cluster.time = _NamedSleep("TensorFlowOnSpark TFCluster.shutdown poll (sleep 5 s)")
+
+
+class _NamedSleep:
+    """Stands in for the module `time` inside TFCluster, so that its sleeps carry a name."""
+
+    def __init__(self, cause: str) -> None:
+        self._cause = cause
+
+    def sleep(self, seconds: float) -> None:
+        wait = {"cause": self._cause, "cause_period_ns": int(seconds * 1.1e9)}
+        with trace.span("launcher", "sleep", wait):
+            time.sleep(seconds)
+
+
+class _ExecutorWatch:
+    """Notices an executor that is lost while no Spark job runs."""
+
+    def __init__(self, sc: SparkContext) -> None:
+        self._sc = sc
+        self._first = self._now()
+
+    def _now(self) -> set[str]:
+        ids = self._sc._jsc.sc().getExecutorIds()  # type: ignore[attr-defined]
+        return {ids.apply(i) for i in range(ids.size())}
+
+    def lost(self) -> str | None:
+        gone = self._first - self._now()
+        return f"executor {min(gone)} was lost while its trainer was still working" if gone else None
+
+
+def _cause(error: Exception, done: Done) -> str:
+    """The one line that says why, out of a Py4JJavaError that holds three stack traces."""
+    failure = done.failure()
+    if failure:
+        return failure
+    lines = [line.strip() for line in str(error).splitlines()]
+    for mark in ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: "):
+        for line in reversed(lines):
+            if mark in line and not line.startswith(("at ", "py4j", "org.apache.spark.SparkException")):
+                return line
+    return next((line for line in lines if line), type(error).__name__)

@@ -1,0 +1,174 @@
+"""Makes TensorFlowOnSpark 2.2.5 importable on current software, and measurable. Installed before its first import.
+
+What it changes, on the driver and on every executor:
+    pkg_resources       a stand-in where setuptools no longer brings it; TensorFlowOnSpark asks it for one version
+    TensorFlow          imported when first used, in the trainer, instead of on the driver and in every Python worker
+    host                TFOS_BIND_IP names the address to advertise and to listen on; else the default route's, as stock
+    rdma=True           refused: TensorFlow 2 has no RDMA transport, and a silent fallback would be a lie
+    trainer process     watched: one that is killed is reported; stock waits for its queue until the feed times out
+Everything else only records spans around the original calls. Polls and sleeps stay as published, and are named.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import multiprocessing
+import os
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+from dlobd import trace
+
+POLL_NS = 1_000_000_000
+"""TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
+
+SHUTDOWN_POLL_NS = 5_000_000_000
+"""TFCluster.shutdown sleeps 5 s before it looks whether jobs still run."""
+
+BIND_IP = "TFOS_BIND_IP"
+
+
+def install() -> None:
+    """Prepares this process. Harmless when called twice."""
+    if "tensorflowonspark.TFSparkNode" in sys.modules:
+        return
+    _provide_pkg_resources()
+    _import_tensorflow_late()
+    from tensorflowonspark import TFManager, TFNode, TFSparkNode, reservation, util
+
+    _choose_host(util, reservation)
+    TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
+    TFManager.start = timed("launcher", "TFManager.start")(TFManager.start)
+    reservation.Client.register = timed("launcher", "register reservation")(reservation.Client.register)
+    reservation.Client.await_reservations = timed(
+        "launcher",
+        "await reservations",
+        {
+            "waits_for": ["@last-reservation"],
+            "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
+            "cause_period_ns": POLL_NS,
+        },
+    )(reservation.Client.await_reservations)
+    TFSparkNode._get_manager = timed("launcher", "connect to TFManager")(TFSparkNode._get_manager)
+    TFSparkNode.multiprocessing = Multiprocessing
+
+
+def _provide_pkg_resources() -> None:
+    try:
+        import pkg_resources  # noqa: F401
+    except ImportError:
+        stub = types.ModuleType("pkg_resources")
+        stub.DistributionNotFound = importlib.metadata.PackageNotFoundError  # type: ignore[attr-defined]
+        stub.get_distribution = importlib.metadata.distribution  # type: ignore[attr-defined]
+        sys.modules["pkg_resources"] = stub
+
+
+def _import_tensorflow_late() -> None:
+    """Replaces tensorflowonspark.compat, whose first line imports TensorFlow (seconds, in every process)."""
+    late = types.ModuleType("tensorflowonspark.compat")
+
+    def is_gpu_available() -> bool:
+        import tensorflow as tf
+
+        return bool(tf.config.list_physical_devices("GPU"))
+
+    def disable_auto_shard(options: Any) -> None:
+        import tensorflow as tf
+
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+
+    def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> None:
+        model.save(export_dir if is_chief else "worker_model")
+
+    for function in (is_gpu_available, disable_auto_shard, export_saved_model):
+        setattr(late, function.__name__, function)
+    sys.modules["tensorflowonspark.compat"] = late
+
+
+def _choose_host(util: Any, reservation: Any) -> None:
+    address = os.environ.get(BIND_IP)
+    if not address:
+        return
+    util.get_ip_address = lambda: address
+
+    def start_listening_socket(server: Any) -> socket.socket:
+        # the original listens on every interface and unpickles what arrives; this one only where it was told
+        for port in server.get_server_ports():
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((address, port))
+            except OSError:
+                listener.close()
+                continue
+            listener.listen(64)
+            return listener
+        raise OSError(f"no free port for the reservation server on {address}")
+
+    reservation.Server.start_listening_socket = start_listening_socket
+
+
+def _refuse_rdma(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
+        if rdma:
+            raise ValueError("rdma=True: TensorFlow 2 has no RDMA transport; choose a channel of dlobd instead")
+        return original(ctx, num_gpus, rdma)
+
+    return start_cluster_server
+
+
+def timed(layer: str, name: str, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
+    """A decorator that records a span around a third party's function."""
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with trace.span(layer, name, wait):
+                return original(*args, **kwargs)
+
+        return timed
+
+    return wrap
+
+
+class WatchedProcess(multiprocessing.Process):
+    """A trainer process. Its death by a signal or an exit code reaches the error queue and the job.
+
+    `args[0]` is what TFCluster.run was given as tf_args; its entry `on_trainer_death`, if any, is called with the cause.
+    """
+
+    def start(self) -> None:
+        """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
+        with trace.span("launcher", "fork trainer"):
+            super().start()
+        threading.Thread(target=self._watch, name="dlobd-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        from tensorflowonspark import TFSparkNode
+
+        self.join()
+        if not self.exitcode:
+            return
+        how = f"killed by signal {-self.exitcode}" if self.exitcode < 0 else f"exit code {self.exitcode}"
+        cause = f"trainer process {self.pid} died: {how}"
+        trace.instant("trainer died", cause=cause)
+        trace.flush()
+        try:
+            TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)
+        except (OSError, EOFError):
+            pass  # the manager is gone too; the executor's loss is reported by Spark itself
+        tf_args = self._args[0]  # type: ignore[attr-defined]
+        if "on_trainer_death" in tf_args:
+            tf_args["on_trainer_death"](cause)
+
+
+class Multiprocessing:
+    """What TFSparkNode sees as the module `multiprocessing`. A class, because it must pickle by reference."""
+
+    Process = WatchedProcess

@@ -1,0 +1,112 @@
+"""THE table of layers: where time can go, from where to where, by which source, and what it cannot see.
+
+Stdlib only: the cluster's Python imports this unchanged. `docs/layers.md` is made from this table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One place where a job's time can go."""
+
+    name: str
+    group: str
+    title: str
+    colour: str  # from the Okabe-Ito palette: told apart by colour-blind readers
+    opens: str
+    closes: str
+    source: str
+    cannot_see: str
+
+
+_ROWS = (
+    Layer(
+        "client",
+        "client",
+        "dlobd client",
+        "#999999",
+        "just before exec of spark-submit",
+        "observed exit of spark-submit",
+        "own clock",
+        "nothing: it is our own process",
+    ),
+    Layer(
+        "yarn",
+        "YARN",
+        "YARN",
+        "#E69F00",
+        "submit RPC; for an executor, its request",
+        "container process started; at the end, unregister to finished",
+        "ResourceManager and NodeManager logs, ResourceManager REST",
+        "the scheduler's work between two heartbeats",
+    ),
+    Layer(
+        "spark",
+        "Spark",
+        "Spark",
+        "#D55E00",
+        "exec of a JVM (spark-submit, ApplicationMaster, executor)",
+        "registered; job, stage and task scheduling; Python worker boot; stop; process exit",
+        "driver, ApplicationMaster and executor logs, event log, own marks",
+        "JVM work inside a Python task, unless Spark logs it",
+    ),
+    Layer(
+        "launcher",
+        "Spark",
+        "Launcher",
+        "#CC79A7",
+        "TFCluster.run is called, or the start task begins",
+        "trainer forked; at the end, TFCluster.shutdown returned",
+        "own wrappers around TensorFlowOnSpark",
+        "time inside TensorFlowOnSpark that is neither a poll nor a wrapped call stays launcher",
+    ),
+    Layer(
+        "feed",
+        "Spark",
+        "Feed queue",
+        "#F0E442",
+        "a block is put into, or awaited from, the trainer's queue",
+        "put returned, or the block arrived",
+        "own wrappers at both ends of the queue",
+        "the queue's own server process",
+    ),
+    Layer(
+        "hdfs",
+        "HDFS",
+        "HDFS",
+        "#009E73",
+        "a file is located, opened, read, written or closed",
+        "the client's call returned",
+        "own WebHDFS timers, driver log, NameNode audit log, DataNode client trace",
+        "page cache or disk; what Spark's JVM reads inside a task is an interval, not a number",
+    ),
+    Layer(
+        "tensorflow",
+        "TensorFlow",
+        "TensorFlow",
+        "#0072B2",
+        "the trainer process is forked",
+        "the trainer process exits",
+        "own timers in the trainer",
+        "operations inside one step; the gradient exchange inside a step",
+    ),
+    Layer(
+        "channel",
+        "network",
+        "Channel",
+        "#56B4E9",
+        "a rank hands over its gradients",
+        "the reduced gradients are back",
+        "own timers in dlobd's exchanges",
+        "TensorFlow's own gRPC collectives, which run inside a step",
+    ),
+)
+
+LAYERS: dict[str, Layer] = {row.name: row for row in _ROWS}
+"""Name to layer, in the order in which every report lists them."""
+
+UNATTRIBUTED = "unattributed"
+"""Not a layer: time of the main lane in which no span was open."""

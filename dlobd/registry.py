@@ -1,0 +1,146 @@
+"""The axes of an experiment: name -> lazily imported object, or the reason why it is not available here.
+
+Listing a registry imports nothing: a member whose library is missing is still listed, with that reason. To add a
+member, write its file and add its row.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd.errors import SetupError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A member of an axis.
+
+    Args:
+        target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code of ours.
+        needs: modules that must be importable for it to work.
+        unavailable: why it cannot be used anywhere with this version; empty if it can.
+    """
+
+    name: str
+    title: str
+    target: str = ""
+    needs: tuple[str, ...] = ()
+    unavailable: str = ""
+
+    def reason(self) -> str | None:
+        """Why the member is not available here; None if it is."""
+        if self.unavailable:
+            return self.unavailable
+        modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
+        missing = [module for module in modules if not _importable(module)]
+        return f"Python module {missing[0]!r} is not installed" if missing else None
+
+
+class Registry:
+    """The members of one axis, in the order in which they are listed.
+
+    Args:
+        kind: the axis, in the plural: models, datasets, ...
+    """
+
+    def __init__(self, kind: str, rows: Iterable[Row]) -> None:
+        self.kind = kind
+        self._rows = {row.name: row for row in rows}
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    def names(self) -> tuple[str, ...]:
+        """All members, available or not."""
+        return tuple(self._rows)
+
+    def available(self) -> list[tuple[str, str, str | None]]:
+        """(name, title, reason) of each member; reason is None where it is available."""
+        return [(row.name, row.title, row.reason()) for row in self]
+
+    def row(self, name: str) -> Row:
+        """The row of `name`.
+
+        Raises:
+            UsageError: no such member; the nearest is named.
+        """
+        if name not in self._rows:
+            raise UsageError(unknown(self.kind, name, self._rows), f"dlobd list {self.kind}")
+        return self._rows[name]
+
+    def get(self, name: str) -> Any:
+        """The object of `name`, imported now; None for a member that needs no code of ours.
+
+        Raises:
+            UsageError: no such member; the nearest is named.
+            SetupError: it is not available here.
+        """
+        row = self.row(name)
+        if reason := row.reason():
+            raise SetupError(f"{self.kind}: {name!r} is not available: {reason}.", f"dlobd list {self.kind}")
+        if not row.target:
+            return None
+        module, _, attribute = row.target.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+
+
+def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
+    """One sentence on a name that does not exist, with the nearest that does."""
+    names = list(valid)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
+    return f"{kind}: there is no {name!r}; {hint}"
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
+MODELS = Registry(
+    "models",
+    [
+        Row(
+            "softmax-regression",
+            "SoftMax regression: one dense layer, cross-entropy",
+            "dlobd.models.softmax:build",
+            ("tensorflow",),
+        )
+    ],
+)
+
+DATASETS = Registry(
+    "datasets",
+    [Row("mnist", "MNIST handwritten digits, 28x28 grey, 60,000 + 10,000", "dlobd.datasets.mnist:Mnist")],
+)
+
+LAUNCHERS = Registry(
+    "launchers",
+    [Row("tfos", "TensorFlowOnSpark", "dlobd.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark"))],
+)
+
+SCHEDULERS = Registry("schedulers", [Row("yarn", "Spark on YARN", "dlobd.schedulers.yarn:YarnScheduler", ("pyspark",))])
+
+DEPLOY_MODES = Registry("deploy-modes", [Row("client", "the driver runs beside spark-submit")])
+
+CHANNELS = Registry("channels", [Row("tcp", "TensorFlow's gRPC over the IP network")])
+
+EXCHANGES = Registry(
+    "exchanges",
+    [Row("tf-collectives", "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)", needs=("tensorflow",))],
+)
+
+INPUTS = Registry("inputs", [Row("feed", "Spark reads HDFS and feeds the trainers' queues (InputMode.SPARK)")])
+
+REGISTRIES: dict[str, Registry] = {
+    registry.kind: registry
+    for registry in (MODELS, DATASETS, LAUNCHERS, SCHEDULERS, DEPLOY_MODES, CHANNELS, EXCHANGES, INPUTS)
+}
+"""Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.experiments`."""

@@ -1,0 +1,307 @@
+"""The terminal report: where the wall time went, and what happened from submit to first step and back.
+
+Renders from the run's record (run.json as a dictionary) alone. It fits 80 columns and needs no colour to be read.
+Seconds come first, percent second, and the window is named. Time that is not explained is hatched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dlobd.layers import LAYERS, UNATTRIBUTED
+
+WIDTH = 79
+BAR = 20
+UNEXPLAINED_LIMIT = 0.05
+"""A run that cannot explain more than this share of its wall says so first."""
+
+SAMPLES_FOR_P99 = 299
+"""With fewer samples the 99th percentile is not bounded by the maximum with 95 % confidence: it is not printed."""
+
+
+def breakdown(run: dict[str, Any], console: Console) -> None:
+    """Prints the verdict, the wall split by layer, and what the split does not show."""
+    _line(console, f"run {run['run_id']}  {run['experiment']}  status {run['status']}", "bold")
+    _line(console, verdict(run), "bold")
+    for warning in _warnings(run):
+        _line(console, f"warning: {warning}", "yellow")
+    if run["wall_ns"] is None:
+        _line(console, "No breakdown: the run has no window, so that there is no wall time to split.")
+        return
+    _heading(console, f"Where the wall time went ({_window(run)})")
+    console.print(_layers(run, console))
+    for text in _sums(run):
+        _line(console, text)
+    _rows(console, "Named causes, contained in the layers above", _causes(run))
+    _rows(console, "The largest parts", _largest(run))
+    _rows(console, "Hidden inside another layer, known as an interval", _intervals(run))
+    _rows(
+        console,
+        "Not measured",
+        [(_title(n["layer"]), f"inside {_title(n['inside'])}: {n['why']}") for n in run["not_measured"]],
+    )
+    _hdfs(run, console)
+    _ranks(run, console)
+    _rows(console, "Corrections made to the evidence", _clips(run))
+    _rows(console, "Metrics", [(key, _plain(value)) for key, value in run["metrics"].items()])
+    outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run["setup"].items() if ns is not None]
+    _rows(console, "Outside the window, seconds", outside)
+
+
+def anatomy(run: dict[str, Any], console: Console) -> None:
+    """Prints the events of start-up and teardown in the order in which they happened."""
+    for title, events in (("Start-up", run["startup"]), ("Teardown", run["teardown"])):
+        if not events:
+            _line(console, f"\n{title}: no event was recorded.")
+            continue
+        start_ns = run["window"]["start_ns"] if run["window"] else events[0]["at_ns"]
+        _heading(
+            console,
+            f"{title}: seconds since {_window(run).partition(' -> ')[0] if run['window'] else 'the first event'}",
+        )
+        table = _table(("seconds", "right", 9), ("+", "right", 10), ("event", "left", 24), ("source", "left", 14),
+                       ("known to", "right", 8), ("clock", "left", 9))  # fmt: skip
+        before = None
+        for event in events:
+            row = _seconds(event["at_ns"] - start_ns), _delta(before, event), event["event"], event["source"]
+            table.add_row(*row, _short(event["resolution_ns"]), event.get("clock", "monotonic"))
+            before = event
+        console.print(table)
+
+
+def verdict(run: dict[str, Any]) -> str:
+    """One sentence: how the run ended, or else which layer took the most and how much is not explained."""
+    if run["status"] != "ok":
+        return f"The run is {run['status']}: {run['cause'] or 'the cause is unknown'}."
+    if not run["layers"] or not run["wall_ns"]:
+        return "Nothing was measured."
+    top = max(run["layers"], key=lambda row: int(row["ns"]))
+    share = f"{_percent(top['ns'], run)} % of {_seconds(run['wall_ns'])} s"
+    bounds = f"{_percent(top['lo_ns'], run)} to {_percent(top['hi_ns'], run)} %"
+    return (
+        f"{_title(top['layer'])} took the most: {share} ({bounds}); {_percent(_unknown(run), run)} % is not explained."
+    )
+
+
+def _warnings(run: dict[str, Any]) -> list[str]:
+    found = []
+    inconsistent = [clip for clip in run["clips"] if clip["kind"] == "inconsistent"]
+    if inconsistent:
+        found.append(f"the evidence is inconsistent in {len(inconsistent)} places; see the corrections below.")
+    if run["wall_ns"] and _unknown(run) > UNEXPLAINED_LIMIT * run["wall_ns"]:
+        found.append(f"more than {UNEXPLAINED_LIMIT:.0%} of the wall is not explained.")
+    missing = _missing(run)
+    if missing:
+        found.append(f"the parts do not sum to the wall: {missing} ns are missing.")
+    return found
+
+
+def _layers(run: dict[str, Any], console: Console) -> Table:
+    full, hatched = ("#", "/") if console.options.ascii_only else ("█", "░")
+    table = _table(("layer", "left", 12), ("seconds", "right", 9), ("%", "right", 5), ("lowest", "right", 9),
+                   ("highest", "right", 9), ("unexpl.", "right", 8), ("", "left", BAR))  # fmt: skip
+    longest = max([row["ns"] for row in run["layers"]] + [run["unattributed_ns"], 1])
+    hidden = {i[key] for i in run.get("intervals", []) for key in ("layer", "inside")}
+    for row in run["layers"]:
+        length = round(BAR * row["ns"] / longest)
+        unknown = min(length, round(BAR * row["unexplained_ns"] / longest))
+        bar = Text(full * (length - unknown) + hatched * unknown, style=_colour(row["layer"]))
+        # below what the boundaries are certain to there is no number; an interval's bounds are another matter
+        small = row["layer"] not in hidden and 0 < row["ns"] < row["hi_ns"] - row["ns"]
+        number = f"< {_seconds(row['hi_ns'])}" if small else _seconds(row["ns"])
+        table.add_row(
+            _title(row["layer"]),
+            number,
+            _percent(row["ns"], run),
+            _seconds(row["lo_ns"]),
+            _seconds(row["hi_ns"]),
+            _seconds(row["unexplained_ns"]) if row["unexplained_ns"] else "",
+            bar,
+        )
+    table.add_section()
+    total = sum(row["ns"] for row in run["layers"])
+    unexplained = sum(row["unexplained_ns"] for row in run["layers"])
+    table.add_row("subtotal", _seconds(total), _percent(total, run), "", "", _seconds(unexplained), "")
+    none = run["unattributed_ns"]
+    bar = Text(hatched * round(BAR * none / longest))
+    table.add_row(UNATTRIBUTED, _seconds(none), _percent(none, run), "", "", _seconds(none), bar)
+    total += none
+    table.add_row("total", _seconds(total), _percent(total, run), "", "", _seconds(_unknown(run)), "")
+    return table
+
+
+def _sums(run: dict[str, Any]) -> list[str]:
+    total = sum(row["ns"] for row in run["layers"]) + run["unattributed_ns"]
+    sign = "!=" if _missing(run) else "=="
+    return [
+        f"total {total:,} ns {sign} wall {run['wall_ns']:,} ns: {_window(run)}",
+        f"not explained (hatched): {_seconds(_unknown(run))} s, {_percent(_unknown(run), run)} % of the wall",
+        "Moving one uncertain boundary changes two layers: lowest and highest do not sum.",
+    ]
+
+
+def _causes(run: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (_title(row["layer"]), f"{_seconds(ns):>9}  {cause}")
+        for row in run["layers"]
+        for cause, ns in row.get("causes", [])
+    ]
+
+
+def _largest(run: dict[str, Any], count: int = 10) -> list[tuple[str, str]]:
+    parts = [(ns, row["layer"], name) for row in run["layers"] for name, ns in row.get("names", [])]
+    largest = sorted(parts, key=lambda part: (-part[0], part[1:]))[:count]
+    return [(_title(layer), f"{_seconds(ns):>9}  {name}") for ns, layer, name in largest]
+
+
+def _intervals(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """Intervals by layer, container and sources: their bounds add up, since each lies in a stretch of its own."""
+    low: Counter[tuple[str, ...]] = Counter()
+    high: Counter[tuple[str, ...]] = Counter()
+    for interval in run.get("intervals", []):
+        key = tuple(interval[field] for field in ("layer", "inside", "lo_source", "hi_source"))
+        low[key] += interval["lo_ns"]
+        high[key] += interval["hi_ns"]
+    return [
+        (
+            _title(key[0]),
+            f"{_seconds(low[key])} to {_seconds(high[key])} s inside {_title(key[1])} (lowest: {key[2]}; highest: {key[3]})",
+        )
+        for key in low
+    ]
+
+
+def _hdfs(run: dict[str, Any], console: Console) -> None:
+    if not run["hdfs"]:
+        return
+    _heading(console, "HDFS by purpose, in all lanes, so that it may exceed the layer above")
+    table = _table(("purpose", "left", 14), ("calls", "right", 6), ("MB", "right", 9), ("seconds", "right", 15),
+                   ("from", "left", 14), ("to", "left", 14))  # fmt: skip
+    for row in run["hdfs"]:
+        if row["ns"] is not None:
+            time = _seconds(row["ns"])
+        elif row["lo_ns"] is not None and row["hi_ns"] is not None:
+            time = f"{_seconds(row['lo_ns'])}..{_seconds(row['hi_ns'])}"
+        else:
+            time = "unknown"
+        size = "unknown" if row["bytes"] is None else f"{row['bytes'] / 1e6:.3f}"
+        table.add_row(row["purpose"], _plain(row["operations"]), size, time, row["source_begin"], row["source_end"])
+    console.print(table)
+
+
+def _ranks(run: dict[str, Any], console: Console) -> None:
+    if not run["ranks"]:
+        return
+    _heading(console, "Ranks: milliseconds a step")
+    table = _table(("rank", "left", 14), ("steps", "right", 8), ("p50", "right", 10), ("p99", "right", 10),
+                   ("max", "right", 10))  # fmt: skip
+    for rank in run["ranks"]:
+        p99 = rank["step_p99_ns"] if (rank["steps"] or 0) >= SAMPLES_FOR_P99 else None
+        times = (_plain(None if ns is None else ns / 1e6) for ns in (rank["step_p50_ns"], p99, rank["step_max_ns"]))
+        table.add_row(f"{rank['role']} {rank['index']}", _plain(rank["steps"]), *times)
+    console.print(table)
+    medians = {f"{r['role']} {r['index']}": r["step_p50_ns"] for r in run["ranks"] if r["step_p50_ns"]}
+    if len(medians) > 1:
+        slow = max(medians, key=medians.__getitem__)
+        _line(console, f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest")
+    if any((rank["steps"] or 0) < SAMPLES_FOR_P99 for rank in run["ranks"]):
+        _line(console, f"p99 needs {SAMPLES_FOR_P99} steps; with fewer only the maximum is known")
+
+
+def _clips(run: dict[str, Any]) -> list[tuple[str, str]]:
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for clip in run["clips"]:
+        kinds.setdefault(clip["kind"], []).append(clip)
+    rows = []
+    for kind, clips in kinds.items():
+        largest = max(clips, key=lambda clip: int(clip["ns"]))
+        length = _seconds(sum(clip["ns"] for clip in clips))
+        rows.append(
+            (kind, f"{length} s in {len(clips)} spans; the largest: {largest['span']}, {_short(largest['ns'])}")
+        )
+    return rows
+
+
+def _delta(before: dict[str, Any] | None, event: dict[str, Any]) -> str:
+    """Seconds since the event before; where neither order nor length is certain, that bound."""
+    if before is None:
+        return ""
+    delta_ns = event["at_ns"] - before["at_ns"]
+    resolution_ns = max(before["resolution_ns"], event["resolution_ns"])
+    return f"< {_short(resolution_ns)}" if abs(delta_ns) < resolution_ns else f"{delta_ns / 1e9:+.3f}"
+
+
+def _unknown(run: dict[str, Any]) -> int:
+    return int(run["unattributed_ns"]) + sum(int(row["unexplained_ns"]) for row in run["layers"])
+
+
+def _missing(run: dict[str, Any]) -> int:
+    if run["wall_ns"] is None:
+        return 0
+    return int(run["wall_ns"]) - int(run["unattributed_ns"]) - sum(int(row["ns"]) for row in run["layers"])
+
+
+def _window(run: dict[str, Any]) -> str:
+    return run["window"]["name"] if run["window"] else "window unknown"
+
+
+def _title(layer: str) -> str:
+    return LAYERS[layer].title if layer in LAYERS else layer
+
+
+def _colour(layer: str) -> str:
+    return LAYERS[layer].colour if layer in LAYERS else ""
+
+
+def _seconds(ns: int) -> str:
+    return f"{ns / 1e9:.3f}"
+
+
+def _percent(ns: int, run: dict[str, Any]) -> str:
+    return f"{100 * ns / run['wall_ns']:.1f}" if run["wall_ns"] else "-"
+
+
+def _short(ns: int) -> str:
+    """A length in its largest unit, for example 10 ms."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns // size} {unit}"
+    return f"{ns} ns"
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _table(*columns: tuple[str, Any, int]) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    for header, justify, width in columns:
+        table.add_column(header, justify=justify, width=width, overflow="fold")
+    return table
+
+
+def _rows(console: Console, heading: str, rows: list[tuple[str, str]]) -> None:
+    if not rows:
+        return
+    _heading(console, heading)
+    table = _table(("", "left", 18), ("", "left", WIDTH - 20))
+    table.show_header = False
+    for name, text in rows:
+        table.add_row(Text(name), Text(text))
+    console.print(table)
+
+
+def _heading(console: Console, text: str) -> None:
+    _line(console, f"\n{text}", "bold")
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    # text from a run may hold brackets, which are not markup
+    console.print(Text(text, style=style), width=WIDTH)

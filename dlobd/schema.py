@@ -1,0 +1,219 @@
+"""The data model: frozen, stdlib only, the same on the driver, on executors and in analysis.
+
+All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
+
+Schema history of run.json
+    1   first version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+Status = Literal["ok", "failed", "invalid", "interrupted"]
+
+MAIN_LANE = "client"
+"""The lane whose wall time is attributed; every other lane is reached through a wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One operating-system process of a run. `role` is client, driver, application-master, executor,
+    python-worker, chief, worker, ps or evaluator; `start_ns` is None where it is not known."""
+
+    host: str
+    role: str
+    index: int
+    pid: int
+    start_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An interval of one layer in one lane. Spans of one lane nest; a lane is one sequential timeline.
+
+    A span that waits names what releases it:
+        waits_for: lanes; the last of them to end releases it.
+        released_ns: when the release happened, if known; after it only `cause` can explain time.
+        rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
+        cause, cause_period_ns: the heartbeat, poll or sleep that explains what the releasing lane does not cover,
+            up to its period and no further.
+    """
+
+    id: str
+    parent: str | None
+    layer: str
+    name: str
+    process: Process
+    lane: str
+    start_ns: int
+    end_ns: int
+    waits_for: tuple[str, ...] = ()
+    released_ns: int | None = None
+    rendezvous: str = ""
+    cause: str = ""
+    cause_period_ns: int = 0
+    source: str = ""
+    resolution_ns: int = 1
+    truncated: bool = False
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAnchor:
+    """One reading of the monotonic and the wall clock together; the pair was read within `error_ns`."""
+
+    domain: str
+    monotonic_ns: int
+    wall_ns: int
+    error_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Time of `layer` that hides inside spans of layer `inside` of a lane, known only as lo <= time <= hi."""
+
+    layer: str
+    inside: str
+    lane: str
+    start_ns: int
+    end_ns: int
+    lo_ns: int
+    hi_ns: int
+    lo_source: str
+    hi_source: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A point of the start-up or teardown anatomy."""
+
+    event: str
+    at_ns: int
+    source: str
+    clock: str = "monotonic"
+    resolution_ns: int = 1
+    lane: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """A layer without a number: the layer that contains its time, and why."""
+
+    layer: str
+    inside: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All spans of a run on one time axis. The wall is [start_ns, end_ns) of the main lane."""
+
+    start_ns: int
+    end_ns: int
+    spans: tuple[Span, ...]
+    anchors: tuple[ClockAnchor, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+    not_measured: tuple[NotMeasured, ...] = ()
+    startup: tuple[Event, ...] = ()
+    teardown: tuple[Event, ...] = ()
+
+    @property
+    def wall_ns(self) -> int:
+        """Length of the window, in nanoseconds."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """The lanes in the order of their first span."""
+        first: dict[str, int] = {}
+        for span in self.spans:
+            first[span.lane] = min(span.start_ns, first.get(span.lane, span.start_ns))
+        return tuple(sorted(first, key=lambda lane: (lane != MAIN_LANE, first[lane], lane)))
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A correction that had to be made to the evidence: shown, never silent."""
+
+    kind: str  # 'outside window' | 'crossing' | 'inconsistent' | 'cycle' | 'truncated'
+    span: str
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTime:
+    """A layer's part of the wall. `unexplained_ns` is contained in `ns`; lo <= ns <= hi.
+
+    `causes` are the named heartbeats, polls and sleeps inside `ns`; `names` the spans that make it up."""
+
+    layer: str
+    group: str
+    ns: int
+    unexplained_ns: int
+    lo_ns: int
+    hi_ns: int
+    causes: tuple[tuple[str, int], ...] = ()
+    names: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of the attributed wall: which span of which lane had it. `span` is None where nothing was open."""
+
+    start_ns: int
+    end_ns: int
+    layer: str
+    span: Span | None
+    kind: Literal["span", "cause", "unexplained", "unattributed"]
+    chain: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The wall split by layer: sum(layer.ns) + unattributed_ns == wall_ns, always."""
+
+    wall_ns: int
+    layers: tuple[LayerTime, ...]
+    unattributed_ns: int
+    not_measured: tuple[NotMeasured, ...]
+    intervals: tuple[Interval, ...]
+    clips: tuple[Clip, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def unexplained_ns(self) -> int:
+        """Time inside layers that no evidence explains."""
+        return sum(layer.unexplained_ns for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One point of the space that dlobd measures. Equal fields, equal key."""
+
+    name: str
+    scheduler: str
+    launcher: str
+    input: str
+    deploy_mode: str
+    channel: str
+    exchange: str
+    model: str
+    dataset: str
+    workers: int
+    epochs: int
+    batch_size: int  # samples a worker and step
+    learning_rate: float
+    train_samples: int
+    test_samples: int
+    checkpoint_every_steps: int
+    min_accuracy: float
+    seed: int
+    executor_memory_mb: int
+    executor_overhead_mb: int
+    timeout_s: int

@@ -1,0 +1,277 @@
+"""The recorder: `with span(layer, name)` writes down where time went, crash-proof, in one file a process.
+
+Stdlib only, the same on the driver, on executors and in trainers. A file is append-only JSON lines. A span has a begin
+and an end line, so that what was open when a process was killed is known. Lines are buffered and written at least
+every `FLUSH_S`, and whenever the outermost span of a thread ends; a written line survives `kill -9`. After a fork the
+child opens a file of its own with an empty stack, and its parent's open spans stay its parent's.
+
+Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing, so that
+instrumented code runs unchanged where nobody measures.
+
+Lines (key `k`):
+    process   host, role, index, pid, start_ns, opened_ns, forked, domain, schema    may come again: the last one holds
+    anchor    monotonic_ns, wall_ns, error_ns
+    b         i id, p parent id, l layer, n name, t time; optional w wait, a attributes, th thread
+    e         i id, t time; optional a attributes
+    i         n name, t time; optional a attributes                                   an instant
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dlobd import clock
+from dlobd.schema import SCHEMA_VERSION
+
+FLUSH_S = 0.5
+"""A line is on disk at most this long after it was recorded."""
+
+ANCHOR_S = 10.0
+"""A new pair of wall and monotonic clock is written this often, so that a stepped wall clock shows."""
+
+
+class _OpenSpan:
+    """The context manager that `Recorder.span` returns."""
+
+    __slots__ = ("_attrs", "_begin", "_id", "_recorder")
+
+    def __init__(self, recorder: Recorder, begin: dict[str, Any]) -> None:
+        self._recorder = recorder
+        self._begin = begin
+        self._attrs: dict[str, Any] | None = None
+        self._id = 0
+
+    def note(self, **attrs: Any) -> None:
+        """Adds what is known only later, such as a number of bytes, to the span's end line."""
+        self._attrs = {**(self._attrs or {}), **attrs}
+
+    def __enter__(self) -> _OpenSpan:
+        self._id = self._recorder._begin(self._begin)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if kind is not None:
+            self.note(error=kind.__name__)
+        self._recorder._end(self._id, self._attrs)
+
+
+class _NoSpan:
+    """What `span` returns while nothing is recorded."""
+
+    def note(self, **attrs: Any) -> None:
+        pass
+
+    def __enter__(self) -> _NoSpan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class Recorder:
+    """Writes the spans of one process.
+
+    Args:
+        directory: where the file goes; on YARN the container's own log directory, so that YARN keeps it.
+        role, index: of this process, as in `dlobd.schema.Process`.
+        now: the clock, replaced in tests.
+        flush_s: how often the background thread writes.
+        threaded: False for a process that must not start a thread before it forks; its children do.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        role: str,
+        index: int = 0,
+        now: Callable[[], int] = clock.monotonic_ns,
+        flush_s: float = FLUSH_S,
+        threaded: bool = True,
+    ) -> None:
+        self._directory = directory
+        self._now = now
+        self._flush_s = flush_s
+        self._threaded = threaded
+        self._open_file(role, index, forked=False)
+
+    def _open_file(self, role: str, index: int, forked: bool) -> None:
+        self._pid = os.getpid()
+        self._role, self._index, self._forked = role, index, forked
+        self._opened_ns = self._now()
+        self._lines: list[dict[str, Any]] = []
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._next_id = 0
+        self._fd: int | None = None
+        self._flusher: threading.Thread | None = None
+        self._stop = threading.Event()
+
+    def after_fork(self) -> None:
+        """In a forked child: a new file, an empty stack, and a thread of its own, once it records something."""
+        self._threaded = True
+        self._open_file(self._role, self._index, forked=True)
+
+    def identify(self, role: str, index: int) -> None:
+        """Says what this process has become, for example rank 1 of the workers."""
+        self._role, self._index = role, index
+        self._append(self._process_line())
+
+    def span(self, layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> _OpenSpan:
+        """An interval of `layer`. `wait` may hold waits_for, released_ns, rendezvous, cause and cause_period_ns."""
+        begin: dict[str, Any] = {"k": "b", "l": layer, "n": name}
+        if wait:
+            begin["w"] = wait
+        if attrs:
+            begin["a"] = attrs
+        return _OpenSpan(self, begin)
+
+    def instant(self, name: str, **attrs: Any) -> None:
+        """A point in time."""
+        line: dict[str, Any] = {"k": "i", "n": name, "t": self._now()}
+        if attrs:
+            line["a"] = attrs
+        self._append(line)
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        with self._lock:
+            lines, self._lines = self._lines, []
+            if not lines:
+                return
+            if self._fd is None:
+                self._directory.mkdir(parents=True, exist_ok=True)
+                path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
+                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+                lines = [self._process_line(), self._anchor_line(), *lines]
+            data = "".join(json.dumps(line, separators=(",", ":"), default=str) + "\n" for line in lines).encode()
+            while data:
+                data = data[os.write(self._fd, data) :]
+
+    def close(self) -> None:
+        """Writes what is buffered and a last anchor, and stops the thread."""
+        self._stop.set()
+        with self._lock:
+            if self._lines or self._fd is not None:
+                self._lines.append(self._anchor_line())
+                self.flush()
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+    def _begin(self, line: dict[str, Any]) -> int:
+        stack = self._stack()
+        self._next_id = line["i"] = self._next_id + 1
+        line["p"] = stack[-1] if stack else 0
+        if threading.current_thread() is not threading.main_thread():
+            line["th"] = threading.current_thread().name
+        stack.append(self._next_id)
+        line["t"] = self._now()
+        self._append(line)
+        return line["i"]  # type: ignore[no-any-return]
+
+    def _end(self, span_id: int, attrs: dict[str, Any] | None) -> None:
+        line: dict[str, Any] = {"k": "e", "i": span_id, "t": self._now()}
+        stack = self._stack()
+        if span_id in stack:
+            del stack[stack.index(span_id) :]
+        if attrs:
+            line["a"] = attrs
+        self._append(line)
+        if not stack:
+            # PySpark's workers and multiprocessing's children leave by os._exit, which runs no exit handler
+            self.flush()
+
+    def _stack(self) -> list[int]:
+        try:
+            return self._local.stack  # type: ignore[no-any-return]
+        except AttributeError:
+            self._local.stack = []
+            return self._local.stack
+
+    def _append(self, line: dict[str, Any]) -> None:
+        self._lines.append(line)
+        if self._flusher is None and self._threaded:
+            self._flusher = threading.Thread(target=self._flush_often, name="dlobd-trace", daemon=True)
+            self._flusher.start()
+
+    def _flush_often(self) -> None:
+        anchor_due = self._now() + int(ANCHOR_S * 1e9)
+        while not self._stop.wait(self._flush_s):
+            if self._now() >= anchor_due:
+                self._lines.append(self._anchor_line())
+                anchor_due += int(ANCHOR_S * 1e9)
+            self.flush()
+
+    def _process_line(self) -> dict[str, Any]:
+        return {
+            "k": "process",
+            "host": socket.gethostname(),
+            "role": self._role,
+            "index": self._index,
+            "pid": self._pid,
+            "start_ns": clock.process_start_ns(),
+            "opened_ns": self._opened_ns,
+            "forked": self._forked,
+            "domain": clock.domain(),
+            "schema": SCHEMA_VERSION,
+        }
+
+    def _anchor_line(self) -> dict[str, Any]:
+        anchor = clock.anchor()
+        return {
+            "k": "anchor",
+            "monotonic_ns": anchor.monotonic_ns,
+            "wall_ns": anchor.wall_ns,
+            "error_ns": anchor.error_ns,
+        }
+
+
+_recorder: Recorder | None = None
+
+
+def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder:
+    """Opens this process's recorder; a second call only says what the process has become."""
+    global _recorder
+    if _recorder is None:
+        _recorder = Recorder(Path(directory), role, index, threaded=threaded)
+        os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(_recorder.close)
+    else:
+        _recorder.identify(role, index)
+    return _recorder
+
+
+def _after_fork() -> None:
+    if _recorder is not None:
+        _recorder.after_fork()
+
+
+def span(layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> _OpenSpan | _NoSpan:
+    """An interval of `layer` in this process: `with span("hdfs", "open") as s: ...; s.note(bytes=n)`."""
+    return _NoSpan() if _recorder is None else _recorder.span(layer, name, wait, **attrs)
+
+
+def instant(name: str, **attrs: Any) -> None:
+    """A point in time of this process."""
+    if _recorder is not None:
+        _recorder.instant(name, **attrs)
+
+
+def identify(role: str, index: int) -> None:
+    """Says what this process has become."""
+    if _recorder is not None:
+        _recorder.identify(role, index)
+
+
+def flush() -> None:
+    """Writes what is buffered, for a process that is about to leave without exit handlers."""
+    if _recorder is not None:
+        _recorder.flush()

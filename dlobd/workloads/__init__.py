@@ -1,0 +1,1 @@
+"""What is measured. `training` runs in the driver, `trainer` in each rank."""

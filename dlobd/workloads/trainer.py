@@ -1,0 +1,163 @@
+"""One rank: reads top to bottom as what a synchronous data-parallel trainer does.
+
+    import TensorFlow -> join the other ranks -> build -> steps -> (chief) save, read back, evaluate -> done-marker
+
+Every step is a collective: the span `step k` of all ranks forms one rendezvous, which is how the attribution knows
+that a rank waited for a slower one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dlobd import trace, webhdfs
+from dlobd.datasets.tfrecord import Layout, decode_block
+from dlobd.launchers.base import Node
+from dlobd.workloads.job import Job, Markers
+
+
+def main(job: Job, node: Node) -> None:
+    """Trains as `node.rank`; leaves a done-marker, or a failure marker with the cause in one line."""
+    markers = Markers(job)
+    try:
+        with trace.span("tensorflow", "trainer"):
+            result = _train(job, node)
+        markers.report_done(node.rank, result)
+    except BaseException as error:
+        markers.report_failure(f"rank {node.rank} ({node.role}): {type(error).__name__}: {error}")
+        raise
+
+
+def _train(job: Job, node: Node) -> dict[str, Any]:
+    with trace.span("tensorflow", "import tensorflow"):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        import tensorflow as tf
+    trace.instant("TensorFlow imported")
+
+    with trace.span("tensorflow", "join ranks", {"rendezvous": "join ranks"}):
+        # TensorFlow starts its gRPC server here and returns once all ranks have
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf.distribute.experimental.CommunicationOptions(
+                implementation=tf.distribute.experimental.CommunicationImplementation.RING
+            )
+        )
+    trace.instant("TensorFlow rendezvous done")
+
+    with trace.span("tensorflow", "build"):
+        tf.random.set_seed(job.seed)
+        with strategy.scope():
+            model = job.build_model()
+        step = _step_function(tf, strategy, model, job.learning_rate, node.ranks)
+
+    hdfs = webhdfs.connect(job.webhdfs_url, job.user)
+    layout = job.layout
+    losses: list[float] = []
+    samples = 0
+    for k in range(job.steps):
+        block = node.feed.next_block()
+        if block is None:
+            raise RuntimeError(f"the feed ended after {k} of {job.steps} steps")
+        if k == 0:
+            trace.instant("first batch")
+        with trace.span("tensorflow", "decode"):
+            images, labels = decode_block(block, layout)
+        with trace.span("tensorflow", "first step" if k == 0 else "step", {"rendezvous": f"step {k}"}):
+            losses.append(float(step(tf.constant(images), tf.constant(labels))))
+        if k == 0:
+            trace.instant("first step done")
+        samples += len(labels)
+        if node.rank == 0 and job.checkpoint_every_steps and (k + 1) % job.checkpoint_every_steps == 0:
+            _checkpoint(tf, job, model, hdfs, k + 1)
+    trace.instant("last step done")
+
+    result: dict[str, Any] = {
+        "rank": node.rank,
+        "role": node.role,
+        "index": node.index,
+        "steps": len(losses),
+        "samples": samples,
+        "losses": losses,
+    }
+    if not all(map(math.isfinite, losses)):
+        raise ValueError("the loss is not finite")
+    if node.rank == 0:
+        _save(tf, job, model, hdfs)
+        trace.instant("saved")
+        result["test"] = _evaluate(tf, job, hdfs, layout)
+        trace.instant("evaluated")
+    return result
+
+
+def _step_function(tf: Any, strategy: Any, model: Any, learning_rate: float, ranks: int) -> Any:
+    """A compiled step: mean loss and gradients over all ranks, then the same update everywhere."""
+
+    def replica_step(images: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            logits = model(images)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        # one collective a step: the loss travels with the gradients
+        total = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, [loss, *gradients])
+        for variable, gradient in zip(model.trainable_variables, total[1:], strict=True):
+            variable.assign_sub(learning_rate * gradient / ranks)
+        return total[0] / ranks
+
+    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+    def step(images: Any, labels: Any) -> Any:
+        per_replica = strategy.run(replica_step, args=(images, labels))
+        return strategy.experimental_local_results(per_replica)[0]
+
+    return step
+
+
+def _plain_copy(job: Job, model: Any) -> Any:
+    """The same model with the chief's values in variables that no strategy owns: saving it needs no other rank."""
+    copy = job.build_model()
+    for variable, trained in zip(copy.trainable_variables, model.trainable_variables, strict=True):
+        variable.assign(trained.read_value())
+    return copy
+
+
+def _checkpoint(tf: Any, job: Job, model: Any, hdfs: Any, step: int) -> None:
+    with trace.span("tensorflow", "checkpoint"), tempfile.TemporaryDirectory() as local:
+        tf.train.Checkpoint(model=_plain_copy(job, model)).write(f"{local}/ckpt-{step}")
+        _upload(hdfs, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
+
+
+def _save(tf: Any, job: Job, model: Any, hdfs: Any) -> None:
+    with trace.span("tensorflow", "save model"), tempfile.TemporaryDirectory() as local:
+        exported = _plain_copy(job, model)
+        images = tf.TensorSpec([None, job.image_values], tf.float32)
+        exported.logits = tf.function(exported.__call__, input_signature=[images])
+        tf.saved_model.save(exported, local)
+        _upload(hdfs, Path(local), f"{job.run_dir}/model", "model")
+
+
+def _upload(hdfs: Any, local: Path, directory: str, purpose: str) -> None:
+    for path in sorted(p for p in local.rglob("*") if p.is_file()):
+        webhdfs.write(hdfs, f"{directory}/{path.relative_to(local)}", path.read_bytes(), purpose)
+
+
+def _download(hdfs: Any, directory: str, local: Path, purpose: str) -> None:
+    with trace.span("hdfs", "list model"):
+        files = [f"{parent}/{name}" for parent, _, names in hdfs.walk(directory) for name in names]
+    for remote in files:
+        path = local / remote.removeprefix(directory).lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(webhdfs.read(hdfs, remote, purpose))
+
+
+def _evaluate(tf: Any, job: Job, hdfs: Any, layout: Layout) -> dict[str, Any]:
+    """Accuracy of the model as it lies in HDFS, on the test set as it lies in HDFS."""
+    with trace.span("tensorflow", "evaluate"), tempfile.TemporaryDirectory() as local:
+        _download(hdfs, f"{job.run_dir}/model", Path(local), "model")
+        with trace.span("tensorflow", "load model"):
+            model = tf.saved_model.load(local)
+        images, labels = decode_block(webhdfs.read(hdfs, job.test_path, "test set"), layout)
+        with trace.span("tensorflow", "predict"):
+            predicted = model.logits(tf.constant(images)).numpy().argmax(axis=1)
+        return {"samples": len(labels), "accuracy": float((predicted == labels).mean())}

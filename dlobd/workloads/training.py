@@ -1,0 +1,77 @@
+"""The driver of a training job: SparkContext, input, launcher, stop. Reads as the order in which a job happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from dlobd import trace
+from dlobd.launchers.base import Roles
+from dlobd.registry import LAUNCHERS
+from dlobd.workloads import trainer
+from dlobd.workloads.job import Job, Markers
+
+
+class _Blocks:
+    """Groups a partition's records into blocks: the queue then moves a few hundred items, not 30,000 rows."""
+
+    def __init__(self, records_a_block: int) -> None:
+        self._n = records_a_block
+
+    def __call__(self, records: Iterator[bytes]) -> Iterator[bytes]:
+        while block := b"".join(islice(records, self._n)):
+            yield block
+
+
+def run(job_file: str) -> None:
+    """Runs the job described by `job_file`.
+
+    Raises:
+        TrainingFailed: a rank failed; its one-line cause is in the message.
+    """
+    job = Job.read(job_file)
+    trace.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
+    with trace.span("spark", "driver"):
+        _run(job)
+
+
+def _run(job: Job) -> None:
+    with trace.span("spark", "import pyspark"):
+        from pyspark import SparkConf, SparkContext
+    trace.instant("SparkContext start")
+    with trace.span("spark", "SparkContext"):
+        sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
+    trace.instant("SparkContext ready", application_id=sc.applicationId)
+    try:
+        with trace.span("spark", "input splits"):
+            records = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.layout.record_bytes)
+            partitions = records.getNumPartitions()
+        if partitions != job.workers:
+            raise ValueError(f"{partitions} partitions for {job.workers} workers: each worker needs exactly one file")
+        blocks = records.mapPartitions(_Blocks(job.batch_size))
+        markers = Markers(job)
+        roles = Roles(chief=1, worker=job.workers - 1)
+        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, markers)
+        trace.instant("launcher shut down")
+    finally:
+        with trace.span("spark", "SparkContext.stop"):
+            sc.stop()
+        trace.instant("SparkContext stopped")
+
+
+def main(argv: list[str]) -> int:
+    """Entry of jobs/train.py. Returns the exit code; the cause of a failure is one line on stderr."""
+    import sys
+
+    try:
+        run(argv[0])
+    except Exception as error:
+        cause = " ".join(str(error).split())[:500] or type(error).__name__
+        print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
+        trace.instant("job failed", cause=cause)
+        trace.flush()
+        Path(Job.read(argv[0]).spans_dir).mkdir(parents=True, exist_ok=True)
+        return 1
+    return 0

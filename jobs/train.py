@@ -1,0 +1,8 @@
+"""spark-submit entry: trains the job described by a JSON file. Usage: spark-submit ... jobs/train.py JOB.json"""
+
+import sys
+
+from dlobd.workloads.training import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,372 @@
+"""The rules of attribution, one by one, and the promises that hold for any evidence whatever."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import span, traces, untidy, well_nested
+
+from dlobd.attribution import attribute, attribute_lane, critical_path
+from dlobd.errors import BundleError
+from dlobd.lanes import arrange
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
+
+
+def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
+    return Trace(0, end_ns, spans, **fields)  # type: ignore[arg-type]
+
+
+def parts(attribution: Attribution) -> dict[str, int]:
+    """Layer to nanoseconds, with `unattributed` and the unexplained part where there are some."""
+    found = {row.layer: row.ns for row in attribution.layers}
+    found |= {f"{row.layer}?": row.unexplained_ns for row in attribution.layers if row.unexplained_ns}
+    return found | ({UNATTRIBUTED: attribution.unattributed_ns} if attribution.unattributed_ns else {})
+
+
+def pieces(attribution: Attribution) -> list[tuple[int, int, str, str]]:
+    return [(s.start_ns, s.end_ns, s.layer, s.kind) for s in attribution.segments]
+
+
+# --- promises that hold for any evidence
+
+
+def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> None:
+    assert sum(row.ns for row in attribution.layers) + attribution.unattributed_ns == wall_ns == attribution.wall_ns
+    at_ns = start_ns
+    for segment in attribution.segments:
+        assert segment.start_ns == at_ns < segment.end_ns
+        assert segment.span is None or segment.span.lane == segment.chain[-1]
+        assert len(set(segment.chain)) == len(segment.chain)
+        at_ns = segment.end_ns
+    assert at_ns == start_ns + wall_ns
+    assert attribution.unattributed_ns >= 0
+    for row in attribution.layers:
+        assert 0 <= row.lo_ns <= row.ns <= row.hi_ns <= wall_ns
+        assert 0 <= row.unexplained_ns + sum(ns for _, ns in row.causes) <= row.ns
+        assert sum(ns for _, ns in row.names) == row.ns
+    assert all(clip.ns >= 0 for clip in attribution.clips)
+
+
+@settings(max_examples=150, deadline=None)
+@given(traces())
+def test_any_evidence_sums_exactly_and_never_gets_negative(evidence: Trace) -> None:
+    """Crossing, truncated, cyclic, contradictory: the pieces tile the window, and lo <= ns <= hi in every layer."""
+    check_promises(attribute(evidence), 0, evidence.wall_ns)
+
+
+@settings(max_examples=60, deadline=None)
+@given(traces())
+def test_every_lane_sums_exactly_to_its_extent(evidence: Trace) -> None:
+    """A lane's own split covers it from its first to its last instant, and delegates nothing."""
+    for lane in {each.lane for each in evidence.spans}:
+        own = [each for each in evidence.spans if each.lane == lane]
+        start, end = min(each.start_ns for each in own), max(each.end_ns for each in own)
+        attribution = attribute_lane(evidence, lane)
+        check_promises(attribution, start, max(0, end - start))
+        assert {segment.kind for segment in attribution.segments} <= {"span", "unattributed"}
+
+
+@settings(max_examples=80, deadline=None)
+@given(well_nested())
+def test_the_sweep_equals_nested_subtraction(spans: list[Span]) -> None:
+    """On a well-nested tree a layer's time is the sum over its spans of own duration minus direct children."""
+    expected: Counter[str] = Counter({UNATTRIBUTED: 1000})
+    layer_of = {each.id: each.layer for each in spans}
+    for each in spans:
+        length = each.end_ns - each.start_ns
+        expected[each.layer] += length
+        expected[layer_of[each.parent] if each.parent else UNATTRIBUTED] -= length
+    attribution = attribute(trace(*spans, end_ns=1000))
+    assert parts(attribution) == {name: ns for name, ns in expected.items() if ns}
+    assert attribution.clips == ()
+
+
+@settings(max_examples=100, deadline=None)
+@given(untidy())
+def test_a_normalised_lane_nests(spans: list[Span]) -> None:
+    """After normalisation no two spans of a lane cross, each lies in the window and in the span around it."""
+    lane = arrange(spans, 0, 1000)
+    around: list[tuple[int, int]] = [(0, 1000)]
+    for nested in lane.nested:
+        while around[-1][1] <= nested.start_ns:
+            around.pop()
+        assert len(around) == nested.depth + 1
+        assert around[-1][0] <= nested.start_ns < nested.end_ns <= around[-1][1]
+        around.append((nested.start_ns, nested.end_ns))
+    assert [piece.start_ns for piece in lane.pieces] == [0, *(piece.end_ns for piece in lane.pieces)][:-1]
+    assert all(a.span is not b.span for a, b in pairwise(lane.pieces) if a.span is None)
+
+
+@settings(max_examples=80, deadline=None)
+@given(well_nested("rank 0"), st.integers(0, 300))
+def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> None:
+    """Without the spans of the lane waited for, the whole wait is unexplained, up to the period of its cause."""
+    wait = span("wait", "spark", 100, 900, waits_for=("rank 0",), cause="poll", cause_period_ns=period_ns)
+    rows = {row.layer: row for row in attribute(trace(wait, end_ns=1000)).layers}
+    assert rows["spark"].unexplained_ns == 800 - period_ns
+    assert rows["spark"].causes == ((("poll", period_ns),) if period_ns else ())
+    covered = sum(p.end_ns - p.start_ns for p in arrange(inner, 100, 900).pieces if p.span)
+    assert attribute(trace(wait, *inner, end_ns=1000)).unexplained_ns == max(0, 800 - covered - period_ns)
+
+
+# --- the rules, one by one
+
+
+def test_an_instant_belongs_to_the_innermost_span() -> None:
+    """A child takes its time from its parent; what no span covers is unattributed."""
+    attribution = attribute(trace(span("a", "spark", 10, 90), span("b", "hdfs", 20, 50, parent="a")))
+    assert parts(attribution) == {"spark": 50, "hdfs": 30, UNATTRIBUTED: 20}
+
+
+def test_an_empty_trace_is_unattributed() -> None:
+    """No evidence means that nothing is known, not that nothing was spent."""
+    assert parts(attribute(trace())) == {UNATTRIBUTED: 100}
+
+
+def test_layers_come_in_the_order_of_the_table() -> None:
+    """Rows follow LAYERS, whatever ran first."""
+    attribution = attribute(trace(span("a", "tensorflow", 0, 50), span("b", "yarn", 50, 100)))
+    assert [row.layer for row in attribution.layers] == ["yarn", "tensorflow"]
+    assert [row.group for row in attribution.layers] == [LAYERS["yarn"].group, LAYERS["tensorflow"].group]
+
+
+def test_a_wait_is_replaced_by_what_releases_it() -> None:
+    """The waiting span shows the content of the other lane; the hole in it comes back as unexplained."""
+    wait = span("join", "spark", 0, 100, waits_for=("rank 0",))
+    work = [span("w", "tensorflow", 10, 60, "rank 0"), span("r", "hdfs", 70, 100, "rank 0")]
+    assert parts(attribute(trace(wait, *work))) == {"spark": 20, "spark?": 20, "tensorflow": 50, "hdfs": 30}
+
+
+def test_waits_are_replaced_in_turn() -> None:
+    """A chain of three lanes ends in the one that worked, and the segment says by which way."""
+    attribution = attribute(
+        trace(
+            span("submit", "client", 0, 100, waits_for=("driver",)),
+            span("job", "spark", 0, 100, "driver", waits_for=("rank 0",)),
+            span("step", "tensorflow", 0, 100, "rank 0"),
+        )
+    )
+    assert parts(attribution) == {"tensorflow": 100}
+    assert attribution.segments[0].chain == (MAIN_LANE, "driver", "rank 0")
+
+
+def test_the_lane_that_ends_last_releases_a_join() -> None:
+    """Of several lanes the last to end counts; one without evidence is ignored."""
+    wait = span("join", "spark", 0, 100, waits_for=("rank 0", "gone", "rank 1"))
+    ranks = [span("a", "tensorflow", 0, 95, "rank 0"), span("b", "hdfs", 0, 99, "rank 1")]
+    assert parts(attribute(trace(wait, *ranks))) == {"spark": 1, "spark?": 1, "hdfs": 99}
+
+
+def test_a_lane_that_goes_on_later_does_not_release_an_earlier_wait() -> None:
+    """What counts is who was busy the longest up to the release, not who happens to live longer."""
+    wait = span("wave 1", "spark", 0, 50, waits_for=("slot 0", "slot 1"))
+    slots = [
+        span("a", "hdfs", 0, 10, "slot 0"),
+        span("b", "tensorflow", 0, 50, "slot 1"),
+        span("c", "hdfs", 60, 100, "slot 0"),
+    ]
+    assert parts(attribute(trace(wait, *slots, end_ns=50))) == {"tensorflow": 50}
+
+
+def test_after_its_release_a_wait_is_a_gap() -> None:
+    """Work of the releasing lane after the release is no excuse for a waiter that did not return."""
+    wait = span("get", "feed", 0, 100, waits_for=("feeder",), released_ns=40)
+    attribution = attribute(trace(wait, span("put", "hdfs", 0, 100, "feeder")))
+    assert parts(attribution) == {"feed": 60, "feed?": 60, "hdfs": 40}
+
+
+def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
+    """A poll of 25 ns explains the last 25 ns of the gap and not one more."""
+    wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
+    attribution = attribute(trace(wait, span("a", "tensorflow", 0, 40, "rank 0")))
+    assert pieces(attribution) == [
+        (0, 40, "tensorflow", "span"),
+        (40, 75, "launcher", "unexplained"),
+        (75, 100, "launcher", "cause"),
+    ]
+    assert attribution.layers[0].causes == (("poll", 25),)
+
+
+def test_a_period_is_spent_once_a_wait() -> None:
+    """Two holes of one wait share its period, the later one first."""
+    wait = span("join", "launcher", 0, 100, waits_for=("rank 0",), cause="poll", cause_period_ns=25)
+    attribution = attribute(trace(wait, span("a", "tensorflow", 30, 90, "rank 0")))
+    assert parts(attribution) == {"launcher": 40, "launcher?": 15, "tensorflow": 60}
+
+
+def test_a_sleep_that_waits_for_no_lane_is_named() -> None:
+    """A recorded sleep is its layer's own time; as much as its period carries its name."""
+    attribution = attribute(trace(span("s", "launcher", 0, 100, cause="sleep", cause_period_ns=60)))
+    assert pieces(attribution) == [(0, 40, "launcher", "span"), (40, 100, "launcher", "cause")]
+    assert attribution.unexplained_ns == 0
+
+
+def test_a_cycle_ends_as_unexplained_and_is_counted() -> None:
+    """Two lanes that wait for each other explain nothing; the chain ends at the lane that is already in it."""
+    attribution = attribute(
+        trace(
+            span("a", "spark", 0, 100, waits_for=("rank 0",)),
+            span("b", "feed", 20, 80, "rank 0", waits_for=(MAIN_LANE,)),
+        )
+    )
+    assert parts(attribution) == {"spark": 40, "spark?": 40, "feed": 60, "feed?": 60}
+    assert attribution.clips == (Clip("cycle", "b", 60),)
+
+
+def test_a_delay_of_rank_1_is_not_blamed_on_the_wait_of_rank_0() -> None:
+    """Rank 0 enters the collective at 20, rank 1 reads data until 70: those 50 ns are HDFS, not TensorFlow."""
+    attribution = attribute(
+        trace(
+            span("join", "spark", 0, 100, waits_for=("rank 0",)),
+            span("c0", "tensorflow", 0, 20, "rank 0"),
+            span("s0", "tensorflow", 20, 100, "rank 0", rendezvous="step 1"),
+            span("c1", "tensorflow", 0, 20, "rank 1"),
+            span("h1", "hdfs", 20, 70, "rank 1"),
+            span("s1", "tensorflow", 70, 100, "rank 1", rendezvous="step 1"),
+        )
+    )
+    assert parts(attribution) == {"hdfs": 50, "tensorflow": 50}
+
+
+def test_what_the_last_rank_does_not_cover_is_unexplained_in_the_collective() -> None:
+    """A hole before the last entry comes back to the rank that waited."""
+    attribution = attribute(
+        trace(
+            span("s0", "channel", 0, 100, rendezvous="step 1"),
+            span("h1", "hdfs", 20, 70, "rank 1"),
+            span("s1", "channel", 80, 100, "rank 1", rendezvous="step 1"),
+        )
+    )
+    assert parts(attribution) == {"hdfs": 50, "channel": 50, "channel?": 30}
+
+
+def test_inside_a_collective_the_innermost_span_comes_first() -> None:
+    """Own work that a rank recorded inside its collective is its own, also before the last rank enters."""
+    attribution = attribute(
+        trace(
+            span("s0", "tensorflow", 0, 100, rendezvous="k"),
+            span("pack", "channel", 0, 10, parent="s0"),
+            span("h1", "hdfs", 0, 50, "rank 1"),
+            span("s1", "tensorflow", 50, 100, "rank 1", rendezvous="k"),
+        )
+    )
+    assert parts(attribution) == {"channel": 10, "hdfs": 40, "tensorflow": 50}
+
+
+def test_the_same_key_after_the_end_did_not_release_a_collective() -> None:
+    """A member that starts after another one ended is inconsistent evidence: counted, and not delegated to."""
+    attribution = attribute(
+        trace(
+            span("s0", "tensorflow", 0, 50, rendezvous="k"),
+            span("s1", "tensorflow", 80, 100, "rank 1", rendezvous="k"),
+        )
+    )
+    assert parts(attribution) == {"tensorflow": 50, UNATTRIBUTED: 50}
+    assert attribution.clips == (Clip("inconsistent", "s0", 30),)
+
+
+def test_spans_are_clipped_to_the_window_and_counted() -> None:
+    """Time before and after the window is not the run's, and the page says how much was cut."""
+    attribution = attribute(trace(span("a", "spark", -30, 50)))
+    assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
+    assert attribution.clips == (Clip("outside window", "a", 30),)
+
+
+def test_a_child_is_clipped_into_its_parent() -> None:
+    """Within both resolutions the child just crosses; beyond them the evidence is inconsistent."""
+    for resolution, kind in ((5, "crossing"), (4, "inconsistent")):
+        child = span("b", "hdfs", 30, 60, parent="a", resolution_ns=resolution)
+        attribution = attribute(trace(span("a", "spark", 0, 50, resolution_ns=5), child))
+        assert parts(attribution) == {"spark": 30, "hdfs": 20, UNATTRIBUTED: 50}
+        assert attribution.clips == (Clip(kind, "b", 10),)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(1, 10, {"spark": 52, "hdfs": 48}), (10, 1, {"spark": 50, "hdfs": 50})],
+)
+def test_where_neighbours_cross_the_coarser_edge_moves(first: int, second: int, expected: dict[str, int]) -> None:
+    """Two spans in a row that overlap by 2 ns stay two spans in a row, parted at the edge that is known better."""
+    spans = span("a", "spark", 0, 52, resolution_ns=first), span("b", "hdfs", 50, 100, resolution_ns=second)
+    attribution = attribute(trace(*spans))
+    assert parts(attribution) == expected
+    assert [(clip.kind, clip.ns) for clip in attribution.clips] == [("crossing", 2)]
+
+
+def test_neighbours_that_contradict_each_other_are_inconsistent() -> None:
+    """An overlap far beyond both resolutions goes to the later span, and the evidence counts as inconsistent."""
+    attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
+    assert parts(attribution) == {"spark": 40, "hdfs": 60}
+    assert attribution.clips == (Clip("inconsistent", "a", 20),)
+
+
+def test_a_truncated_span_is_listed() -> None:
+    """A span that a killed process left open ends at its last evidence, and the page says so."""
+    assert attribute(trace(span("a", "spark", 0, 100, truncated=True))).clips == (Clip("truncated", "a", 100),)
+
+
+def test_an_uncertain_boundary_widens_both_layers() -> None:
+    """A boundary known to 3 and 1 ns is uncertain by 3: one layer may gain what the other loses."""
+    attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=3), span("b", "hdfs", 40, 100)))
+    assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(37, 43), (57, 63)]
+
+
+def test_a_boundary_inside_one_layer_is_certain() -> None:
+    """Where both sides are the same layer, an uncertain edge changes nothing."""
+    attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=9), span("b", "spark", 40, 100)))
+    assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(100, 100)]
+
+
+def test_an_interval_widens_the_layer_it_hides_in() -> None:
+    """HDFS time known only as up to 30 ns inside a Spark span: HDFS gets a row, both get bounds, no sum changes."""
+    hidden = Interval("hdfs", "spark", MAIN_LANE, 20, 80, 5, 30, "bytes / peak rate", "duration of the block's trace")
+    attribution = attribute(trace(span("task", "spark", 10, 60), intervals=(hidden,)))
+    rows = {row.layer: row for row in attribution.layers}
+    assert (rows["hdfs"].ns, rows["hdfs"].lo_ns, rows["hdfs"].hi_ns) == (0, 0, 30)
+    assert (rows["spark"].ns, rows["spark"].lo_ns, rows["spark"].hi_ns) == (50, 18, 52)
+    assert parts(attribution) == {"spark": 50, "hdfs": 0, UNATTRIBUTED: 50}
+
+
+def test_an_interval_is_no_wider_than_what_was_attributed_there() -> None:
+    """Only 10 ns of the span were on the wall's path, so no more than 10 ns can have been HDFS."""
+    hidden = Interval("hdfs", "spark", MAIN_LANE, 50, 60, 5, 30, "a", "b")
+    rows = {row.layer: row for row in attribute(trace(span("t", "spark", 0, 100), intervals=(hidden,))).layers}
+    assert (rows["hdfs"].hi_ns, rows["spark"].lo_ns) == (10, 90)
+
+
+def test_names_and_lanes_of_a_lane_split() -> None:
+    """A lane's own split keeps its waits, and the names say what its time was spent on."""
+    evidence = trace(
+        span("join", "spark", 0, 100, waits_for=("rank 0",)),
+        span("s1", "tensorflow", 10, 40, "rank 0", name="step", waits_for=(MAIN_LANE,)),
+        span("s2", "tensorflow", 50, 90, "rank 0", name="step"),
+    )
+    attribution = attribute_lane(evidence, "rank 0")
+    assert (attribution.wall_ns, parts(attribution)) == (80, {"tensorflow": 70, UNATTRIBUTED: 10})
+    assert attribution.layers[0].names == (("step", 70),)
+    assert attribute_lane(evidence, "nobody").wall_ns == 0
+
+
+def test_the_critical_path_joins_like_neighbours() -> None:
+    """Three steps in a row are one entry of the path; it still tiles the window."""
+    steps = [span(f"s{k}", "tensorflow", 20 * k, 20 * k + 20, name="step") for k in range(3)]
+    path = critical_path(attribute(trace(*steps, span("save", "hdfs", 60, 100))))
+    assert [(s.start_ns, s.end_ns, s.layer) for s in path] == [(0, 60, "tensorflow"), (60, 100, "hdfs")]
+
+
+def test_an_unknown_layer_is_an_error() -> None:
+    """Time must not vanish into a layer that no report lists."""
+    with pytest.raises(BundleError, match="unknown layer 'gpu'"):
+        attribute(trace(replace(span("a", "spark", 0, 10), layer="gpu")))
+
+
+def test_a_window_that_ends_before_it_starts_is_an_error() -> None:
+    """A negative wall has no parts."""
+    with pytest.raises(BundleError, match="ends before it starts"):
+        attribute(Trace(10, 0, ()))

@@ -1,0 +1,151 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dlobd import experiment
+from dlobd.errors import UsageError
+
+MAIN = "softmax-mnist"
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def _refused(tmp_path: Path, text: str, *overrides: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        experiment.load(_file(tmp_path, text), overrides)
+    assert "\n" not in caught.value.line
+    return caught.value.line.replace(str(tmp_path), "")
+
+
+def test_main_job_takes_all_of_mnist_over_two_workers() -> None:
+    """The shipped main job trains on 60,000 samples for two epochs of 300 steps and tests on 10,000."""
+    main = experiment.load(MAIN)
+    assert (main.workers, main.train_samples, main.test_samples, main.min_accuracy) == (2, 60_000, 10_000, 0.90)
+    assert experiment.steps_per_epoch(main) == 300
+    assert experiment.steps(main) == 600
+
+
+def test_every_shipped_experiment_loads_and_has_a_title() -> None:
+    """What `dlobd list experiments` shows can be run, and says in its first line what it is."""
+    shipped = experiment.experiments()
+    assert {MAIN, "softmax-mnist-quick"} <= {name for name, _ in shipped}
+    for name, title in shipped:
+        assert experiment.load(name).name == name
+        assert len(title) > 10
+
+
+def test_extends_takes_the_rest_from_a_shipped_experiment(tmp_path: Path) -> None:
+    """A file that extends another differs from it in its own keys and its name only."""
+    mine = experiment.load(_file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n'))
+    assert mine == dataclasses.replace(experiment.load(MAIN), name="mine", seed=7)
+
+
+def test_overrides_win_over_the_file_and_are_parsed_by_type(tmp_path: Path) -> None:
+    """`--set` takes text for each type; the last one for a key holds."""
+    path = _file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n')
+    mine = experiment.load(path, ["seed=8", "learning_rate=1", "name=other", "seed = 9"])
+    assert (mine.seed, mine.learning_rate, mine.name) == (9, 1.0, "other")
+    assert isinstance(mine.learning_rate, float)
+
+
+def test_stored_configuration_gives_the_same_experiment() -> None:
+    """`from_dict` is the inverse of `asdict`."""
+    main = experiment.load(MAIN)
+    assert experiment.from_dict(dataclasses.asdict(main)) == main
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(experiment.Experiment)])
+def test_key_depends_on_every_field(field: str) -> None:
+    """Equal fields give equal keys, and a change of any one field changes the key."""
+    main = experiment.load(MAIN)
+    value = getattr(main, field)
+    other = dataclasses.replace(main, **{field: f"{value}x" if isinstance(value, str) else value + 1})
+    assert experiment.key(main) == experiment.key(dataclasses.replace(main))
+    assert experiment.key(main) != experiment.key(other)
+
+
+def test_key_is_stable_between_versions() -> None:
+    """The key of a given configuration is part of the file format: bundles of different versions are joined by it."""
+    assert experiment.key(experiment.load(MAIN)) == "a4c924d63e0f33a5"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("worker = 3", "/mine.toml:2: keys: there is no 'worker'; did you mean 'workers'?"),
+        ("[workers]\nn = 3", "/mine.toml:2: unknown table [workers]: an experiment has no tables."),
+        ('workers = "3"', "/mine.toml:2: workers must be a whole number, not a string ('3')."),
+        ("workers = true", "/mine.toml:2: workers must be a whole number, not a boolean (True)."),
+        ("workers = 2.0", "/mine.toml:2: workers must be a whole number, not a number (2.0)."),
+        ("\n\nmodel = 3", "/mine.toml:4: model must be a string, not a whole number (3)."),
+        ('model = "softmax-regresion"', "there is no 'softmax-regresion'; did you mean 'softmax-regression'?"),
+        ('dataset = "minst"', "/mine.toml:2: datasets: there is no 'minst'; did you mean 'mnist'?"),
+        ("learning_rate = nan", "/mine.toml:2: learning_rate must be from 1e-12 to 1e+06, not nan."),
+        ("workers = 0", "/mine.toml:2: workers must be from 1 to 1000, not 0."),
+        ('name = "a/b"', "/mine.toml:2: name 'a/b' must be letters, digits"),
+        ("batch_size = 7", "train_samples 60000 is not a multiple of workers x batch_size = 14"),
+        ("train_samples = 60200", "train_samples 60200 is more than the 60000 that mnist has."),
+        ("test_samples = 10001", "test_samples 10001 is more than the 10000 that mnist has."),
+        ("workers = ", "/mine.toml: not TOML: Invalid value (at line 2"),
+        ("workers = 2\nworkers = 3", "/mine.toml: not TOML:"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, line: str) -> None:
+    """The line names the file, the line number where it is known, what is wrong and what would be right."""
+    assert line in _refused(tmp_path, f'extends = "{MAIN}"\n{text}\n')
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("seed", "--set seed: expected key=value."),
+        ("sed=3", "--set sed=3: keys: there is no 'sed'; did you mean 'seed'?"),
+        ("seed=three", "--set seed=three: seed must be a whole number, not 'three'."),
+        ("learning_rate=inf", "--set learning_rate=inf: learning_rate must be from"),
+        ("launcher=tfo", "--set launcher=tfo: launchers: there is no 'tfo'; did you mean 'tfos'?"),
+    ],
+)
+def test_a_wrong_override_is_refused_in_one_line(tmp_path: Path, override: str, line: str) -> None:
+    """The line names the option as it was typed."""
+    assert line in _refused(tmp_path, f'extends = "{MAIN}"\n', override)
+
+
+def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
+    """There are no hidden defaults: what is missing is listed, with the way to take it from a shipped experiment."""
+    line = _refused(tmp_path, "workers = 2\nseed = 1\n")
+    assert "missing: scheduler, launcher," in line
+    assert "seed" not in line
+    assert 'extends = "softmax-mnist"' in line
+
+
+@pytest.mark.parametrize(
+    ("ref", "line"),
+    [
+        ("softmax-mnst", "experiments: there is no 'softmax-mnst'; did you mean 'softmax-mnist"),
+        ("no/such/file.toml", "experiment file no/such/file.toml does not exist."),
+        ("/", "experiment file / is a directory."),
+    ],
+)
+def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
+    """A wrong name is answered with the nearest one, a wrong path with the path."""
+    with pytest.raises(UsageError) as caught:
+        experiment.load(ref)
+    assert line in caught.value.line
+
+
+def test_extends_must_name_a_shipped_experiment(tmp_path: Path) -> None:
+    """A wrong base is refused with its line and the nearest name."""
+    assert "/mine.toml:1: extends: experiments: there is no 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    """A binary file is a usage error, not a decoding failure."""
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="not UTF-8"):
+        experiment.load(path)

@@ -1,0 +1,77 @@
+import subprocess
+import sys
+
+import pytest
+
+from dlobd.errors import SetupError, UsageError
+from dlobd.registry import REGISTRIES, Registry, Row
+
+
+def _colours() -> Registry:
+    return Registry(
+        "colours",
+        [
+            Row("red", "Red", "colorsys:rgb_to_hsv"),
+            Row("green", "Green", "colorsys:rgb_to_hls", needs=("no_such_module_of_green",)),
+            Row("blue", "Blue", unavailable="the paint is dry"),
+            Row("plain", "Plain"),
+        ],
+    )
+
+
+def test_listing_names_the_reason_of_what_is_not_available() -> None:
+    """Each member is listed in order, with None or the reason why it cannot be used here."""
+    assert [
+        ("red", "Red", None),
+        ("green", "Green", "Python module 'no_such_module_of_green' is not installed"),
+        ("blue", "Blue", "the paint is dry"),
+        ("plain", "Plain", None),
+    ] == _colours().available()
+
+
+def test_get_imports_the_object_a_row_points_to() -> None:
+    """`get` returns the attribute of the module, and None for a member without code."""
+    import colorsys
+
+    assert colorsys.rgb_to_hsv is _colours().get("red")
+    assert _colours().get("plain") is None
+
+
+def test_unknown_name_is_answered_with_the_nearest() -> None:
+    """A typing mistake is a usage error that names the member it is closest to."""
+    with pytest.raises(UsageError, match=r"colours: there is no 'gren'; did you mean 'green'\?"):
+        _colours().get("gren")
+
+
+def test_unknown_name_without_a_near_one_is_answered_with_all() -> None:
+    """A name that resembles nothing is a usage error that names every member."""
+    with pytest.raises(UsageError, match="there are: red, green, blue, plain"):
+        _colours().get("xyzzy")
+
+
+@pytest.mark.parametrize(("name", "why"), [("green", "no_such_module_of_green"), ("blue", "the paint is dry")])
+def test_unavailable_member_cannot_be_used(name: str, why: str) -> None:
+    """Using a member that is not available is a set-up error with the listed reason."""
+    with pytest.raises(SetupError, match=why):
+        _colours().get(name)
+
+
+def test_listing_imports_no_member() -> None:
+    """`dlobd list` stays fast: asking what is available imports neither TensorFlow nor Spark nor our members."""
+    code = (
+        "import sys; from dlobd.registry import REGISTRIES; "
+        "[r.available() for r in REGISTRIES.values()]; "
+        "print([m for m in sys.modules if m.startswith(('tensorflow', 'pyspark', 'numpy', 'dlobd.datasets.'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_row_of_every_axis_is_described() -> None:
+    """What is shipped has a title, and a reason where it is unavailable; names are lower-case words."""
+    rows = [row for registry in REGISTRIES.values() for row in registry]
+    assert len(rows) >= len(REGISTRIES)
+    for row in rows:
+        assert row.title
+        assert row.name == row.name.lower()
+        assert " " not in row.name

@@ -1,0 +1,103 @@
+"""The trace view: every slice nests, every nanosecond survives, every track has a name."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import span, traces
+
+from dlobd.report.perfetto import microseconds, trace_events
+from dlobd.schema import Event, Process, Trace
+
+
+def check(document: dict[str, Any]) -> None:
+    """Fails on what Perfetto's importer reports as an error: slices of a track that overlap without nesting, tracks
+    without a name, times that are negative or not finite. Reads times as its importer does: in whole nanoseconds."""
+    document = json.loads(json.dumps(document, allow_nan=False))
+    named = {(e["pid"], e["tid"]) for e in document["traceEvents"] if e["name"] == "thread_name"}
+    titled = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"}
+    tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for event in document["traceEvents"]:
+        assert event["ph"] in {"M", "X", "i"}
+        assert event["pid"] in titled
+        if event["ph"] != "M":
+            assert (event["pid"], event["tid"]) in named
+        if event["ph"] == "X":
+            assert event["dur"] > 0 <= event["ts"]
+            start = int(event["ts"] * 1000)
+            tracks[event["pid"], event["tid"]].append((start, start + int(event["dur"] * 1000)))
+    for slices in tracks.values():
+        assert slices == sorted(slices, key=lambda bounds: (bounds[0], -bounds[1])), "a child comes before its parent"
+        around: list[int] = []
+        for start, end in slices:
+            while around and around[-1] <= start:
+                around.pop()
+            assert not around or end <= around[-1], "two slices of a track overlap and do not nest"
+            around.append(end)
+
+
+def test_the_checker_finds_an_overlap() -> None:
+    """The strict checker itself fails on slices that cross by one nanosecond."""
+    names = [{"ph": "M", "name": f"{what}_name", "pid": 1, "tid": 1, "args": {}} for what in ("process", "thread")]
+    slices = [{"ph": "X", "name": "", "pid": 1, "tid": 1, "ts": ts, "dur": 1.0} for ts in (0.0, 0.999)]
+    with pytest.raises(AssertionError, match="overlap"):
+        check({"traceEvents": names + slices})
+
+
+@settings(max_examples=100, deadline=None)
+@given(traces())
+def test_any_evidence_makes_a_trace_that_nests(evidence: Trace) -> None:
+    """However bad the evidence, the view opens without an overlap error."""
+    check(trace_events(evidence))
+
+
+@given(st.integers(0, 10**14))
+def test_a_nanosecond_survives(ns: int) -> None:
+    """Both a reader that rounds and one that cuts get the same integer back, for runs of up to a day and more."""
+    assert int(microseconds(ns) * 1000) == ns == round(microseconds(ns) * 1000)
+
+
+def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
+    """Processes are named by host and role, lanes by their name; the attributed wall and the events stand on top."""
+    rank = Process("node-1", "worker", 1, 77)
+    evidence = Trace(
+        1000,
+        3000,
+        (
+            span("join", "spark", 1000, 3000, waits_for=("rank 1",)),
+            span("step", "tensorflow", 1001, 2500, "rank 1", process=rank, attrs={"step": 7}, source="own timer"),
+        ),
+        startup=(Event("first step done", 2500, "own mark"),),
+    )
+    document = trace_events(evidence)
+    check(document)
+    events = document["traceEvents"]
+    assert [e["args"]["name"] for e in events if e["ph"] == "M" and "name" in e["args"]] == [
+        "dlobd: where the wall time went",
+        "attributed wall",
+        "start-up and teardown",
+        "host client 0 (pid 1)",
+        "client",
+        "node-1 worker 1 (pid 77)",
+        "rank 1",
+    ]
+    assert [(e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"] == [
+        ("Spark: join (unexplained)", 0.0, 0.001),
+        ("TensorFlow: step", 0.001, 1.499),
+        ("Spark: join (unexplained)", 1.5, 0.5),
+        ("join", 0.0, 2.0),
+        ("step", 0.001, 1.499),
+    ]
+    assert [(e["name"], e["ts"], e["cat"]) for e in events if e["ph"] == "i"] == [("first step done", 1.5, "startup")]
+    assert events[-1]["args"] == {
+        "layer": "tensorflow",
+        "span": "step",
+        "resolution_ns": 1,
+        "source": "own timer",
+        "step": 7,
+    }
