@@ -110,12 +110,13 @@ def trace(
 ) -> None:
     """Write a run's timeline as a trace that Perfetto opens."""
     from dlobd import store
-    from dlobd.importers.assemble import assemble
-    from dlobd.report.perfetto import trace_events
 
     bundle = store.find(run, out)
     if output.exists() and not force:
         raise UsageError(f"{output} exists.", "add --force, or choose another -o FILE")
+    from dlobd.importers.assemble import assemble
+    from dlobd.report.perfetto import trace_events
+
     events = trace_events(assemble(bundle.path))
     try:
         output.write_text(json.dumps(events, separators=(",", ":")) + "\n")
@@ -262,9 +263,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command line; returns the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        code = app(args=argv, prog_name="dlobd", standalone_mode=False)
+        command = typer.main.get_command(app)
+        # typer's own way to run it would turn Ctrl-C and a closed stdout into exit codes of its choice
+        with command.make_context("dlobd", list(sys.argv[1:] if argv is None else argv)) as context:
+            code = command.invoke(context)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except typer.Exit as done:
+        return done.exit_code
     except DlobdError as error:
         return _fail(error.line, error.exit_code)
     except KeyboardInterrupt:

@@ -232,38 +232,45 @@ def _validator() -> Any:
     return jsonschema.Draft202012Validator(schema())
 
 
-# The words after which a secret stands. Not every word with "token" in it: YARN's logs are full of token managers.
-_WORD = rb"[\w.-]*(?:authkey|passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)"
-_QUOTED = rb"[bu]?'(?:\\.|[^'\\\n])*'|[bu]?\"(?:\\.|[^\"\\\n])*\""
-_BARE = rb"[^\s,;&<>(){}\[\]'\"]+"
+# A name that ends in one of these words has a secret as its value. Not every name with "token" in it: YARN's logs are
+# full of token managers. What comes before the word is left out of the patterns, so that they are linear in the text.
+_WORD = (
+    rb"(?P<key>(?:authkey|passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)"
+)
+_QUOTED = rb"(?P<value>[bu]?'(?:\\.|[^'\\\n])*'|[bu]?\"(?:\\.|[^\"\\\n])*\""
+_BARE = rb"[^\s,;&<>(){}\[\]'\"\\]+"
 _SECRETS = [
-    # key=value, key: value, 'key': b'value', --key=value
-    re.compile(
-        rb"(?i)(?P<key>(?P<q>['\"]?)" + _WORD + rb"(?P=q)[ \t]*[=:][ \t]*)(?P<value>" + _QUOTED + rb"|" + _BARE + rb")"
-    ),
-    # ("key", "value"), as in lists of settings
-    re.compile(rb"(?i)(?P<key>(?P<q>['\"])" + _WORD + rb"(?P=q)[ \t]*,[ \t]*)(?P<value>" + _QUOTED + rb")"),
-    # --key value
-    re.compile(rb"(?i)(?P<key>--" + _WORD + rb"[ \t]+)(?P<value>" + _QUOTED + rb"|" + _BARE + rb")"),
-    # <name>key</name><value>value</value>
-    re.compile(rb"(?i)(?P<key><name>" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)"),
-    # the same JSON inside a JSON string
-    re.compile(rb"(?i)(?P<key>\\\"" + _WORD + rb"\\\"[ \t]*:[ \t]*)(?P<value>\\\"(?:(?!\\\").)*\\\")"),
+    re.compile(rb"(?i)" + pattern)
+    for pattern in (
+        _WORD + rb"['\"]?[ \t]*[=:][ \t]*)" + _QUOTED + rb"|" + _BARE + rb")",  # key=value, key: value, 'key': b'value'
+        _WORD + rb"['\"][ \t]*,[ \t]*)" + _QUOTED + rb")",  # ("key", "value")
+        _WORD + rb"\\\"[ \t]*:[ \t]*)(?P<value>\\\"(?:(?!\\\").)*\\\")",  # JSON inside a JSON string
+        rb"--[\w.-]*" + _WORD + rb"[ \t]+)" + _QUOTED + rb"|" + _BARE + rb")",  # --key value
+    )
 ]
+_XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
+_HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
+"""A line without any of these holds no secret: looking for them first makes it ten times as fast."""
 
 
 def redact(data: bytes) -> bytes:
     """`data` with the values of authkeys, passwords, tokens and secrets replaced; quotes stay, so JSON stays JSON."""
-    for pattern in _SECRETS:
-        data = pattern.sub(_hide, data)
-    return data
+    lines = data.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        lower = line.lower()
+        if any(hint in lower for hint in _HINTS):
+            for pattern in _SECRETS:
+                line = pattern.sub(_hide, line)
+            lines[at] = line
+    data = b"".join(lines)
+    return _XML_SECRET.sub(_hide, data) if b"</name>" in data else data
 
 
 def _hide(match: re.Match[bytes]) -> bytes:
     value = match["value"]
     quote = re.match(rb"[bu]?(\\?['\"])", value)
     hidden = quote[1] + REDACTED + quote[1] if quote else REDACTED
-    return match["key"] + hidden
+    return match[0].removesuffix(value) + hidden
 
 
 def _replace(path: Path, data: bytes) -> None:

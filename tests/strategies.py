@@ -12,10 +12,10 @@ PROCESS = Process("host", "client", 0, 1)
 layers = st.sampled_from(sorted(LAYERS))
 
 
-def span(id: str, layer: str, start_ns: int, end_ns: int, lane: str = MAIN_LANE, **fields: object) -> Span:
-    """A span with the fields that matter to a test, the rest filled in."""
-    values: dict[str, object] = {"parent": None, "name": id, "process": PROCESS, **fields}
-    return Span(id=id, layer=layer, lane=lane, start_ns=start_ns, end_ns=end_ns, **values)  # type: ignore[arg-type]
+def span(name: str, layer: str, start_ns: int, end_ns: int, lane: str = MAIN_LANE, /, **fields: object) -> Span:
+    """A span with the fields that matter to a test, the rest filled in; `name` is its id as well."""
+    values: dict[str, object] = {"parent": None, "name": name, "process": PROCESS, **fields}
+    return Span(id=name, layer=layer, lane=lane, start_ns=start_ns, end_ns=end_ns, **values)  # type: ignore[arg-type]
 
 
 @st.composite
@@ -26,10 +26,10 @@ def well_nested(draw: st.DrawFn, lane: str = MAIN_LANE, length_ns: int = 1000) -
     def grow(parent: str | None, low: int, high: int, depth: int) -> None:
         edges = sorted(draw(st.lists(st.integers(low, high), max_size=6, unique=True)))
         for start, end in zip(edges[::2], edges[1::2], strict=False):
-            id = f"{lane}-{len(spans)}"
-            spans.append(span(id, draw(layers), start, end, lane, parent=parent))
+            name = f"{lane}-{len(spans)}"
+            spans.append(span(name, draw(layers), start, end, lane, parent=parent))
             if depth < 3:
-                grow(id, start, end, depth + 1)
+                grow(name, start, end, depth + 1)
 
     grow(None, 0, length_ns, 0)
     return draw(st.permutations(spans))
@@ -39,15 +39,15 @@ def well_nested(draw: st.DrawFn, lane: str = MAIN_LANE, length_ns: int = 1000) -
 def untidy(draw: st.DrawFn, lane: str = MAIN_LANE, others: tuple[str, ...] = ()) -> list[Span]:
     """Spans of one lane as bad evidence has them: crossing, outside the window, truncated, with the end before the
     start, with parents that are wrong, missing or lead in a circle, waiting for anything, also for themselves."""
-    ids = [f"{lane}-{index}" for index in range(draw(st.integers(0, 10)))]
+    names = [f"{lane}-{index}" for index in range(draw(st.integers(0, 10)))]
     return [
         span(
-            id,
+            name,
             draw(layers),
             draw(st.integers(-200, 1200)),
             draw(st.integers(-200, 1200)),
             lane,
-            parent=draw(st.none() | st.sampled_from([*ids, "nobody"])),
+            parent=draw(st.none() | st.sampled_from([*names, "nobody"])),
             waits_for=tuple(draw(st.lists(st.sampled_from([lane, "no such lane", *others]), max_size=3))),
             released_ns=draw(st.none() | st.integers(-200, 1200)),
             rendezvous=draw(st.sampled_from(["", "", "step 1", "step 2"])),
@@ -56,7 +56,7 @@ def untidy(draw: st.DrawFn, lane: str = MAIN_LANE, others: tuple[str, ...] = ())
             resolution_ns=draw(st.sampled_from([1, 10, 100])),
             truncated=draw(st.booleans()),
         )
-        for id in ids
+        for name in names
     ]
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dlobd.errors import SetupError
+
 
 def cache_dir() -> Path:
     """`$DLOBD_CACHE`, else `$XDG_CACHE_HOME/dlobd`, else `~/.cache/dlobd`; not created."""
@@ -22,8 +24,24 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Waits for and holds the lock file at `path`. The kernel frees it when the process ends, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Waits for and holds the lock file at `path`. The kernel frees it when the process ends, however it ends.
+
+    Raises:
+        SetupError: the directory cannot be written.
+    """
+    make_writable(path.parent)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def make_writable(directory: Path) -> None:
+    """Makes a directory. Raises SetupError if this user cannot write there."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"user id {os.getuid()} may not write there")
+    except OSError as error:
+        raise SetupError(
+            f"The directory {directory} cannot be used: {error}.", "set DLOBD_CACHE to one that you may write."
+        ) from error

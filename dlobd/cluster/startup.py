@@ -29,11 +29,26 @@ class PortClash(Exception):
     """A daemon found its port taken, though it was free when it was chosen."""
 
 
+def available_memory_bytes() -> int:
+    """Memory that can still be used, within the limit of this process's control group."""
+    available = psutil.virtual_memory().available
+    try:
+        own = Path("/proc/self/cgroup").read_text().splitlines()[-1].removeprefix("0::/")
+        group = Path("/sys/fs/cgroup") / own
+        limit = int((group / "memory.max").read_text())
+        # file pages are given back under pressure
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(stat.get("inactive_file", 0))
+    except (OSError, ValueError, IndexError):  # no control group of version 2, or "max"
+        return available
+    return min(available, max(0, limit - used))
+
+
 def check_memory(settings: ClusterSettings) -> None:
     """Raises SetupError if the daemons do not fit into the memory that is available."""
     count = len(configuration.plan_hosts(settings))
     needed = count * (settings.daemon_heap_mb + NON_HEAP_MB) << 20
-    available = psutil.virtual_memory().available
+    available = available_memory_bytes()
     if available < needed:
         raise SetupError(
             f"The {count} daemons need {needed >> 20} MB of memory, and {available >> 20} MB are available.",

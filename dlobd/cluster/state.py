@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import clock
+from dlobd.cluster.cache import make_writable
 from dlobd.cluster.configuration import DaemonPlan
 from dlobd.cluster.processes import ProcessId, identify
 from dlobd.errors import Busy, ClusterError
@@ -82,10 +83,15 @@ class WorkDirLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Takes the lock at once. Raises Busy, naming the holder, if another process has it."""
+        """Takes the lock at once.
+
+        Raises:
+            Busy: another process has it; names that.
+            SetupError: the work directory cannot be written.
+        """
         if self._fd is not None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_writable(self._path.parent)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -27,6 +27,7 @@ SAMPLES_FOR_P99 = 299
 def breakdown(run: dict[str, Any], console: Console) -> None:
     """Prints the verdict, the wall split by layer, and what the split does not show."""
     _line(console, f"run {run['run_id']}  {run['experiment']}  status {run['status']}", "bold")
+    _line(console, _settings(run["configuration"]))
     _line(console, verdict(run), "bold")
     for warning in _warnings(run):
         _line(console, f"warning: {warning}", "yellow")
@@ -69,7 +70,7 @@ def anatomy(run: dict[str, Any], console: Console) -> None:
         before = None
         for event in events:
             row = _seconds(event["at_ns"] - start_ns), _delta(before, event), event["event"], event["source"]
-            table.add_row(*row, _short(event["resolution_ns"]), event.get("clock", "monotonic"))
+            _row(table, *row, _short(event["resolution_ns"]), event.get("clock", "monotonic"))
             before = event
         console.print(table)
 
@@ -81,11 +82,18 @@ def verdict(run: dict[str, Any]) -> str:
     if not run["layers"] or not run["wall_ns"]:
         return "Nothing was measured."
     top = max(run["layers"], key=lambda row: int(row["ns"]))
-    share = f"{_percent(top['ns'], run)} % of {_seconds(run['wall_ns'])} s"
-    bounds = f"{_percent(top['lo_ns'], run)} to {_percent(top['hi_ns'], run)} %"
     return (
-        f"{_title(top['layer'])} took the most: {share} ({bounds}); {_percent(_unknown(run), run)} % is not explained."
+        f"{_title(top['layer'])} took most: {_seconds(top['ns'])} of {_seconds(run['wall_ns'])} s, "
+        f"{_percent(top['ns'], run)} % ({_percent(top['lo_ns'], run)} to {_percent(top['hi_ns'], run)} %). "
+        f"Not explained: {_seconds(_unknown(run))} s, {_percent(_unknown(run), run)} %."
     )
+
+
+def _settings(configuration: dict[str, Any]) -> str:
+    return (
+        "{model} on {dataset}, {workers} workers, launcher {launcher} on {scheduler} ({deploy_mode}), "
+        "input {input}, channel {channel}, exchange {exchange}"
+    ).format(**configuration)
 
 
 def _warnings(run: dict[str, Any]) -> list[str]:
@@ -108,13 +116,14 @@ def _layers(run: dict[str, Any], console: Console) -> Table:
     longest = max([row["ns"] for row in run["layers"]] + [run["unattributed_ns"], 1])
     hidden = {i[key] for i in run.get("intervals", []) for key in ("layer", "inside")}
     for row in run["layers"]:
-        length = round(BAR * row["ns"] / longest)
-        unknown = min(length, round(BAR * row["unexplained_ns"] / longest))
-        bar = Text(full * (length - unknown) + hatched * unknown, style=_colour(row["layer"]))
+        unknown = _hatches(row["unexplained_ns"], longest)
+        known = max(0, round(BAR * row["ns"] / longest) - unknown)
+        bar = Text(full * known + hatched * unknown, style=_colour(row["layer"]))
         # below what the boundaries are certain to there is no number; an interval's bounds are another matter
         small = row["layer"] not in hidden and 0 < row["ns"] < row["hi_ns"] - row["ns"]
         number = f"< {_seconds(row['hi_ns'])}" if small else _seconds(row["ns"])
-        table.add_row(
+        _row(
+            table,
             _title(row["layer"]),
             number,
             _percent(row["ns"], run),
@@ -123,16 +132,21 @@ def _layers(run: dict[str, Any], console: Console) -> Table:
             _seconds(row["unexplained_ns"]) if row["unexplained_ns"] else "",
             bar,
         )
-    table.add_section()
+    _row(table, "", "-" * 9, "-" * 5, "", "", "-" * 8, "")
     total = sum(row["ns"] for row in run["layers"])
     unexplained = sum(row["unexplained_ns"] for row in run["layers"])
-    table.add_row("subtotal", _seconds(total), _percent(total, run), "", "", _seconds(unexplained), "")
+    _row(table, "subtotal", _seconds(total), _percent(total, run), "", "", _seconds(unexplained), "")
     none = run["unattributed_ns"]
-    bar = Text(hatched * round(BAR * none / longest))
-    table.add_row(UNATTRIBUTED, _seconds(none), _percent(none, run), "", "", _seconds(none), bar)
+    marks = hatched * _hatches(none, longest)
+    _row(table, UNATTRIBUTED, _seconds(none), _percent(none, run), "", "", _seconds(none), marks)
     total += none
-    table.add_row("total", _seconds(total), _percent(total, run), "", "", _seconds(_unknown(run)), "")
+    _row(table, "total", _seconds(total), _percent(total, run), "", "", _seconds(_unknown(run)), "")
     return table
+
+
+def _hatches(ns: int, longest_ns: int) -> int:
+    """Length of a hatched bar; what is not explained shows, however little it is, from a millisecond on."""
+    return max(round(BAR * ns / longest_ns), 1 if ns >= 1_000_000 else 0)
 
 
 def _sums(run: dict[str, Any]) -> list[str]:
@@ -167,20 +181,19 @@ def _intervals(run: dict[str, Any]) -> list[tuple[str, str]]:
         key = tuple(interval[field] for field in ("layer", "inside", "lo_source", "hi_source"))
         low[key] += interval["lo_ns"]
         high[key] += interval["hi_ns"]
-    return [
-        (
-            _title(key[0]),
-            f"{_seconds(low[key])} to {_seconds(high[key])} s inside {_title(key[1])} (lowest: {key[2]}; highest: {key[3]})",
-        )
-        for key in low
-    ]
+    rows = []
+    for key in low:
+        layer, inside, low_source, high_source = key
+        bounds = f"{_seconds(low[key])} to {_seconds(high[key])} s inside {_title(inside)}"
+        rows.append((_title(layer), f"{bounds} (lowest: {low_source}; highest: {high_source})"))
+    return rows
 
 
 def _hdfs(run: dict[str, Any], console: Console) -> None:
     if not run["hdfs"]:
         return
     _heading(console, "HDFS by purpose, in all lanes, so that it may exceed the layer above")
-    table = _table(("purpose", "left", 14), ("calls", "right", 6), ("MB", "right", 9), ("seconds", "right", 15),
+    table = _table(("purpose", "left", 14), ("calls", "right", 7), ("MB", "right", 9), ("seconds", "right", 15),
                    ("from", "left", 14), ("to", "left", 14))  # fmt: skip
     for row in run["hdfs"]:
         if row["ns"] is not None:
@@ -190,7 +203,7 @@ def _hdfs(run: dict[str, Any], console: Console) -> None:
         else:
             time = "unknown"
         size = "unknown" if row["bytes"] is None else f"{row['bytes'] / 1e6:.3f}"
-        table.add_row(row["purpose"], _plain(row["operations"]), size, time, row["source_begin"], row["source_end"])
+        _row(table, row["purpose"], _plain(row["operations"]), size, time, row["source_begin"], row["source_end"])
     console.print(table)
 
 
@@ -202,8 +215,8 @@ def _ranks(run: dict[str, Any], console: Console) -> None:
                    ("max", "right", 10))  # fmt: skip
     for rank in run["ranks"]:
         p99 = rank["step_p99_ns"] if (rank["steps"] or 0) >= SAMPLES_FOR_P99 else None
-        times = (_plain(None if ns is None else ns / 1e6) for ns in (rank["step_p50_ns"], p99, rank["step_max_ns"]))
-        table.add_row(f"{rank['role']} {rank['index']}", _plain(rank["steps"]), *times)
+        times = ("-" if ns is None else f"{ns / 1e6:.3f}" for ns in (rank["step_p50_ns"], p99, rank["step_max_ns"]))
+        _row(table, f"{rank['role']} {rank['index']}", _plain(rank["steps"]), *times)
     console.print(table)
     medians = {f"{r['role']} {r['index']}": r["step_p50_ns"] for r in run["ranks"] if r["step_p50_ns"]}
     if len(medians) > 1:
@@ -221,9 +234,7 @@ def _clips(run: dict[str, Any]) -> list[tuple[str, str]]:
     for kind, clips in kinds.items():
         largest = max(clips, key=lambda clip: int(clip["ns"]))
         length = _seconds(sum(clip["ns"] for clip in clips))
-        rows.append(
-            (kind, f"{length} s in {len(clips)} spans; the largest: {largest['span']}, {_short(largest['ns'])}")
-        )
+        rows.append((kind, f"{length} s in {len(clips)}; the largest: span {largest['span']}, {_short(largest['ns'])}"))
     return rows
 
 
@@ -277,7 +288,9 @@ def _short(ns: int) -> str:
 def _plain(value: object) -> str:
     if value is None:
         return "unknown"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
+    return str(value)
 
 
 def _table(*columns: tuple[str, Any, int]) -> Table:
@@ -287,6 +300,11 @@ def _table(*columns: tuple[str, Any, int]) -> Table:
     return table
 
 
+def _row(table: Table, *cells: str | Text) -> None:
+    # names from a run may hold brackets, which are not markup
+    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
 def _rows(console: Console, heading: str, rows: list[tuple[str, str]]) -> None:
     if not rows:
         return
@@ -294,7 +312,7 @@ def _rows(console: Console, heading: str, rows: list[tuple[str, str]]) -> None:
     table = _table(("", "left", 18), ("", "left", WIDTH - 20))
     table.show_header = False
     for name, text in rows:
-        table.add_row(Text(name), Text(text))
+        _row(table, name, text)
     console.print(table)
 
 
@@ -303,5 +321,4 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _line(console: Console, text: str, style: str = "") -> None:
-    # text from a run may hold brackets, which are not markup
     console.print(Text(text, style=style), width=WIDTH)

@@ -39,7 +39,7 @@ class YarnScheduler:
             # a benchmark shows a failure, it does not repeat it
             "spark.yarn.maxAppAttempts": "1",
             "spark.task.maxFailures": "1",
-            "spark.yarn.max.executor.failures": "1",
+            "spark.executor.maxNumFailures": "1",
             # one machine: the jars are where pip put them, nothing to upload
             "spark.yarn.jars": f"local:{home}/jars/*",
             "spark.yarn.submit.file.replication": "1",

@@ -19,6 +19,7 @@ from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
 
 
 def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
+    """A trace of `spans` with the window [0, end_ns)."""
     return Trace(0, end_ns, spans, **fields)  # type: ignore[arg-type]
 
 
@@ -30,6 +31,7 @@ def parts(attribution: Attribution) -> dict[str, int]:
 
 
 def pieces(attribution: Attribution) -> list[tuple[int, int, str, str]]:
+    """Start, end, layer and kind of every segment."""
     return [(s.start_ns, s.end_ns, s.layer, s.kind) for s in attribution.segments]
 
 
@@ -37,6 +39,7 @@ def pieces(attribution: Attribution) -> list[tuple[int, int, str, str]]:
 
 
 def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> None:
+    """What holds for every attribution: exact sum, no overlap, no hole, nothing negative."""
     assert sum(row.ns for row in attribution.layers) + attribution.unattributed_ns == wall_ns == attribution.wall_ns
     at_ns = start_ns
     for segment in attribution.segments:

@@ -140,7 +140,9 @@ def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
 
 def test_extends_must_name_a_shipped_experiment(tmp_path: Path) -> None:
     """A wrong base is refused with its line and the nearest name."""
-    assert "/mine.toml:1: extends: experiments: there is no 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
+    assert "/mine.toml:1: extends: experiments: there is no 'softmax-mnis'" in _refused(
+        tmp_path, 'extends = "softmax-mnis"'
+    )
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

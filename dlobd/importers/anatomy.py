@@ -1,0 +1,116 @@
+"""Startup and teardown as dated events, along the container whose executor was ready last.
+
+Each event has its source and resolution; one that no source shows is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlobd.clock import tick_ns
+from dlobd.importers import yarn
+from dlobd.importers.application_lane import NM_LOG, RM_LOG
+from dlobd.importers.builder import OWN_MARK
+from dlobd.importers.driver_lane import CLIENT, JVM_LOG
+from dlobd.importers.evidence import Evidence
+from dlobd.importers.executor_lane import DRIVER_LOG, lane_of
+from dlobd.importers.log4j import RESOLUTION_NS
+from dlobd.importers.recorder import RecordedProcess
+from dlobd.schema import Event
+
+Events = list[Event]
+
+
+def events(evidence: Evidence, ranks: Mapping[str, RecordedProcess]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Startup and teardown, each in the order in which it happened.
+
+    Args:
+        ranks: executor id to its trainer process.
+    """
+    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items()}
+    last = max(registered, key=lambda e: registered[e], default=None)
+    rank = ranks.get(last) if last else None
+    chief = next((p for p in ranks.values() if p.process.role == "chief"), None)
+    startup = [*_submission(evidence), *_executor(evidence, last), *_trainer(evidence, last, rank)]
+    teardown = _teardown(evidence, chief or rank)
+    key = lambda event: event.at_ns  # noqa: E731
+    return tuple(sorted(startup, key=key)), tuple(sorted(teardown, key=key))
+
+
+def _add(events: Events, event: str, at_ns: int | None, source: str, resolution_ns: int = 1, lane: str = "") -> None:
+    if at_ns is not None:
+        events.append(Event(event, at_ns, source, resolution_ns=resolution_ns, lane=lane))
+
+
+def _submission(evidence: Evidence) -> Events:
+    found: Events = []
+    window, log = evidence.window, evidence.driver_log
+    app = evidence.yarn.application.at
+    am = evidence.yarn.containers.get(evidence.containers[0] if evidence.containers else "", yarn.Marks()).at
+    python = evidence.driver_process
+    _add(found, "spark-submit exec", window["exec_ns"], CLIENT)
+    _add(found, "spark-submit JVM up", evidence.driver_jvm.start_ns if evidence.driver_jvm else None, JVM_LOG)
+    if python:
+        _add(found, "driver Python up", python.process.start_ns, "/proc", tick_ns())
+        start = python.instant("SparkContext start")
+        _add(found, "SparkContext start", start.at_ns if start else None, OWN_MARK)
+    submitting = log.points.get("submitting")
+    _add(found, "submit RPC", submitting.at_ns if submitting else None, DRIVER_LOG, RESOLUTION_NS)
+    _add(found, "application accepted", app.get("ACCEPTED"), RM_LOG, RESOLUTION_NS)
+    _add(found, "AM container allocated", am.get("ALLOCATED"), RM_LOG, RESOLUTION_NS)
+    _add(found, "AM start requested", am.get("START_REQUEST"), NM_LOG, RESOLUTION_NS)
+    _add(found, "AM localised", am.get("SCHEDULED"), NM_LOG, RESOLUTION_NS)
+    life = evidence.container_jvm(evidence.containers[0]) if evidence.containers else None
+    _add(found, "AM process up", life.start_ns if life else None, "AM JVM log")
+    _add(found, "AM registered", app.get("ATTEMPT_RUNNING"), RM_LOG, RESOLUTION_NS)
+    return found
+
+
+def _executor(evidence: Evidence, executor: str | None) -> Events:
+    found: Events = []
+    container = evidence.application_master.containers.get(executor or "")
+    if executor is None or container is None:
+        return found
+    lane = lane_of(executor)
+    marks = evidence.yarn.containers.get(container, yarn.Marks()).at
+    life = evidence.container_jvm(container)
+    _add(found, "executor container allocated", marks.get("ALLOCATED"), RM_LOG, RESOLUTION_NS, lane)
+    _add(found, "executor start requested", marks.get("START_REQUEST"), NM_LOG, RESOLUTION_NS, lane)
+    _add(found, "executor localised", marks.get("SCHEDULED"), NM_LOG, RESOLUTION_NS, lane)
+    _add(found, "executor process up", life.start_ns if life else None, "executor JVM log", 1, lane)
+    _add(found, "executor registered", evidence.driver_log.registered[executor].at_ns, DRIVER_LOG, RESOLUTION_NS, lane)
+    return found
+
+
+def _trainer(evidence: Evidence, executor: str | None, rank: RecordedProcess | None) -> Events:
+    found: Events = []
+    container = evidence.application_master.containers.get(executor or "")
+    if executor is None or container is None:
+        return found
+    lane = lane_of(executor)
+    workers = [p.opened_ns for p in evidence.recorded_in(container) if p.forked and p.process.role == "python-worker"]
+    _add(found, "Python worker up", min(workers, default=None), OWN_MARK, 1, lane)
+    if rank:
+        reserved = [s.end_ns for p in evidence.recorded_in(container) for s in p.named("await reservations")]
+        _add(found, "launcher rendezvous done", min(reserved, default=None), OWN_MARK, 1, lane)
+        _add(found, "trainer forked", rank.opened_ns, OWN_MARK, 1, lane)
+        for name in ("TensorFlow imported", "TensorFlow rendezvous done", "first batch", "first step done"):
+            instant = rank.instant(name)
+            _add(found, name, instant.at_ns if instant else None, OWN_MARK, 1, lane)
+    return found
+
+
+def _teardown(evidence: Evidence, chief: RecordedProcess | None) -> Events:
+    found: Events = []
+    if chief:
+        for name, event in (("last step done", "last step done"), ("saved", "saved"), ("evaluated", "evaluated")):
+            instant = chief.instant(name)
+            _add(found, event, instant.at_ns if instant else None, OWN_MARK)
+    if python := evidence.driver_process:
+        for name in ("launcher shut down", "SparkContext stopped"):
+            instant = python.instant(name)
+            _add(found, name, instant.at_ns if instant else None, OWN_MARK)
+    _add(found, "application finished", evidence.yarn.application.at.get("FINISHED"), RM_LOG, RESOLUTION_NS)
+    _add(found, "driver JVM exit", evidence.driver_jvm.exit_ns if evidence.driver_jvm else None, JVM_LOG)
+    _add(found, "spark-submit exit", evidence.window["exit_ns"], CLIENT)
+    return found

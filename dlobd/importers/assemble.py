@@ -1,0 +1,131 @@
+"""A bundle's evidence becomes one trace. Pure: the same files give the same trace, without a cluster.
+
+    client -> driver -> { application, executor-1 .. executor-n } -> rank-0 .. rank-(n-1)
+
+Each arrow is a wait of the lane on the left for the lane on the right; the modules `*_lane` say which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dlobd.importers import anatomy, application_lane, driver_lane, executor_lane, hdfs_use, rank_lane
+from dlobd.importers.builder import LaneBuilder
+from dlobd.importers.evidence import Evidence
+from dlobd.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
+
+NOT_MEASURED = (
+    NotMeasured(
+        "channel",
+        "tensorflow",
+        "TensorFlow's ring all-reduce runs inside each step, over its own gRPC: no boundary of ours lies in between",
+    ),
+)
+
+
+def assemble(bundle: Path) -> Trace:
+    """The trace of a run.
+
+    Raises:
+        BundleError: nothing was submitted, so that there is no window.
+    """
+    evidence = Evidence(bundle)
+    window = evidence.window
+    host = window["anchors"][0]["domain"].split("/")[0]
+    ranks = _ranks(evidence)
+    waits = _Waits(evidence, ranks)
+    spans = _client(window, host)
+    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items() if e in evidence.executors}
+    last_executor = max(registered, key=lambda e: registered[e], default=None)
+    spans += driver_lane.build(evidence, host, last_executor, waits.resolve)
+    spans += application_lane.build(evidence, host)
+    for executor in evidence.executors:
+        rank = ranks.get(executor)
+        lane = executor_lane.build(
+            evidence,
+            executor,
+            host,
+            _tasks(evidence, executor),
+            rank_lane.lane_of(rank) if rank else None,
+            waits.consumed_by(rank),
+            waits.resolve,
+        )
+        spans += lane
+        if rank:
+            start_ns = min((span.start_ns for span in lane), default=rank.opened_ns)
+            spans += rank_lane.build(rank, executor_lane.lane_of(executor), start_ns)
+    startup, teardown = anatomy.events(evidence, ranks)
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=tuple(spans),
+        anchors=evidence.anchors,
+        intervals=tuple(hdfs_use.intervals(evidence)),
+        not_measured=NOT_MEASURED,
+        startup=startup,
+        teardown=teardown,
+    )
+
+
+def _client(window: Mapping[str, Any], host: str) -> list[Span]:
+    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    lane.add("client", "start spark-submit", window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
+    lane.add(
+        "client", "wait for spark-submit", window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
+        waits_for=(driver_lane.LANE,),
+    )  # fmt: skip
+    return lane.spans
+
+
+def _ranks(evidence: Evidence) -> dict[str, RecordedProcess]:
+    """Executor id to the trainer process that was forked in its container."""
+    return {
+        executor: process
+        for executor, container in evidence.application_master.containers.items()
+        for process in evidence.recorded_in(container)
+        if process.process.role in executor_lane.RANK_ROLES
+    }
+
+
+def _tasks(evidence: Evidence, executor: str) -> list[Any]:
+    tasks = [(job, task) for job in evidence.driver_log.jobs for task in job.tasks if task.executor == executor]
+    return sorted(tasks, key=lambda pair: pair[1].start_ns)
+
+
+class _Waits:
+    """Finds what released a recorded wait. Recorded waits name it by role, because no process knows lanes."""
+
+    def __init__(self, evidence: Evidence, ranks: Mapping[str, RecordedProcess]) -> None:
+        self._ranks = ranks
+        self._containers = evidence.application_master.containers
+        # the executor whose trainer's Python worker was the last to hand in its reservation
+        reserved = {
+            executor: span.end_ns
+            for executor, container in self._containers.items()
+            for process in evidence.recorded_in(container)
+            for span in process.named("register reservation")
+        }
+        self._last_reservation = max(reserved.items(), key=lambda item: item[1], default=None)
+
+    def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        """Fields of Span for a recorded wait."""
+        target = next(iter(wait.get("waits_for", ())), "")
+        if target == "@last-reservation" and self._last_reservation:
+            executor, at_ns = self._last_reservation
+            return {**wait, "waits_for": (executor_lane.lane_of(executor),), "released_ns": at_ns}
+        if target == "@trainers":
+            last = max(self._ranks.values(), key=lambda p: p.last_ns, default=None)
+            if last is None:
+                return {**wait, "waits_for": ()}
+            done = last.named("write done-marker")
+            released = done[-1].end_ns if done and span.name == "await trainers" else None
+            return {**wait, "waits_for": (rank_lane.lane_of(last),), "released_ns": released}
+        return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
+
+    def consumed_by(self, rank: RecordedProcess | None) -> Any:
+        """A function from the end of a feed task to when the rank had taken the last block before it."""
+        ends = [span.end_ns for span in rank.named("get")] if rank else []
+        return lambda before_ns: max((end for end in ends if end <= before_ns), default=None)

@@ -1,0 +1,62 @@
+"""Makes spans with ids, and carries recorded spans over into a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dlobd.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import Process, Span
+
+OWN_MARK = "own mark"
+
+
+class LaneBuilder:
+    """Collects the spans of one lane."""
+
+    def __init__(self, lane: str, process: Process) -> None:
+        self.lane = lane
+        self.process = process
+        self.spans: list[Span] = []
+
+    def add(self, layer: str, name: str, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+        """Adds [start, end) unless a bound is unknown or the interval is empty: what is not known is not drawn."""
+        if start_ns is None or end_ns is None or end_ns <= start_ns:
+            return
+        process = more.pop("process", self.process)
+        span_id = f"{self.lane}/{len(self.spans)}"
+        self.spans.append(Span(span_id, None, layer, name, process, self.lane, start_ns, end_ns, source=source, **more))
+
+    def add_recorded(
+        self,
+        process: RecordedProcess,
+        spans: Iterable[RecordedSpan] | None = None,
+        resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
+    ) -> None:
+        """Adds what the main thread of `process` recorded.
+
+        Args:
+            resolve: turns a recorded wait, whose lanes are symbolic (`@feeder`), into fields of Span.
+        """
+        prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
+        for span in process.spans if spans is None else spans:
+            if span.thread:
+                continue
+            wait = dict(resolve(span, dict(span.wait)))
+            wait["waits_for"] = tuple(wait.get("waits_for", ()))
+            self.spans.append(
+                Span(
+                    f"{prefix}-{span.id}",
+                    f"{prefix}-{span.parent}" if span.parent else None,
+                    span.layer,
+                    span.name,
+                    process.process,
+                    self.lane,
+                    span.start_ns,
+                    max(span.end_ns, span.start_ns + 1),
+                    source=OWN_MARK,
+                    truncated=span.truncated,
+                    attrs=span.attrs,
+                    **wait,
+                )
+            )

@@ -1,0 +1,135 @@
+"""Everything a bundle holds about one run, parsed once. What is absent is empty, not an error: a run may have died early."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dlobd import schema
+from dlobd.errors import BundleError
+from dlobd.importers import hdfs, jvm, log4j, recorder, spark, yarn
+from dlobd.importers.log4j import LogLine
+from dlobd.importers.recorder import RecordedProcess
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A bundle's logs and records, read when first asked for."""
+
+    path: Path
+
+    @cached_property
+    def window(self) -> dict[str, Any]:
+        """`dlobd.submit.Window` as a dict. Raises BundleError if the run never got so far."""
+        try:
+            return json.loads((self.path / "evidence" / "window.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError) as error:
+            raise BundleError(f"{self.path} has no window: nothing was submitted.", "look at its run.json") from error
+
+    @cached_property
+    def anchors(self) -> tuple[schema.ClockAnchor, ...]:
+        """Wall-clock anchors of the client and of every recorded process."""
+        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        return (*own, *(anchor for process in self.processes for anchor in process.anchors))
+
+    @cached_property
+    def processes(self) -> list[RecordedProcess]:
+        """All processes that recorded spans."""
+        return recorder.read_all(self.path / "spans")
+
+    @cached_property
+    def driver_process(self) -> RecordedProcess | None:
+        """The driver's Python."""
+        return next((p for p in self.processes if p.process.role == "driver"), None)
+
+    @cached_property
+    def driver_log(self) -> spark.DriverLog:
+        """The driver's JVM."""
+        return spark.driver(self._log("driver.stderr"))
+
+    @cached_property
+    def driver_jvm(self) -> jvm.JvmLife | None:
+        """The life of the driver's JVM."""
+        return jvm.read(self.path / "evidence" / "driver-jvm.log")
+
+    @cached_property
+    def yarn(self) -> yarn.YarnLife:
+        """The application at the ResourceManager and the NodeManagers."""
+        managers = [line for path in self._daemons("nodemanager") for line in self._log(f"daemons/{path.name}")]
+        application_id = self.window["application_id"] or "application_0_0"
+        return yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
+
+    @cached_property
+    def containers(self) -> list[str]:
+        """Container ids, the ApplicationMaster's first."""
+        return sorted(path.name for path in (self.path / "logs" / "containers").glob("container_*"))
+
+    @cached_property
+    def application_master(self) -> spark.AmLog:
+        """The ApplicationMaster's log."""
+        return spark.application_master(self.container_log(self.containers[0]) if self.containers else [])
+
+    @cached_property
+    def executors(self) -> dict[str, spark.ExecutorLog]:
+        """Executor id to its log."""
+        ids = self.application_master.containers
+        return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
+
+    @cached_property
+    def audits(self) -> list[hdfs.Audit]:
+        """The NameNode's operations."""
+        return list(hdfs.audits(self._log("daemons/namenode-audit.log")))
+
+    @cached_property
+    def transfers(self) -> list[hdfs.Transfer]:
+        """The DataNodes' transfers, by their end."""
+        found = [
+            transfer
+            for path in self._daemons("datanode")
+            if path.stem.endswith("clienttrace")
+            for transfer in hdfs.transfers(self._log(f"daemons/{path.name}"))
+        ]
+        return sorted(found, key=lambda t: t.end_ns)
+
+    @cached_property
+    def blocks(self) -> dict[str, set[str]]:
+        """HDFS path of an input file to its blocks."""
+        try:
+            located = json.loads((self.path / "evidence" / "blocks.json").read_text())
+            return {
+                path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
+                for path, answer in located.items()
+            }
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    @cached_property
+    def results(self) -> dict[int, dict[str, Any]]:
+        """What each rank left in its done-marker, by rank."""
+        try:
+            markers = json.loads((self.path / "evidence" / "markers.json").read_text())
+            found = [json.loads(text) for name, text in markers.items() if name.startswith("rank-")]
+        except (OSError, ValueError):
+            return {}
+        return {result["rank"]: result for result in found}
+
+    def container_log(self, container: str) -> list[LogLine]:
+        """The JVM's log lines of one container."""
+        return self._log(f"containers/{container}/stderr")
+
+    def container_jvm(self, container: str) -> jvm.JvmLife | None:
+        """The life of a container's JVM."""
+        return jvm.read(self.path / "logs" / "containers" / container / "jvm.log")
+
+    def recorded_in(self, container: str) -> list[RecordedProcess]:
+        """The processes that recorded spans in one container."""
+        return [process for process in self.processes if process.path.parent.name == container]
+
+    def _log(self, name: str) -> list[LogLine]:
+        return log4j.read(self.path / "logs" / name, name)
+
+    def _daemons(self, prefix: str) -> list[Path]:
+        return sorted((self.path / "logs" / "daemons").glob(f"{prefix}*.log"))

@@ -1,0 +1,59 @@
+"""HDFS's side of a run: the NameNode's audit log and the DataNodes' client trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dlobd.importers.log4j import LogLine
+
+_AUDIT = re.compile(r"allowed=(\w+)\s.*?cmd=(\S+)\s+src=(\S+)\s+dst=(\S+)\s.*?proto=(\w+)")
+_TRACE = re.compile(
+    r"bytes: (\d+), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), .*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One operation at the NameNode, at the time it was logged."""
+
+    at_ns: int
+    command: str
+    path: str
+    target: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One block transfer at a DataNode. A read's duration includes its client's back-pressure; a write's spans the
+    whole open stream. `bytes` of a read include checksums, about 0.8 %."""
+
+    end_ns: int
+    operation: str  # HDFS_READ or HDFS_WRITE
+    bytes: int
+    duration_ns: int
+    block: str
+    client: str
+
+    @property
+    def start_ns(self) -> int:
+        """When the transfer began."""
+        return self.end_ns - self.duration_ns
+
+
+def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
+    """The NameNode's audited operations."""
+    for line in lines:
+        match = _AUDIT.search(line.message)
+        if match:
+            yield Audit(line.at_ns, match[2], match[3], match[4], match[5])
+
+
+def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
+    """The DataNodes' block transfers."""
+    for line in lines:
+        match = _TRACE.search(line.message)
+        if match:
+            yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])

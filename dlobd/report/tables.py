@@ -1,0 +1,127 @@
+"""The overhead table, one row a layer, from the records of one run or of several equal ones; and its picture.
+
+Numbers come from the records (run.json as dictionaries). The picture is drawn from the table and computes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dlobd.errors import UsageError
+from dlobd.layers import LAYERS, UNATTRIBUTED
+
+COLUMNS = {
+    "layer": "name of the layer, `unattributed` or `wall`",
+    "title": "its name for people",
+    "group": "group of layers",
+    "n": "runs in which it was measured",
+    "seconds": "mean over the runs",
+    "seconds_sd": "standard deviation over the runs (n - 1); not a number for one run",
+    "percent": "mean share of the run's wall, percent",
+    "percent_sd": "its standard deviation (n - 1)",
+    "lo_s": "the mean is at least this, by the uncertainty of boundaries",
+    "hi_s": "the mean is at most this",
+    "unexplained_s": "mean time inside `seconds` that no evidence explains",
+}
+
+
+def overhead_table(runs: list[dict[str, Any]]) -> pd.DataFrame:
+    """One row a layer in the order of `LAYERS`, then `unattributed` and `wall`; columns as in `COLUMNS`.
+
+    A layer that a run lists as not measured and gives no time is left out of that run's mean instead of counted as 0.
+
+    Raises:
+        UsageError: no run, a run without a wall time, or several runs that are not equal in experiment or not all ok.
+    """
+    if not runs:
+        raise UsageError("There is no run to make a table of.", "name at least one run")
+    for run in runs:
+        if not run["wall_ns"]:
+            raise UsageError(f"Run {run['run_id']} has no wall time to split.", "leave it out")
+        if len(runs) > 1 and run["status"] != "ok":
+            raise UsageError(f"Run {run['run_id']} is {run['status']}: it has no place in a mean.", "leave it out")
+        if run["experiment_key"] != runs[0]["experiment_key"]:
+            raise UsageError(
+                f"Runs {runs[0]['run_id']} and {run['run_id']} are of different experiments: they have no common mean.",
+                "make one table an experiment",
+            )
+    parts = pd.DataFrame([part for run in runs for part in _parts(run)])
+    rows = parts.groupby("layer", sort=False).agg(
+        n=("seconds", "size"),
+        seconds=("seconds", "mean"),
+        seconds_sd=("seconds", "std"),
+        percent=("percent", "mean"),
+        percent_sd=("percent", "std"),
+        lo_s=("lo_s", "mean"),
+        hi_s=("hi_s", "mean"),
+        unexplained_s=("unexplained_s", "mean"),
+    )
+    # a layer without any time in any run has no row
+    seen = {row["layer"] for run in runs for row in run["layers"]} | {UNATTRIBUTED, "wall"}
+    rows = rows[rows.index.isin(seen)].reset_index()
+    rows["title"] = [LAYERS[name].title if name in LAYERS else name for name in rows["layer"]]
+    rows["group"] = [LAYERS[name].group if name in LAYERS else "" for name in rows["layer"]]
+    return rows[list(COLUMNS)]
+
+
+def picture(table: pd.DataFrame, path: Path) -> None:
+    """Draws an overhead table as one stacked bar; the suffix of `path` (.png or .svg) says how. Equal tables give
+    equal files. What is not explained is hatched, inside its layer as well.
+
+    Raises:
+        UsageError: another suffix, or the file cannot be written.
+    """
+    if path.suffix not in (".png", ".svg"):
+        raise UsageError(f"{path} is neither a .png nor a .svg file.", "choose one of the two suffixes")
+    figure = Figure(figsize=(9, 3.2), layout="constrained")  # a figure of its own: no display, no global state
+    axes = figure.subplots()
+    left = 0.0
+    for row in table[table["layer"] != "wall"].itertuples():
+        layer = LAYERS.get(str(row.layer))
+        colour = layer.colour if layer else "white"
+        hatched = float(row.unexplained_s)  # type: ignore[arg-type]
+        known = float(row.seconds) - hatched  # type: ignore[arg-type]
+        style: dict[str, Any] = {"color": colour, "edgecolor": "black", "linewidth": 0.4}
+        label = f"{row.title}  {row.seconds:.3f} s  {row.percent:.1f} %"
+        axes.barh(0, known, left=left, label=label if layer else None, **style)
+        axes.barh(0, hatched, left=left + known, label=None if layer else label, hatch="////", **style)
+        left += known + hatched
+    runs = int(table["n"].max())
+    axes.set_xlim(0, left)
+    axes.set_yticks([])
+    axes.set_xlabel("seconds" if runs == 1 else f"seconds, mean of {runs} runs")
+    axes.set_title("Where the wall time went (hatched: not explained)", loc="left")
+    figure.legend(loc="outside lower left", ncols=3, fontsize="small", frameon=False)
+    metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+    try:
+        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the ids in the file are random
+            figure.savefig(path, metadata=metadata, dpi=150)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error
+
+
+def _parts(run: dict[str, Any]) -> list[dict[str, Any]]:
+    given = {row["layer"]: row for row in run["layers"]}
+    absent = {row["layer"] for row in run["not_measured"]} - set(given)
+    none = {"ns": 0, "lo_ns": 0, "hi_ns": 0, "unexplained_ns": 0}
+    parts = [_part(run, layer, **given.get(layer, none)) for layer in LAYERS if layer not in absent]
+    unknown, wall = run["unattributed_ns"], run["wall_ns"]
+    unexplained = unknown + sum(row["unexplained_ns"] for row in run["layers"])
+    return [
+        *parts,
+        _part(run, UNATTRIBUTED, unknown, unknown, unknown, unknown),
+        _part(run, "wall", wall, wall, wall, unexplained),
+    ]
+
+
+def _part(
+    run: dict[str, Any], name: str, ns: int, lo_ns: int, hi_ns: int, unexplained_ns: int, **_: object
+) -> dict[str, Any]:
+    seconds = {"seconds": ns, "lo_s": lo_ns, "hi_s": hi_ns, "unexplained_s": unexplained_ns}
+    share = {"layer": name, "percent": 100 * ns / run["wall_ns"]}
+    return share | {column: value / 1e9 for column, value in seconds.items()}

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import hdfs
+import psutil
+import pytest
+import requests
+
+import dlobd
+from dlobd.cluster import daemons
+from dlobd.cluster.configuration import ClusterSettings
+from dlobd.cluster.embedded import EmbeddedCluster
+from dlobd.cluster.processes import containers_of, daemons_of
+from dlobd.errors import Busy
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+NAMES = {"namenode", "datanode-0", "datanode-1", "resourcemanager", "nodemanager-0", "nodemanager-1"}
+
+OWNER = """
+import sys, time
+from pathlib import Path
+from dlobd.cluster.configuration import ClusterSettings
+from dlobd.cluster.embedded import EmbeddedCluster
+cluster = EmbeddedCluster(ClusterSettings(Path(sys.argv[1])))
+cluster.start(lambda line: None, stays=sys.argv[2] == "stays")
+print(cluster.webhdfs_url, flush=True)
+if sys.argv[2] != "stays":
+    time.sleep(200)
+"""
+
+
+def owner(work_dir: Path, mode: str) -> subprocess.Popen[str]:
+    """Another process that starts a cluster, as a command would; its first line is the WebHDFS address."""
+    env = {**os.environ, "PYTHONPATH": str(Path(dlobd.__file__).resolve().parents[1])}
+    return subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(work_dir), mode], stdout=subprocess.PIPE, text=True, env=env
+    )
+
+
+def mentions(work_dir: Path) -> list[str]:
+    """The command lines of all processes that name `work_dir`: daemons, containers, watchdog."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = path.read_text().replace("\0", " ")
+        except OSError:
+            continue
+        if str(work_dir) in command:
+            found.append(command)
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    """A running cluster in a directory of its own."""
+    embedded = EmbeddedCluster(ClusterSettings(tmp_path_factory.mktemp("c")))
+    said: list[str] = []
+    embedded.start(said.append)
+    assert any("cluster ready" in line for line in said)
+    yield embedded
+    embedded.stop()
+    assert mentions(embedded.work_dir) == []
+    assert not (embedded.work_dir / "state.json").exists()
+
+
+def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
+    """Six JVMs are alive and ready, HDFS takes writes, and YARN has two running nodes."""
+    status = cluster.status()
+    assert status.state == "running"
+    assert {daemon.name for daemon in status.daemons} == NAMES
+    assert all(daemon.ready and daemon.rss_bytes > 50 << 20 for daemon in status.daemons)
+    assert not status.safe_mode
+    assert set(cluster.memory()) == NAMES
+    rest = daemons.Rest()
+    nodes = daemons.yarn_nodes(cluster.rm_url.removeprefix("http://"), rest)
+    assert [node["state"] for node in nodes] == ["RUNNING", "RUNNING"]
+    for url in cluster.endpoints.web.values():
+        assert requests.get(url, timeout=20).status_code == 200
+    rest.close()
+
+
+def test_webhdfs_round_trip_leaves_records_on_the_monotonic_clock(cluster: EmbeddedCluster) -> None:
+    """Bytes written through WebHDFS come back equal; NameNode and DataNodes recorded it within the test's own time."""
+    data = os.urandom(3_000_000)
+    client = hdfs.InsecureClient(cluster.webhdfs_url, user=cluster.user)
+    before = time.monotonic_ns()
+    client.write("/round/trip", data)
+    with client.read("/round/trip") as reader:
+        assert reader.read() == data
+    after = time.monotonic_ns()
+    logs = cluster.log_files()
+    audit = [line for line in logs["namenode-audit"].read_text().splitlines() if "src=/round/trip" in line]
+    assert {"cmd=create", "cmd=open"} <= {word for line in audit for word in line.split()}
+    for line in audit:
+        assert before <= int(line.split()[0]) <= after
+    traces = "".join(path.read_text() for name, path in logs.items() if name.endswith("clienttrace"))
+    assert "op: HDFS_WRITE" in traces
+    assert "op: HDFS_READ" in traces, "reads are logged at debug only"
+
+
+def test_all_sockets_are_on_loopback(cluster: EmbeddedCluster) -> None:
+    """No daemon listens on an address that another machine could reach."""
+    listening = [
+        connection.laddr.ip
+        for process in daemons_of(cluster.work_dir)
+        for connection in psutil.Process(process.pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= 21
+    assert all(address.removeprefix("::ffff:").startswith("127.") for address in listening), set(listening)
+
+
+def test_a_second_command_finds_it_busy(cluster: EmbeddedCluster) -> None:
+    """While this process holds the cluster, starting and attaching are refused, naming it; looking is allowed."""
+    with pytest.raises(Busy, match=str(os.getpid())):
+        EmbeddedCluster(cluster.settings).start(lambda line: None)
+    with pytest.raises(Busy, match=str(os.getpid())):
+        EmbeddedCluster.attach(cluster.work_dir)
+    assert EmbeddedCluster.attach(cluster.work_dir, hold=False).endpoints == cluster.endpoints
+
+
+def test_kill_9_of_the_owner_leaves_no_daemon_and_hdfs_keeps_its_content(tmp_path: Path) -> None:
+    """The daemons and their watchdog end with their owner; a cluster that stays then serves the same files, and its
+    own command's end does not stop it, but `stop` of another process does."""
+    with owner(tmp_path, "own") as killed:
+        assert killed.stdout is not None
+        url = killed.stdout.readline().strip()
+        hdfs.InsecureClient(url, user="somebody").write("/kept", b"content")
+        assert len(daemons_of(tmp_path)) == len(NAMES)
+        killed.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while mentions(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert mentions(tmp_path) == []
+
+    with owner(tmp_path, "stays") as ended:
+        assert ended.wait(timeout=120) == 0
+    attached = EmbeddedCluster.attach(tmp_path)
+    try:
+        with hdfs.InsecureClient(attached.webhdfs_url, user="somebody").read("/kept") as reader:
+            assert reader.read() == b"content"
+        assert attached.status().stays
+        with pytest.raises(Busy):
+            EmbeddedCluster(ClusterSettings(tmp_path)).start(lambda line: None)
+    finally:
+        attached.stop()
+    assert daemons_of(tmp_path) == []
+    assert containers_of(tmp_path) == []
+    assert mentions(tmp_path) == []

@@ -1,0 +1,28 @@
+import pytest
+
+from dlobd import experiment
+from dlobd.registry import REGISTRIES
+
+_ROWS = [
+    pytest.param(registry, row, id=f"{registry.kind}-{row.name}")
+    for registry in REGISTRIES.values()
+    for row in registry
+]
+
+
+@pytest.mark.parametrize(("registry", "row"), _ROWS)
+def test_a_row_points_to_what_exists(registry, row) -> None:
+    """A member that is listed as available can be imported; one without code gives None."""
+    if reason := row.reason():
+        pytest.skip(reason)
+    found = registry.get(row.name)
+    assert (found is None) == (row.target == "")
+    assert found is None or callable(found)
+
+
+@pytest.mark.parametrize(("field", "kind"), experiment.AXES.items())
+def test_every_axis_of_an_experiment_has_a_registry(field: str, kind: str) -> None:
+    """Each name in an experiment is checked against a registry, and each registry serves a field."""
+    assert field in experiment.FIELDS
+    assert kind in REGISTRIES
+    assert set(experiment.AXES.values()) == set(REGISTRIES)

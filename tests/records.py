@@ -1,0 +1,79 @@
+"""A hand-made run.json for tests: small, valid, and with every list filled."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dlobd import experiment
+
+
+def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[str, Any]:
+    """A run of the main job that took one second; `changes` replace top-level keys."""
+    main = experiment.load("softmax-mnist")
+    record: dict[str, Any] = {
+        "schema_version": 1,
+        "run_id": run_id,
+        "status": "ok",
+        "cause": None,
+        "experiment": main.name,
+        "experiment_key": experiment.key(main),
+        "configuration": dataclasses.asdict(main),
+        "started_at": "2026-01-02T03:04:05Z",
+        "command": ["spark-submit", "--master", "yarn"],
+        "window": {
+            "name": "spark-submit exec -> exit",
+            "start_ns": 5_000,
+            "end_ns": 1_000_005_000,
+            "clock": "host/boot",
+        },
+        "wall_ns": 1_000_000_000,
+        "layers": [
+            {
+                "layer": "spark",
+                "group": "Spark",
+                "ns": 600_000_000,
+                "unexplained_ns": 1_000_000,
+                "lo_ns": 599_000_000,
+                "hi_ns": 601_000_000,
+                "causes": [["heartbeat", 5_000_000]],
+                "names": [["SparkContext", 595_000_000]],
+            },
+            {
+                "layer": "tensorflow",
+                "group": "TensorFlow",
+                "ns": 390_000_000,
+                "unexplained_ns": 0,
+                "lo_ns": 390_000_000,
+                "hi_ns": 390_000_000,
+            },
+        ],
+        "unattributed_ns": 10_000_000,
+        "not_measured": [{"layer": "channel", "inside": "tensorflow", "why": "gRPC runs inside a step"}],
+        "clips": [{"kind": "crossing", "span": "7", "ns": 12}],
+        "metrics": {"test_accuracy": 0.915, "train_samples": 120_000, "steps": 600, "samples_per_second": 9_000.5},
+        "startup": [{"event": "spark-submit exec", "at_ns": 5_000, "source": "own clock", "resolution_ns": 1}],
+        "teardown": [{"event": "exit", "at_ns": 1_000_005_000, "source": "own clock", "resolution_ns": 1}],
+        "hdfs": [
+            {
+                "purpose": "reading",
+                "operations": 2,
+                "bytes": 50_280_000,
+                "ns": None,
+                "lo_ns": 1_000,
+                "hi_ns": 2_000,
+                "source_begin": "peak rate",
+                "source_end": "DataNode client trace",
+            }
+        ],
+        "ranks": [
+            {"role": "chief", "index": 0, "steps": 600, "step_p50_ns": 5, "step_p99_ns": 9, "step_max_ns": 10},
+            {"role": "worker", "index": 0, "steps": 600, "step_p50_ns": 5, "step_p99_ns": 9, "step_max_ns": 11},
+        ],
+        "setup": {"cluster_up_ns": 18_000_000_000, "staging_ns": None},
+        "platform": {"system": "Linux", "cores": 2},
+        "versions": {"dlobd": "0.1.0", "java": None},
+        "git": None,
+        "seeds": {"data": 1},
+    }
+    return record | changes

@@ -1,0 +1,327 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from records import run_record
+
+import dlobd
+from dlobd import cli, errors, store
+
+Result = tuple[int, str, str]
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, with a short path, as the cluster's sockets demand."""
+    path = tmp_path_factory.mktemp("c")
+    monkeypatch.setenv("DLOBD_CACHE", str(path))
+    return path
+
+
+@pytest.fixture
+def command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    """Runs a command line in an empty directory with an empty cache: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run(*argv: str) -> Result:
+        code = cli.main(argv)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    yield run
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> store.Bundle:
+    """A sealed bundle in the default place."""
+    bundle = store.create(tmp_path / "runs", "softmax-mnist")
+    bundle.write(run_record(bundle.run_id))
+    bundle.seal()
+    return bundle
+
+
+def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]:
+    """A runner that hands back a bundle, or raises; the real one is run by the cluster tests."""
+    calls: list[Any] = []
+    runner = ModuleType("dlobd.runner")
+
+    def run(experiment: Any, out: Path, progress: Callable[[str], None]) -> Path:
+        calls.append((experiment, out))
+        progress("working")
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
+
+    runner.run = run  # type: ignore[attr-defined]
+    runner.plan = lambda experiment: [f"plan {experiment.name}", "spark-submit"]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dlobd.runner", runner)
+    monkeypatch.setattr(dlobd, "runner", runner, raising=False)
+    return calls
+
+
+def test_version_and_help(command: Command) -> None:
+    """`--version` prints it; `--help` names every command; no command at all prints the help and is a usage error."""
+    assert command("--version") == (0, f"dlobd {dlobd.__version__}\n", "")
+    code, out, _ = command("--help")
+    assert code == 0
+    for name in ("run", "show", "trace", "list", "clean", "cluster"):
+        assert re.search(rf"\b{name}\b", out)
+    code, out, err = command()
+    assert (code, err) == (2, "")
+    assert "Usage" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "line"),
+    [
+        (["runn"], 2, "dlobd: No such command 'runn'. Did you mean 'run'? Next: dlobd --help"),
+        (["run", "--sett", "a=b"], 2, "dlobd: No such option: --sett"),
+        (["run", "softmax-mnst"], 2, "dlobd: experiments: there is no 'softmax-mnst'; did you mean 'softmax-mnist"),
+        (["run", "nope.toml"], 2, "dlobd: experiment file nope.toml does not exist."),
+        (["run", "--set", "workers=x"], 2, "dlobd: --set workers=x: workers must be a whole number, not 'x'."),
+        (["list", "modls"], 2, "dlobd: lists: there is no 'modls'; did you mean 'models'?"),
+        (["show"], 7, "dlobd: there is no run in runs. Next: dlobd run softmax-mnist"),
+        (["show", "1999"], 7, "dlobd: there is no run 1999 in runs."),
+        (["trace", "latest"], 7, "dlobd: there is no run in runs."),
+        (["cluster", "status"], 4, "dlobd: No cluster runs in"),
+    ],
+)
+def test_a_mistake_is_one_line_and_its_exit_code(command: Command, argv: list[str], code: int, line: str) -> None:
+    """Nothing on stdout, one line on stderr, the documented exit code, and nothing left behind."""
+    got_code, out, err = command(*argv)
+    assert (got_code, out, err.count("\n")) == (code, "", 1)
+    assert err.startswith(line)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.SetupError("No Java 17.", "install one"), 3),
+        (errors.ClusterError("HDFS did not start."), 4),
+        (errors.Busy("Another dlobd command runs."), 8),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_expected_failures_of_a_run(
+    command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
+) -> None:
+    """Each kind of failure has its exit code; the last line of stderr says what happened."""
+    _stand_in_runner(monkeypatch, error)
+    got_code, out, err = command("run")
+    expected = error.line if isinstance(error, errors.DlobdError) else "interrupted."
+    assert (got_code, out) == (code, "")
+    assert err.splitlines()[-1] == f"dlobd: {expected}"
+    assert "Traceback" not in err
+
+
+def test_an_unexpected_failure_keeps_its_traceback_in_a_file(
+    command: Command, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    """One line names the failure and the file; secrets are not in it."""
+    _stand_in_runner(monkeypatch, ZeroDivisionError("token=abc"))
+    code, _, err = command("run")
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert last.startswith("dlobd: unexpected failure: ZeroDivisionError")
+    path = Path(last.rsplit(" ", 1)[1])
+    assert cache in path.parents
+    text = path.read_text()
+    assert "Traceback" in text
+    assert "abc" not in text
+
+
+@pytest.mark.parametrize(("status", "code"), [("ok", 0), ("failed", 5), ("invalid", 6), ("interrupted", 130)])
+def test_run_shows_the_breakdown_and_ends_with_the_bundle(
+    command: Command, monkeypatch: pytest.MonkeyPatch, bundle: store.Bundle, status: str, code: int
+) -> None:
+    """Whatever became of the run, the last line of stdout is its bundle; the exit code says what became of it."""
+    cause = None if status == "ok" else "rank 1 was killed"
+    bundle.write(run_record(bundle.run_id, status=status, cause=cause))
+    calls = _stand_in_runner(monkeypatch, bundle.path)
+    got_code, out, err = command("run", "softmax-mnist-quick", "--set", "seed=5", "--out", "elsewhere")
+    assert got_code == code
+    assert out.splitlines()[-1] == f"bundle: {bundle.path}"
+    assert "TensorFlow" in out
+    assert (f"dlobd: run {status}: rank 1 was killed" in err) == (status != "ok")
+    ((experiment, where),) = calls
+    assert (experiment.name, experiment.seed, where) == ("softmax-mnist-quick", 5, Path("elsewhere"))
+
+
+def test_dry_run_prints_the_plan_only(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--dry-run` starts nothing."""
+    calls = _stand_in_runner(monkeypatch, AssertionError("was run"))
+    assert command("run", "--dry-run") == (0, "plan softmax-mnist\nspark-submit\n", "")
+    assert calls == []
+
+
+def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store.Bundle) -> None:
+    """The text holds every layer's title; a bundle that was changed is shown with a warning."""
+    code, out, err = command("show", "latest")
+    assert (code, err) == (0, "")
+    assert "Spark" in out
+    assert out.splitlines()[-1] == f"bundle: {bundle.path}"
+    bundle.add_bytes(b"x", "logs/new")
+    code, _, err = command("show", bundle.run_id)
+    assert (code, err) == (0, "dlobd: warning: logs/new: not in hashes\n")
+
+
+def test_show_json_prints_the_one_object(command: Command, bundle: store.Bundle) -> None:
+    """`--json` prints run.json, valid against the shipped schema, and nothing else."""
+    code, out, err = command("show", str(bundle.path), "--json")
+    record = json.loads(out)
+    assert (code, err) == (0, "")
+    assert record == bundle.read()
+    store.validate(record, "stdout")
+
+
+def test_a_damaged_bundle_is_one_line(command: Command, bundle: store.Bundle) -> None:
+    """Exit code 7."""
+    (bundle.path / "run.json").write_text("{")
+    code, out, err = command("show", bundle.run_id)
+    assert (code, out, err.count("\n")) == (7, "", 1)
+    assert "is damaged" in err
+
+
+def test_list_shows_every_axis_and_its_members(command: Command) -> None:
+    """Text and JSON say the same."""
+    code, text, _ = command("list")
+    assert code == 0
+    members = json.loads(command("list", "--json")[1])
+    assert {"experiments", "models", "datasets", "launchers", "schedulers", "channels", "exchanges", "inputs"} <= set(
+        members
+    )
+    for kind, rows in members.items():
+        assert f"{kind}\n" in text
+        for row in rows:
+            assert row["name"] in text
+            assert row["title"] in text
+    assert json.loads(command("list", "models", "--json")[1]) == {"models": members["models"]}
+
+
+def test_trace_is_not_overwritten_without_force(command: Command, bundle: store.Bundle) -> None:
+    """An existing file stays as it is."""
+    Path("t.json").write_text("mine")
+    code, _, err = command("trace", bundle.run_id, "-o", "t.json")
+    assert (code, err) == (2, "dlobd: t.json exists. Next: add --force, or choose another -o FILE\n")
+    assert Path("t.json").read_text() == "mine"
+
+
+def _fill(cache: Path) -> None:
+    for name in ("jars/a.jar", "cluster/hdfs/block", "mine/precious"):
+        path = cache / name
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * 100_000)
+
+
+def test_clean_lists_without_removing(command: Command, bundle: store.Bundle, cache: Path) -> None:
+    """Without --yes it shows names, sizes and places, and everything stays."""
+    _fill(cache)
+    code, out, err = command("clean")
+    assert (code, err) == (0, "")
+    assert [line.split()[2] for line in out.splitlines()] == ["jars", "cluster", "runs"]
+    assert all(float(line.split()[0]) >= 0 for line in out.splitlines())
+    assert bundle.path.exists()
+    assert (cache / "jars" / "a.jar").exists()
+
+
+def test_clean_removes_the_cache_and_only_on_demand_the_runs(
+    command: Command, bundle: store.Bundle, tmp_path: Path, cache: Path
+) -> None:
+    """What is not dlobd's own stays, even inside its cache and its runs directory."""
+    _fill(cache)
+    (tmp_path / "runs" / "notes.txt").write_text("mine")
+    assert command("clean", "--yes")[0] == 0
+    assert sorted(path.name for path in cache.iterdir()) == ["mine"]
+    assert bundle.path.exists()
+    assert command("clean", "--yes", "--runs")[0] == 0
+    assert not bundle.path.exists()
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["notes.txt"]
+    assert command("clean") == (0, "nothing is kept\n", "")
+
+
+def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: Path) -> None:
+    """A cache entry that is a link to elsewhere is refused, and what it leads to stays."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "precious").write_text("mine")
+    (cache / "jars").symlink_to(tmp_path / "elsewhere")
+    code, _, err = command("clean", "--yes")
+    assert code == 3
+    assert "is a link" in err
+    assert (tmp_path / "elsewhere" / "precious").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_a_command_alike(tmp_path: Path, number: signal.Signals) -> None:
+    """Both run the finally blocks of what is under way, then exit with 130 and one line."""
+    code = f"""
+import sys, time, types
+import dlobd
+from dlobd import cli
+runner = types.ModuleType("dlobd.runner")
+def run(experiment, out, progress):
+    try:
+        progress("working")
+        time.sleep(60)
+    finally:
+        open({str(tmp_path / "cleaned")!r}, "w").close()
+runner.run = run
+sys.modules["dlobd.runner"] = dlobd.runner = runner
+sys.exit(cli.main(["run"]))
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, text=True
+    )
+    try:
+        assert child.stderr is not None
+        assert "working" in child.stderr.readline()
+        child.send_signal(number)
+        _, err = child.communicate(timeout=20)
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode == 130
+    assert err.splitlines()[-1] == "dlobd: interrupted."
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path) -> None:
+    """`dlobd list | head -1` ends quietly."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "dlobd", "list"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+        timeout=30,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_progress_off_a_terminal_is_one_line_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """No control characters in a log file; each line starts with the time since the command began."""
+    from dlobd.progress import Progress
+
+    with Progress() as progress:
+        progress("starting\nHDFS")
+        time.sleep(0.01)
+        progress("staging")
+    lines = capsys.readouterr().err.splitlines()
+    assert [re.sub(r"^\[ *\d+\.\d s\] ", "", line) for line in lines] == ["starting HDFS", "staging"]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dlobd.cluster import configuration
+from dlobd.cluster.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
+from dlobd.errors import SetupError
+
+TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    """The configuration of a cluster whose DataNodes and NodeManagers are on two loopback hosts."""
+    settings = ClusterSettings(tmp_path, datanode_hosts=TWO_HOSTS, nodemanager_hosts=TWO_HOSTS)
+    ports = list(range(20000, 20000 + len(port_hosts(settings))))
+    write_configuration(settings, plan(settings, ports))
+    return tmp_path / "conf"
+
+
+def test_every_file_is_well_formed_and_filled_in(written: Path) -> None:
+    """All six daemons and the client have their files; no placeholder is left in any value."""
+    sites = sorted(written.glob("*/*.xml"))
+    assert len(sites) == 2 * 3 + 3 * 3 + 1 + 3
+    for site in sites:
+        properties = read_site(site)
+        assert properties
+        for key, value in properties.items():
+            assert re.fullmatch(r"[\w.-]+", key)
+            assert "$" not in value
+
+
+def test_clients_get_the_three_site_files_only(written: Path) -> None:
+    """Spark ships the whole client directory to containers, where a log4j2.properties would take over logging."""
+    assert sorted(p.name for p in (written / "client").iterdir()) == ["core-site.xml", "hdfs-site.xml", "yarn-site.xml"]
+
+
+def test_client_and_daemons_agree_on_addresses(written: Path) -> None:
+    """The client reaches the NameNode and ResourceManager where these listen."""
+    client = {**read_site(written / "client/core-site.xml"), **read_site(written / "client/yarn-site.xml")}
+    namenode = read_site(written / "namenode/hdfs-site.xml")
+    manager = read_site(written / "resourcemanager/yarn-site.xml")
+    assert client["fs.defaultFS"] == "hdfs://" + namenode["dfs.namenode.rpc-address"]
+    assert client["yarn.resourcemanager.address"] == manager["yarn.resourcemanager.address"]
+    for i in (0, 1):
+        node = read_site(written / f"nodemanager-{i}/yarn-site.xml")
+        tracker = "yarn.resourcemanager.resource-tracker.address"
+        assert node[tracker] == manager[tracker]
+
+
+def test_daemons_of_one_kind_share_neither_port_nor_directory(written: Path) -> None:
+    """Two DataNodes and two NodeManagers differ in every address and directory, and stay on their own host."""
+    for kind, site in (("datanode", "hdfs-site"), ("nodemanager", "yarn-site")):
+        first, second = (read_site(written / f"{kind}-{i}/{site}.xml") for i in (0, 1))
+        own = [key for key in first if re.search(rf"\.{kind}\..*(address|dirs?|port|hostname)$", key)]
+        own = [key for key in own if not key.endswith(("use.datanode.hostname", "user-home-dir"))]
+        assert len(own) >= 5
+        for key in own:
+            assert first[key] != second[key], key
+            if key.endswith("address"):
+                assert first[key].startswith("127.0.0.2:")
+                assert second[key].startswith("127.0.0.3:")
+
+
+def test_all_ports_are_distinct_and_on_loopback(written: Path) -> None:
+    """No port is given twice, and every address is a loopback one."""
+    ports: dict[str, str] = {}
+    for site in written.glob("*-*/*.xml"):
+        for key, value in read_site(site).items():
+            if match := re.fullmatch(r"([\d.]+):(\d+)", value):
+                assert match.group(1).startswith("127.")
+                assert ports.setdefault(match.group(2), key) == key
+
+
+def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:
+    """Heartbeats and scheduler delays are part of what is measured, so YARN's and HDFS's defaults hold."""
+    keys = {key for site in written.glob("*/*.xml") for key in read_site(site)}
+    assert "yarn.nodemanager.container-monitor.interval-ms" in keys, "observation may be set"
+    assert not [key for key in keys if re.search(r"heartbeat|locality-delay|expiry|poll", key)]
+
+
+def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(written: Path) -> None:
+    """Every pattern of daemons and Spark begins with %nano and keeps %c{2}; four record files are declared."""
+    daemons = (written / "namenode" / "log4j2.properties").read_text()
+    spark = (written / "spark" / "log4j2.properties").read_text()
+    pattern = "property.pattern=%nano %d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC} %p %c{2}: %m%n"
+    assert pattern in daemons.splitlines()
+    assert pattern in spark.splitlines()
+    assert set(re.findall(r"hadoop\.log\.dir\}/([\w-]+\.log)", daemons)) == {
+        "hdfs-audit.log", "clienttrace.log", "rm-audit.log", "nm-audit.log",
+    }  # fmt: skip
+    assert "logger.clienttrace.level=debug" in daemons
+
+
+def test_containers_inherit_what_they_need_and_no_python_path(written: Path) -> None:
+    """The white list has the addresses to bind and the temporary directory, but not PYTHONPATH."""
+    allowed = read_site(written / "nodemanager-0/yarn-site.xml")["yarn.nodemanager.env-whitelist"].split(",")
+    assert {"TMPDIR", "SPARK_LOCAL_IP", "TFOS_BIND_IP", "JAVA_HOME", "HADOOP_CONF_DIR"} <= set(allowed)
+    assert "PYTHONPATH" not in allowed
+
+
+def test_a_broken_template_is_named_with_its_line() -> None:
+    """A line without '=' and an unknown $name are errors with file and line number, not silently dropped."""
+    assert configuration.parse_template("# c\n\na.b = x=$n \n", {"n": "1"}, "f") == {"a.b": "x=1"}
+    with pytest.raises(SetupError, match="f, line 2"):
+        configuration.parse_template("a=1\nnonsense\n", {}, "f")
+    with pytest.raises(SetupError, match=r"f, line 1.*unknown"):
+        configuration.parse_template("a=$unknown\n", {}, "f")
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a,b", "/a:b", "/a$b", "/" + "x" * 80])
+def test_a_work_directory_that_hadoop_would_misread_is_refused(path: str) -> None:
+    """Commas split lists, colons class paths, dollars variables; a long path leaves no room for socket names."""
+    with pytest.raises(SetupError, match="The cluster directory"):
+        configuration.check_work_dir(Path(path))
+    assert configuration.check_work_dir(Path("/a/./b")) == Path("/a/b")

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from dlobd.cluster import jars
+from dlobd.cluster.jars import Jar
+from dlobd.cluster.java import Java
+from dlobd.errors import SetupError
+
+GOOD = b"the right bytes"
+JAR = Jar("org.example", "thing", "1.0", len(GOOD), sha256(GOOD).hexdigest())
+NO_JAVA = Java(Path("/nowhere"), "17", "test")
+
+
+class Source:
+    """A repository that delivers the given contents, one after another, and counts."""
+
+    def __init__(self, *contents: bytes) -> None:
+        self.contents = list(contents)
+        self.asked = 0
+
+    def __call__(self, wanted: Sequence[Jar], into: Path) -> None:
+        assert [jar.file_name for jar in wanted] == ["thing-1.0.jar"]
+        self.asked += 1
+        (into / "thing-1.0.jar").write_bytes(self.contents.pop(0))
+
+
+def resolve(directory: Path, source: Source) -> list[Path]:
+    """The one jar, from a cache that `source` fills."""
+    return jars.from_cache(directory, source, lambda line: None, [JAR])
+
+
+def test_a_good_jar_is_fetched_once_and_then_reused(tmp_path: Path) -> None:
+    """The second call finds the file in the cache and asks nobody; no directory of the fetch is left."""
+    source = Source(GOOD)
+    assert resolve(tmp_path, source) == [tmp_path / "thing-1.0.jar"]
+    assert resolve(tmp_path, source)[0].read_bytes() == GOOD
+    assert source.asked == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "thing-1.0.jar"]
+
+
+def test_a_damaged_jar_in_the_cache_is_replaced(tmp_path: Path) -> None:
+    """A cached file with a wrong checksum is fetched again and never handed out."""
+    (tmp_path / "thing-1.0.jar").write_bytes(GOOD[:-1])
+    assert resolve(tmp_path, Source(GOOD))[0].read_bytes() == GOOD
+
+
+def test_a_jar_that_comes_wrong_once_is_fetched_again(tmp_path: Path) -> None:
+    """One broken download is repeated silently as far as the result is concerned."""
+    source = Source(b"half", GOOD)
+    assert resolve(tmp_path, source)[0].read_bytes() == GOOD
+    assert source.asked == 2
+
+
+def test_a_jar_that_stays_wrong_is_an_error_with_both_sums(tmp_path: Path) -> None:
+    """Twice wrong: the line shows the expected and the found sha256, and nothing wrong stays in the cache."""
+    with pytest.raises(SetupError) as error:
+        resolve(tmp_path, Source(b"evil", b"evil"))
+    assert JAR.sha256 in error.value.line
+    assert sha256(b"evil").hexdigest() in error.value.line
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_what_a_killed_fetch_left_is_removed(tmp_path: Path) -> None:
+    """A half download of a process that was killed neither counts nor stays."""
+    (tmp_path / ".fetch-old").mkdir()
+    (tmp_path / ".fetch-old" / "thing-1.0.jar").write_bytes(GOOD)
+    source = Source(GOOD)
+    resolve(tmp_path, source)
+    assert source.asked == 1
+    assert not (tmp_path / ".fetch-old").exists()
+
+
+def test_a_failed_fetch_leaves_nothing(tmp_path: Path) -> None:
+    """An exception in the middle (here Ctrl-C) leaves no file that could count."""
+
+    def interrupted(wanted: Sequence[Jar], into: Path) -> None:
+        (into / "thing-1.0.jar").write_bytes(GOOD)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jars.from_cache(tmp_path, interrupted, lambda line: None, [JAR])
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_an_own_directory_is_checked_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DLOBD_JARS: a missing and a wrong file are errors that name the coordinate; a right one is taken in place."""
+    monkeypatch.setenv("DLOBD_JARS", str(tmp_path))
+    path = tmp_path / "thing-1.0.jar"
+    with pytest.raises(SetupError, match=r"thing-1\.0\.jar is not in .*org\.example:thing:1\.0"):
+        jars.resolve_jars(NO_JAVA, print, [JAR])
+    path.write_bytes(b"other")
+    with pytest.raises(SetupError, match=JAR.sha256):
+        jars.resolve_jars(NO_JAVA, print, [JAR])
+    assert path.read_bytes() == b"other"
+    path.write_bytes(GOOD)
+    assert jars.resolve_jars(NO_JAVA, print, [JAR]) == [path]
+
+
+def test_the_line_of_ivy_that_says_why_is_shown() -> None:
+    """Of Ivy's long output the cause is picked, not the banner."""
+    cause = "Server access error at url X (java.net.UnknownHostException: h)"
+    text = f":: problems summary ::\n:::: WARNINGS\n\t\tmodule not found: a#b;1\n\t{cause}\n"
+    assert jars.telling_line(text) == cause
+    assert jars.telling_line("") == "Ivy said nothing"
+
+
+def test_the_pinned_jars_are_four_of_one_release() -> None:
+    """The list that everything is checked against holds full sha256 sums and equal versions of its families."""
+    assert len(jars.JARS) == 4
+    assert all(len(jar.sha256) == 64 and int(jar.sha256, 16) for jar in jars.JARS)
+    assert {jar.version for jar in jars.JARS if jar.group == "org.bouncycastle"} == {"1.82"}
+    assert sum(jar.size_bytes for jar in jars.JARS) == 66_315_947

@@ -1,0 +1,211 @@
+import gzip
+import hashlib
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dlobd.datasets import mnist, tfrecord
+from dlobd.datasets.base import partition
+from dlobd.errors import SetupError
+
+
+def _samples(n: int, values: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (n, values), np.uint8), rng.integers(0, 10, n, np.uint8)
+
+
+def _crc32c(data: bytes) -> int:
+    """The textbook form, one bit at a time."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def _masked(data: bytes) -> int:
+    crc = _crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_crc32c_gives_the_published_check_value() -> None:
+    """The check value of CRC-32C for "123456789" is E3069283, in the test's own form too."""
+    assert _crc32c(b"123456789") == 0xE3069283
+    rows = np.frombuffer(b"123456789" * 2, np.uint8).reshape(2, 9)
+    assert tfrecord._masked_crc32c(rows).tolist() == [_masked(b"123456789")] * 2
+
+
+@pytest.mark.parametrize("values", [1, 5, 127, 128, 784, 3072])
+def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
+    """Length, checksum of the length, Example, checksum of the Example; all records have the announced length."""
+    images, labels = _samples(3, values)
+    data = tfrecord.encode(images, labels)
+    size = tfrecord.Layout(values).record_bytes
+    assert len(data) == 3 * size
+    for at in range(0, len(data), size):
+        length, length_crc = struct.unpack_from("<QI", data, at)
+        example = data[at + 12 : at + 12 + length]
+        assert at + 12 + length + 4 == at + size
+        assert length_crc == _masked(data[at : at + 8])
+        assert struct.unpack_from("<I", data, at + 12 + length)[0] == _masked(example)
+
+
+@pytest.mark.parametrize("values", [1, 784, 3072])
+def test_decode_is_the_inverse_of_encode(values: int) -> None:
+    """Images come back as floats in [0, 1], labels as int32, in order."""
+    images, labels = _samples(50, values)
+    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels), tfrecord.Layout(values))
+    assert got_images.dtype == np.float32
+    assert got_labels.dtype == np.int32
+    np.testing.assert_array_equal((got_images * 255).round().astype(np.uint8), images)
+    np.testing.assert_array_equal(got_labels, labels)
+    assert got_images.max() <= 1
+
+
+def test_images_full_of_any_byte_value_survive() -> None:
+    """No pixel value is confused with the marks by which the layout was found."""
+    images = np.arange(256, dtype=np.uint8)[:, None].repeat(9, axis=1)
+    labels = (np.arange(256) % 128).astype(np.uint8)
+    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels), tfrecord.Layout(9))
+    np.testing.assert_array_equal((got_images * 255).round().astype(np.uint8), images)
+    np.testing.assert_array_equal(got_labels, labels)
+
+
+def test_any_changed_byte_around_image_and_label_is_noticed() -> None:
+    """Of a record's fixed bytes none can change unseen; the Example's checksum is HDFS's business."""
+    images, labels = _samples(2, 4)
+    layout = tfrecord.Layout(4)
+    data = tfrecord.encode(images, labels)
+    free = {
+        *range(layout.image.start, layout.image.stop),
+        layout.label,
+        *range(layout.record_bytes - 4, layout.record_bytes),
+    }
+    for at in range(layout.record_bytes):
+        block = bytearray(data)
+        block[layout.record_bytes + at] ^= 1
+        if at in free:
+            tfrecord.decode_block(bytes(block), layout)
+        else:
+            with pytest.raises(ValueError, match="record 1 of a block"):
+                tfrecord.decode_block(bytes(block), layout)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 100])
+def test_a_torn_block_is_refused(cut: int) -> None:
+    """A block that does not end at a record's end is an error, and so is an empty one."""
+    data = tfrecord.encode(*_samples(2, 16))
+    with pytest.raises(ValueError, match="not made of records"):
+        tfrecord.decode_block(data[:-cut], tfrecord.Layout(16))
+    with pytest.raises(ValueError, match="not made of records"):
+        tfrecord.decode_block(b"", tfrecord.Layout(16))
+
+
+def test_labels_that_need_two_bytes_are_refused() -> None:
+    """A label of 128 or more would change the record's length."""
+    with pytest.raises(ValueError, match="below 128"):
+        tfrecord.encode(np.zeros((1, 4), np.uint8), np.array([128], np.uint8))
+
+
+@pytest.mark.slow
+def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None:
+    """TFRecordDataset accepts the framing and checksums, and parse_single_example finds image and label."""
+    import tensorflow as tf
+
+    images, labels = mnist.Mnist().load("test")
+    path = tmp_path / "test.tfrecord"
+    path.write_bytes(tfrecord.encode(images[:500], labels[:500]))
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    read = [tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(str(path))]
+    assert [row["image"].numpy() for row in read] == [image.tobytes() for image in images[:500]]
+    assert [int(row["label"]) for row in read] == labels[:500].tolist()
+
+
+def test_partition_is_a_seeded_split_into_equal_parts() -> None:
+    """Every sample of a full split is in exactly one part; equal seeds give equal parts, other seeds others."""
+    images = np.arange(120, dtype=np.uint8)[:, None]
+    labels = np.arange(120, dtype=np.uint8)
+    parts = partition(images, labels, 3, 1, 120)
+    assert [len(part) for part, _ in parts] == [40, 40, 40]
+    assert sorted(np.concatenate([part for _, part in parts]).tolist()) == list(range(120))
+    assert all((part[:, 0] == own).all() for part, own in parts)
+    assert np.concatenate([part for _, part in parts]).tolist() != list(range(120))
+    again, other = partition(images, labels, 3, 1, 120), partition(images, labels, 3, 2, 120)
+    assert [part.tolist() for _, part in again] == [part.tolist() for _, part in parts]
+    assert [part.tolist() for _, part in other] != [part.tolist() for _, part in parts]
+
+
+@pytest.mark.parametrize(("workers", "samples"), [(3, 100), (2, 121), (1, 130)])
+def test_unequal_parts_are_refused(workers: int, samples: int) -> None:
+    """Ranks with unequal parts would hang in a collective."""
+    with pytest.raises(ValueError, match="cannot be split equally"):
+        partition(np.zeros((120, 1), np.uint8), np.zeros(120, np.uint8), workers, 1, samples)
+
+
+def test_mnist_is_the_published_data_set() -> None:
+    """Sizes, label counts and the first labels are those of the published files."""
+    images, labels = mnist.Mnist().load("train")
+    assert (images.shape, images.dtype) == ((60_000, 28, 28), np.uint8)
+    assert np.bincount(labels).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert labels[:8].tolist() == [5, 0, 4, 1, 9, 2, 1, 3]
+    assert mnist.Mnist().load("test")[0].shape == (10_000, 28, 28)
+
+
+@pytest.fixture
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the test files that a test may damage."""
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    for path in mnist.Mnist().files()[2:]:
+        shutil.copy(path, folder)
+    monkeypatch.setenv("DLOBD_DATA", str(tmp_path))
+    return folder
+
+
+def _refusal() -> str:
+    with pytest.raises(SetupError) as caught:
+        mnist.Mnist().load("test")
+    assert "\n" not in caught.value.line
+    assert "DLOBD_DATA" in caught.value.remedy
+    return caught.value.what
+
+
+def test_dlobd_data_names_another_folder(own_data: Path) -> None:
+    """With DLOBD_DATA the files are read from there."""
+    assert mnist.Mnist().files()[2].parent == own_data
+    assert len(mnist.Mnist().load("test")[1]) == 10_000
+
+
+def test_a_missing_data_file_is_one_line(own_data: Path) -> None:
+    """The line names the file."""
+    (own_data / "t10k-labels-idx1-ubyte.gz").unlink()
+    assert "t10k-labels-idx1-ubyte.gz cannot be read: No such file" in _refusal()
+
+
+def test_a_truncated_data_file_is_one_line(own_data: Path) -> None:
+    """The line says how much is there and how much there should be."""
+    path = own_data / "t10k-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:1000])
+    assert "is truncated: 1000 of 1648877 bytes" in _refusal()
+
+
+def test_a_changed_data_file_is_one_line(own_data: Path) -> None:
+    """A file of the right size and the wrong content is found by its md5, and both sums are named."""
+    path = own_data / "t10k-labels-idx1-ubyte.gz"
+    data = bytearray(path.read_bytes())
+    data[2000] ^= 1
+    path.write_bytes(data)
+    found = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    assert f"has md5 {found}, not ec29112dd5afa0611ce80d1b7f02629c" in _refusal()
+
+
+def test_a_recompressed_data_file_is_refused(own_data: Path) -> None:
+    """Equal content in another archive is not the published file."""
+    path = own_data / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), 1))
+    assert "md5" in _refusal()

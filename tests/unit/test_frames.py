@@ -1,0 +1,117 @@
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pandas as pd
+import pytest
+from records import run_record
+
+import dlobd
+from dlobd import frames, store
+from dlobd.errors import BundleError
+from dlobd.schema import Process, Span, Trace
+
+
+def _trace() -> Trace:
+    chief, worker = Process("h", "chief", 0, 10), Process("h", "worker", 0, 11)
+    client = Process("h", "client", 0, 1)
+    spans = [Span("c", None, "client", "run", client, "client", 1_000, 9_000, source="own clock")]
+    for process, late in ((worker, 50), (chief, 0)):
+        lane = process.role
+        spans.append(Span(lane, None, "tensorflow", "trainer", process, lane, 2_000, 8_000, attrs={"pid": process.pid}))
+        for step in (1, 0):  # out of order: a trace promises none
+            start = 3_000 + 1_000 * step + late
+            spans.append(
+                Span(
+                    f"{lane}{step}",
+                    lane,
+                    "tensorflow",
+                    "first step" if step == 0 else "step",
+                    process,
+                    lane,
+                    start,
+                    start + 400,
+                    rendezvous=f"step {step}",
+                )
+            )
+    spans.append(
+        Span("j", "worker", "tensorflow", "join ranks", worker, "worker", 2_100, 2_200, rendezvous="join ranks")
+    )
+    return Trace(1_000, 9_000, tuple(spans))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
+    """A bundle whose evidence assembles to `_trace`; assembling has tests of its own."""
+    stand_in = ModuleType("dlobd.importers.assemble")
+    stand_in.assemble = lambda path: _trace()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "dlobd.importers.assemble", stand_in)
+    bundle = store.create(tmp_path, "softmax-mnist")
+    bundle.write(run_record(bundle.run_id))
+    return bundle
+
+
+def test_attribution_has_a_row_a_layer_and_sums_to_the_wall(bundle: store.Bundle) -> None:
+    """The layers of run.json and the unattributed rest, in seconds' nanoseconds and percent of the wall."""
+    table = dlobd.load(bundle.path).attribution()
+    assert list(table.columns) == list(frames.ATTRIBUTION)
+    assert table["layer"].tolist() == ["spark", "tensorflow", "unattributed"]
+    assert table["ns"].sum() == 1_000_000_000
+    assert table["percent"].tolist() == [60.0, 39.0, 1.0]
+    assert table["ns"].dtype == "int64"
+
+
+def test_attribution_of_a_run_without_a_window_is_empty(bundle: store.Bundle) -> None:
+    """A run that ended before its job was submitted has no rows, and the same columns."""
+    record = run_record(bundle.run_id, window=None, wall_ns=None, layers=[], unattributed_ns=None)
+    bundle.write(record)
+    table = dlobd.load(bundle.path).attribution()
+    assert table.empty
+    assert list(table.columns) == list(frames.ATTRIBUTION)
+
+
+def test_spans_count_from_the_start_of_the_window(bundle: store.Bundle) -> None:
+    """One row a span in order of start, parents before children, with documented columns and types."""
+    table = dlobd.load(bundle.path).spans()
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.SPANS
+    assert len(table) == 8
+    assert table["start_ns"].is_monotonic_increasing
+    assert table.iloc[0][["layer", "start_ns", "end_ns", "duration_ns", "parent"]].tolist() == [
+        "client",
+        0,
+        8_000,
+        8_000,
+        "",
+    ]
+    assert table[table["id"] == "chief"].iloc[0]["attrs"] == {"pid": 10}
+
+
+def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
+    """Steps are found by their rendezvous, so that the first is among them and a join of ranks is not."""
+    table = dlobd.load(bundle.path).steps()
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.STEPS
+    expected = pd.DataFrame(
+        [
+            ("chief", 0, 0, 2_000, 2_400, 400),
+            ("chief", 0, 1, 3_000, 3_400, 400),
+            ("worker", 0, 0, 2_050, 2_450, 400),
+            ("worker", 0, 1, 3_050, 3_450, 400),
+        ],
+        columns=list(frames.STEPS),
+    ).astype(frames.STEPS)
+    pd.testing.assert_frame_equal(table, expected)
+
+
+def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
+    """Loading a folder that is not a bundle is a BundleError."""
+    with pytest.raises(BundleError, match="there is no run"):
+        dlobd.load(tmp_path)
+
+
+def test_importing_dlobd_does_not_import_pandas() -> None:
+    """The package is imported in every process of a job: it must stay cheap there."""
+    import subprocess
+
+    code = "import sys, dlobd; print('pandas' in sys.modules, dlobd.load.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.split() == ["False", "load"]

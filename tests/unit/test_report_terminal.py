@@ -1,0 +1,107 @@
+"""The terminal report, whole: what a person sees, in 80 columns and without colour.
+
+The expected text lies in tests/golden. After a wanted change, `python tests/unit/test_report_terminal.py` writes it
+anew; read the difference before it is committed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from dlobd.report.terminal import anatomy, breakdown, verdict
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+RECORD = json.loads((GOLDEN / "run.json").read_text())
+FAILED = deepcopy(RECORD) | {
+    "status": "failed",
+    "cause": "the trainer of worker 1 was killed by signal 9 in step 117",
+    "window": None,
+    "wall_ns": None,
+    "layers": [],
+    "unattributed_ns": None,
+    "startup": RECORD["startup"][:3],
+    "teardown": [],
+}
+VIEWS: dict[str, tuple[Callable[[dict[str, Any], Console], None], dict[str, Any]]] = {
+    "breakdown.txt": (breakdown, RECORD),
+    "anatomy.txt": (anatomy, RECORD),
+    "breakdown-failed.txt": (breakdown, FAILED),
+    "anatomy-failed.txt": (anatomy, FAILED),
+}
+
+
+def render(
+    view: Callable[[dict[str, Any], Console], None], run: dict[str, Any], width: int = 80, **options: Any
+) -> str:
+    """What the view prints, without the blanks that tables leave at the end of a line."""
+    text = io.StringIO()
+    view(run, Console(file=text, width=width, **options))
+    return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_whole_report_is_as_agreed(name: str) -> None:
+    """Every character of the report is compared with the agreed text."""
+    assert render(*VIEWS[name]) == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_no_line_is_wider_than_80_columns(name: str) -> None:
+    """Also on a wider terminal."""
+    for width in (80, 200):
+        assert max(cell_len(line) for line in render(*VIEWS[name], width=width).splitlines()) <= 80
+
+
+def test_colour_adds_nothing_that_is_not_readable_without() -> None:
+    """With colour the report has the same characters, and the layers have theirs."""
+    text = io.StringIO()
+    console = Console(file=text, width=80, force_terminal=True, color_system="truecolor", record=True)
+    breakdown(RECORD, console)
+    assert "\x1b[" in text.getvalue()
+    plain = "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
+    assert plain == (GOLDEN / "breakdown.txt").read_text()
+
+
+def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
+    """The report prints where only ASCII can be written, and still tells explained from not explained."""
+    raw = io.BytesIO()
+    text = io.TextIOWrapper(raw, encoding="ascii")
+    breakdown(RECORD, Console(file=text, width=80))
+    text.flush()
+    assert "######/" in raw.getvalue().decode("ascii")
+
+
+def test_a_wrong_sum_is_said_first() -> None:
+    """A record whose parts do not sum to the wall is not shown as if they did."""
+    run = deepcopy(RECORD) | {"unattributed_ns": RECORD["unattributed_ns"] - 7}
+    text = render(breakdown, run)
+    assert "warning: the parts do not sum to the wall: 7 ns are missing." in text
+    assert "ns != wall 50,000,000,000 ns" in text
+
+
+def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
+    """What makes a breakdown doubtful stands above it."""
+    run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
+    text = render(breakdown, run)
+    assert "warning: the evidence is inconsistent in 1 places" in text
+    assert "warning: more than 5% of the wall is not explained." in text
+
+
+def test_the_verdict_names_the_largest_layer_or_the_cause() -> None:
+    """One sentence: seconds first, percent second."""
+    assert verdict(RECORD).startswith("TensorFlow took most: 21.332 of 50.000 s, 42.7 %")
+    assert verdict(FAILED) == f"The run is failed: {FAILED['cause']}."
+
+
+if __name__ == "__main__":
+    for name, view in VIEWS.items():
+        (GOLDEN / name).write_text(render(*view))

@@ -1,0 +1,275 @@
+import json
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from records import run_record
+
+from dlobd import experiment, store
+from dlobd.errors import BundleError
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> store.Bundle:
+    """A new bundle."""
+    return store.create(tmp_path / "runs", "softmax-mnist")
+
+
+def _write(bundle: store.Bundle) -> None:
+    bundle.write(run_record(bundle.run_id))
+
+
+def test_a_new_bundle_has_its_id_and_its_three_folders(tmp_path: Path) -> None:
+    """The id is the UTC start and four random digits; the bundle lies under its experiment's name."""
+    bundle = store.create(tmp_path, "mine", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert bundle.path.parent == tmp_path / "mine"
+    assert bundle.run_id.startswith("20260102T030405Z-")
+    assert store.RUN_ID.fullmatch(bundle.run_id)
+    assert {"spans", "evidence", "logs"} == {path.name for path in bundle.path.iterdir()}
+
+
+def test_what_is_written_is_read(bundle: store.Bundle) -> None:
+    """run.json comes back as it was, and no other file is left beside it."""
+    record = run_record(bundle.run_id)
+    bundle.write(record)
+    assert bundle.read() == record
+    assert sorted(path.name for path in bundle.path.iterdir()) == ["evidence", "logs", "run.json", "spans"]
+
+
+def test_a_refused_record_leaves_the_old_one(bundle: store.Bundle) -> None:
+    """Writing is all or nothing."""
+    _write(bundle)
+    with pytest.raises(BundleError):
+        bundle.write(run_record(bundle.run_id, status="fine"))
+    assert bundle.read()["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"status": "fine"}, "status"),
+        ({"wall_ns": 1.5}, "wall_ns"),
+        ({"surprise": 1}, "the whole"),
+        ({"cause": "two\nlines"}, "cause"),
+        ({"clips": [{"kind": "crossing"}]}, "clips/0"),
+        ({"experiment_key": "short"}, "experiment_key"),
+        ({"metrics": {"steps": 1}}, "metrics"),
+    ],
+)
+def test_a_record_that_breaks_the_schema_is_refused(changes: dict[str, object], where: str) -> None:
+    """The line names the place in run.json."""
+    with pytest.raises(BundleError, match=f"does not follow its schema at {where}"):
+        store.validate(run_record(**changes), "x")
+
+
+def test_layers_that_do_not_sum_to_the_wall_are_refused() -> None:
+    """The one rule a schema cannot say is checked too, to the nanosecond."""
+    with pytest.raises(BundleError, match="sum to 1000000000 ns, not to the wall of 1000000001 ns"):
+        store.validate(run_record(wall_ns=1_000_000_001), "x")
+
+
+def test_a_run_that_never_got_to_its_job_is_valid() -> None:
+    """Unknown is null or an empty list, so that an early failure has a bundle too."""
+    store.validate(
+        run_record(
+            status="failed",
+            cause="HDFS did not start",
+            window=None,
+            wall_ns=None,
+            layers=[],
+            unattributed_ns=None,
+            startup=[],
+            teardown=[],
+            hdfs=[],
+            ranks=[],
+            metrics=dict.fromkeys(["test_accuracy", "train_samples", "steps", "samples_per_second"]),
+        ),
+        "x",
+    )
+
+
+def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
+    """A field added to Experiment must be added to the schema, with its type."""
+    types = {"string": str, "integer": int, "number": float}
+    properties = store.schema()["properties"]["configuration"]["properties"]
+    assert {name: types[row["type"]] for name, row in properties.items()} == experiment.FIELDS
+    assert set(store.schema()["properties"]["configuration"]["required"]) == set(experiment.FIELDS)
+
+
+def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
+    """A bundle of a newer dlobd is not guessed at."""
+    (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 1\. Next: use a newer dlobd"):
+        bundle.read()
+
+
+def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each upgrade brings a record one version on, until it is this version's."""
+    old = run_record(schema_version=0)
+    old["state"] = old.pop("status")
+    (bundle.path / "run.json").write_text(json.dumps(old))
+    monkeypatch.setitem(
+        store._UPGRADES,
+        0,
+        lambda run: {k: v for k, v in run.items() if k != "state"} | {"schema_version": 1, "status": run["state"]},
+    )
+    assert bundle.read()["status"] == "ok"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": null}', "\xff\xfe"])
+def test_a_damaged_record_is_one_line(bundle: store.Bundle, text: str) -> None:
+    """Whatever is in run.json, the answer is a BundleError."""
+    (bundle.path / "run.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(BundleError, match="damaged"):
+        bundle.read()
+
+
+def test_a_bundle_without_a_record_is_one_line(bundle: store.Bundle) -> None:
+    """A run that was killed early has no run.json."""
+    with pytest.raises(BundleError, match=r"run\.json cannot be read: No such file"):
+        bundle.read()
+
+
+def test_a_sealed_bundle_verifies_anywhere(bundle: store.Bundle, tmp_path: Path) -> None:
+    """Hashes are relative: a copied bundle verifies, by dlobd and by sha256sum."""
+    _write(bundle)
+    bundle.add_bytes(b"hello\n", "logs/deep/driver.log")
+    bundle.seal()
+    copy = store.Bundle(Path(shutil.copytree(bundle.path, tmp_path / "elsewhere" / bundle.run_id)))
+    assert copy.verify() == []
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", "hashes"], cwd=copy.path, capture_output=True, timeout=30
+    )
+    assert done.returncode == 0
+
+
+def test_verify_names_what_was_changed_removed_and_added(bundle: store.Bundle) -> None:
+    """One line a file; files outside the bundle's parts may come and go."""
+    _write(bundle)
+    bundle.add_bytes(b"a", "logs/a")
+    bundle.add_bytes(b"b", "logs/b")
+    bundle.seal()
+    (bundle.logs / "a").write_bytes(b"A")
+    (bundle.logs / "b").unlink()
+    (bundle.logs / "c").write_bytes(b"c")
+    (bundle.path / "trace.json").write_text("{}")
+    assert bundle.verify() == ["logs/a: changed", "logs/b: missing", "logs/c: not in hashes"]
+
+
+def test_an_unsealed_bundle_cannot_be_verified(bundle: store.Bundle) -> None:
+    """A run that was killed is told apart from one that was changed."""
+    with pytest.raises(BundleError, match="has no hashes"):
+        bundle.verify()
+
+
+@pytest.mark.parametrize("name", ["../x", "run.json", "logs/../../x", "/etc/x"])
+def test_nothing_is_added_outside_the_parts(bundle: store.Bundle, name: str) -> None:
+    """A name that leaves spans, evidence and logs is a mistake of the caller."""
+    with pytest.raises(ValueError, match="does not lie in"):
+        bundle.add_bytes(b"", name)
+
+
+def test_find_by_path_id_prefix_and_latest(tmp_path: Path) -> None:
+    """All the ways to name a run lead to the same bundle; latest goes over all experiments."""
+    out = tmp_path / "runs"
+    first = store.create(out, "zebra", datetime(2026, 1, 1, tzinfo=UTC))
+    last = store.create(out, "ant", datetime(2026, 1, 2, tzinfo=UTC))
+    _write(last)
+    for ref in (last.path, str(last.path / "run.json"), last.run_id, "20260102", "latest"):
+        assert store.find(ref, out) == last
+    assert store.find(first.run_id, out) == first
+    assert store.bundles(out) == [first, last]
+
+
+@pytest.mark.parametrize(
+    ("ref", "line"),
+    [
+        ("2026", "names 2 runs"),
+        ("1999", "there is no run 1999"),
+        ("", "there is no run"),
+        ("no/path", "there is no run"),
+    ],
+)
+def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -> None:
+    """Ambiguous and unknown references are answered in one line."""
+    for day in (1, 2):
+        store.create(tmp_path, "mine", datetime(2026, 1, day, tzinfo=UTC))
+    with pytest.raises(BundleError, match=line):
+        store.find(ref, tmp_path)
+
+
+def test_latest_of_nothing(tmp_path: Path) -> None:
+    """Before the first run the answer is how to make one."""
+    with pytest.raises(BundleError, match="there is no run in .*Next: dlobd run softmax-mnist"):
+        store.find("latest", tmp_path / "runs")
+
+
+def test_a_bundle_cannot_be_made_where_a_file_is(tmp_path: Path) -> None:
+    """A wrong --out is one line."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BundleError, match="no bundle can be made"):
+        store.create(tmp_path / "file", "mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (
+            rb"{'executor_id': 0, 'authkey': b'\x8d\'s\xff', 'host': 'h'}",
+            rb"{'executor_id': 0, 'authkey': '[redacted]', 'host': 'h'}",
+        ),
+        (rb"""authkey=b"it's \" it", port=5""", rb"""authkey="[redacted]", port=5"""),
+        (b"TFManager authkey=0123abcd port=5", b"TFManager authkey=[redacted] port=5"),
+        (b'{"password": "a,b", "user": "u"}', b'{"password": "[redacted]", "user": "u"}'),
+        (
+            b'["spark.authenticate.secret","s3"],["spark.app.name","n"]',
+            b'["spark.authenticate.secret","[redacted]"],["spark.app.name","n"]',
+        ),
+        (b"curl --token abc --verbose", b"curl --token [redacted] --verbose"),
+        (b"http://h/x?api_key=abc&user=u", b"http://h/x?api_key=[redacted]&user=u"),
+        (
+            b"<name>ssl.keystore.password</name>\n <value>pw</value>",
+            b"<name>ssl.keystore.password</name>\n <value>[redacted]</value>",
+        ),
+        (rb'{"line": "{\"token\": \"abc\", \"n\": 1}"}', rb'{"line": "{\"token\": \"[redacted]\", \"n\": 1}"}'),
+        (b"AWS_SECRET_ACCESS_KEY=abc", b"AWS_SECRET_ACCESS_KEY=[redacted]"),
+    ],
+)
+def test_secrets_are_hidden_and_what_is_around_them_stays(text: bytes, hidden: bytes) -> None:
+    """The value goes, its quotes and its neighbours stay."""
+    assert store.redact(text) == hidden
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"INFO security.NMTokenSecretManagerInRM: Sending NMToken for nodeId : 127.0.0.1:4 for container : c_01\n",
+        b"INFO security.BaseNMTokenSecretManager: Rolling master-key for container-tokens, got key with id 5\n",
+        b"tokens per second 5, tokenizer=fast\n",
+        b"application_1_0001 State change from ACCEPTED to RUNNING on event = REGISTERED\n",
+    ],
+)
+def test_lines_that_importers_read_are_not_touched(line: bytes) -> None:
+    """YARN's logs speak of token managers all the time; those are no secrets."""
+    assert store.redact(line) == line
+
+
+def test_redacted_json_is_still_json() -> None:
+    """An event log stays readable after its secrets are gone."""
+    text = json.dumps({"spark.yarn.secret": 'a"b\\', "list": [["x.password", "p'q"]], "n": 1}).encode()
+    assert json.loads(store.redact(text)) == {
+        "spark.yarn.secret": "[redacted]",
+        "list": [["x.password", "[redacted]"]],
+        "n": 1,
+    }
+
+
+def test_a_bundle_holds_no_secret_of_an_added_log(bundle: store.Bundle, tmp_path: Path) -> None:
+    """Text is redacted on its way in; binary files are copied as they are."""
+    log, binary = tmp_path / "stderr", tmp_path / "picture"
+    log.write_bytes(b"authkey=abc\n")
+    binary.write_bytes(b"\0token=abc")
+    assert bundle.add(log, "logs/stderr").read_bytes() == b"authkey=[redacted]\n"
+    assert bundle.add(binary, "evidence/picture").read_bytes() == b"\0token=abc"
