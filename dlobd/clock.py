@@ -31,7 +31,7 @@ def domain() -> str:
 
 
 def anchor(tries: int = 5) -> ClockAnchor:
-    """Reads both clocks together; the best of `tries` readings, whose error is half the time they took."""
+    """Reads both clocks together: the best of `tries` readings, whose error is half the time it took."""
     best: tuple[int, int, int] | None = None
     for _ in range(tries):
         before = time.monotonic_ns()

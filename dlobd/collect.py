@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import requests
@@ -135,3 +134,28 @@ def _collect_from_hdfs(
         with client.read(f"{run_dir}/done/{name}") as reader:
             markers[name] = reader.read().decode()
     bundle.add_bytes(json.dumps(markers).encode(), "evidence/markers.json")
+
+
+def memory(cluster: EmbeddedCluster, application_id: str, bundle: Bundle) -> dict[str, int | None]:
+    """Resident memory of the daemons now, and the peak of the largest executor container with its trainer, in bytes.
+
+    The peak is the NodeManager's own record, taken once a second over the container's process tree; it keeps the
+    record for a minute after the container's end. None where it could not be read.
+    """
+    number = application_id.removeprefix("application_")
+    beans: list[dict[str, Any]] = []
+    for url in cluster.endpoints.nm_urls:
+        try:
+            answer = requests.get(f"{url}/jmx", {"qry": "Hadoop:service=NodeManager,*"}, timeout=5).json()
+        except (requests.RequestException, ValueError):
+            continue
+        beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
+    bundle.add_bytes(json.dumps(beans, indent=1).encode(), "evidence/nm-containers.json")
+    executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
+    peaks_mb = [
+        bean[key] for bean in executors for key in bean if key.lower().startswith("pmemusage") and "max" in key.lower()
+    ]
+    return {
+        "daemons_bytes": sum(cluster.memory().values()),
+        "executor_peak_bytes": int(max(peaks_mb)) << 20 if peaks_mb and max(peaks_mb) > 0 else None,
+    }

@@ -168,14 +168,15 @@ class Recorder:
 
     def _begin(self, line: dict[str, Any]) -> int:
         stack = self._stack()
-        self._next_id = line["i"] = self._next_id + 1
+        self._next_id += 1
+        span_id = line["i"] = self._next_id
         line["p"] = stack[-1] if stack else 0
         if threading.current_thread() is not threading.main_thread():
             line["th"] = threading.current_thread().name
-        stack.append(self._next_id)
+        stack.append(span_id)
         line["t"] = self._now()
         self._append(line)
-        return line["i"]  # type: ignore[no-any-return]
+        return span_id
 
     def _end(self, span_id: int, attrs: dict[str, Any] | None) -> None:
         line: dict[str, Any] = {"k": "e", "i": span_id, "t": self._now()}
@@ -190,11 +191,10 @@ class Recorder:
             self.flush()
 
     def _stack(self) -> list[int]:
-        try:
-            return self._local.stack  # type: ignore[no-any-return]
-        except AttributeError:
-            self._local.stack = []
-            return self._local.stack
+        stack: list[int] | None = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        return stack
 
     def _append(self, line: dict[str, Any]) -> None:
         self._lines.append(line)

@@ -67,8 +67,7 @@ def read(client: InsecureClient, path: str, purpose: str) -> bytes:
         HdfsError: the file does not exist, or a DataNode failed.
     """
     with trace.span("hdfs", f"read {purpose}", path=path, purpose=purpose) as span:
-        with client.read(path) as reader:
-            with trace.span("hdfs", "stream"):
-                data: bytes = reader.read()
+        with client.read(path) as reader, trace.span("hdfs", "stream"):
+            data: bytes = reader.read()
         span.note(bytes=len(data))
     return data

@@ -114,14 +114,15 @@ def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path,
 class Rest:
     """The daemons' own web interfaces, on loopback, never through a proxy of the environment."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float = HTTP_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.trust_env = False
 
     def get(self, url: str) -> Any:
         """The JSON answer, or None while there is none."""
         try:
-            answer = self._session.get(url, timeout=HTTP_TIMEOUT_S, headers={"Accept": "application/json"})
+            answer = self._session.get(url, timeout=self._timeout_s, headers={"Accept": "application/json"})
             return answer.json() if answer.ok else None
         except (requests.RequestException, ValueError):
             return None
@@ -192,7 +193,7 @@ def failure(log_dir: Path, name: str) -> str:
         causes = [line for line in lines if re.search(r"(Exception|Error)\b", line) and not line.startswith("at ")]
         said = clashes or causes or (lines if path.suffix == ".out" else [])
         if said:
-            return said[-1][:300]
+            return re.sub(r"^\d+ \S+ [A-Z]+ ", "", said[-1])[:300].rstrip(".")
     return "it said nothing"
 
 

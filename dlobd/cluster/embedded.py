@@ -327,11 +327,11 @@ class EmbeddedCluster:
         self._state = self._state or read_state(self.work_dir)
         alive = self._state.alive() if self._state else {}
         managers = [daemon for daemon in self._plans("nodemanager") if daemon.name in alive]
-        # a NodeManager that still has containers takes 17 s to end; without, it is killed without harm after 3 s
+        # a NodeManager that ran an application takes 17 s to end; without containers it can be killed without harm
         patience = time.monotonic() + 3
         while any(daemons.containers(m, self._rest) for m in managers) and time.monotonic() < patience:
             time.sleep(0.2)
-        end([alive[manager.name] for manager in managers], 3)
+        end([alive[manager.name] for manager in managers], 1)
         for container in containers_of(self.work_dir):
             container.kill(signal.SIGKILL)
         for kind in ("resourcemanager", "datanode", "namenode"):

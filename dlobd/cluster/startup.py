@@ -23,6 +23,8 @@ NON_HEAP_MB = 64
 """Of a daemon's memory, beside its heap; six daemons of 256 MB heap were seen at 1.3 to 1.8 GB."""
 
 POLL_S = 0.25
+PROBE_TIMEOUT_S = 2.0
+"""A web server that is starting accepts a connection and answers late; meanwhile the others are to be looked at."""
 
 
 class PortClash(Exception):
@@ -98,7 +100,7 @@ class Launch:
         self._java = java
         self._jars = jars
         self._record = record
-        self._rest = daemons.Rest()
+        self._rest = daemons.Rest(PROBE_TIMEOUT_S)
         self._namenode = next(daemon for daemon in planned if daemon.kind == "namenode")
         self._manager = next(daemons.web_address(d) for d in planned if d.kind == "resourcemanager")
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -120,27 +122,31 @@ class Launch:
                 self._start(daemon)
         waiting = {daemon.name: daemon for daemon in self._planned}
         progress(f"starting {len(waiting)} daemons side by side")
-        # safe mode ends after the last DataNode has reported its blocks, so it is asked for last
-        while waiting or daemons.in_safe_mode(self._namenode, self._rest):
-            if formatting is not None and formatting.poll() is not None:
-                self._finish_format(formatting)
-                formatting = None
-                self._start(self._namenode)
-            for name, child in self._running.items():
-                if child.poll() is not None:
-                    raise self._died(name, child.returncode)
-            for name in [name for name in waiting if name in self._running]:
-                if daemons.is_ready(waiting[name], self._manager, self._rest):
+        while waiting:
+            for name in list(waiting):
+                formatting = self._after_format(formatting)
+                self._check(waiting, began, deadline_s)
+                if name in self._running and daemons.is_ready(waiting[name], self._manager, self._rest):
                     del waiting[name]
                     progress(f"{name} ready after {time.monotonic() - began:.1f} s")
-            if time.monotonic() - began > deadline_s:
-                missing = ", ".join(waiting) or "HDFS, which is still in safe mode,"
-                raise ClusterError(
-                    f"After {deadline_s:.0f} s {missing} was not ready.",
-                    f"look into {self._work_dir / 'log'}; if HDFS's content is damaged, remove {self._work_dir}.",
-                )
+            time.sleep(POLL_S)
+        # safe mode ends after the last DataNode has reported its blocks, so it is asked for last
+        while daemons.in_safe_mode(self._namenode, self._rest):
+            self._check(waiting, began, deadline_s)
             time.sleep(POLL_S)
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
+
+    def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
+        """Raises if a daemon has died or the time is over."""
+        for name, child in self._running.items():
+            if child.poll() is not None:
+                raise self._died(name, child.returncode)
+        if time.monotonic() - began > deadline_s:
+            missing = ", ".join(waiting) or "HDFS is still in safe mode"
+            raise ClusterError(
+                f"After {deadline_s:.0f} s not ready: {missing}.",
+                f"look into {self._work_dir / 'log'}; if HDFS's content is damaged, remove {self._work_dir}.",
+            )
 
     def _start(self, daemon: DaemonPlan) -> None:
         self._running[daemon.name] = self._spawn(daemon)
@@ -175,12 +181,17 @@ class Launch:
             shutil.rmtree(directory, ignore_errors=True)
         return self._spawn(self._namenode, ("-format", "-nonInteractive", "-force"))
 
-    def _finish_format(self, child: subprocess.Popen[bytes]) -> None:
+    def _after_format(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
+        """Starts the NameNode once `child`, if any, has formatted HDFS; returns `child` until then."""
+        if child is None or child.poll() is None:
+            return child
         if child.returncode != 0:
             cause = daemons.failure(self._work_dir / "log" / "namenode", "namenode")
             raise ClusterError(f"HDFS could not be formatted: {cause}.", f"look into {self._work_dir / 'log'}.")
         # ours, not the NameNode's VERSION file, which is there before the format is complete
         self._format_record.write_text(f"{len(self._settings.datanode_hosts)}\n")
+        self._start(self._namenode)
+        return None
 
     def _died(self, name: str, code: int) -> Exception:
         log = self._work_dir / "log" / name

@@ -14,7 +14,9 @@ import sys
 import time
 from pathlib import Path
 
-from dlobd.cluster.processes import ProcessId, containers_of, daemons_of, end
+from dlobd.cluster.processes import ProcessId, containers_of, daemons_of, wait_gone
+
+END_DEADLINE_S = 10.0
 
 
 def start_watchdog(work_dir: Path, owner: ProcessId) -> subprocess.Popen[bytes]:
@@ -50,14 +52,14 @@ def wait_for_end(owner: ProcessId) -> None:
 
 def end_everything(work_dir: Path) -> None:
     """Kills the daemons and containers of `work_dir`, the quick way: nobody is left who needs an orderly end."""
-    while True:
-        # twice the same look: a container may have been started while the first list was made
-        processes = [*daemons_of(work_dir), *containers_of(work_dir)]
-        if not processes:
-            return
+    deadline = time.monotonic() + END_DEADLINE_S
+    # looked at again until nothing is found: a container may have been started while the first list was made
+    while processes := [*daemons_of(work_dir), *containers_of(work_dir)]:
         for process in processes:
             process.kill(signal.SIGKILL)
-        end(processes, 1)
+        wait_gone(processes, time.monotonic() + 1)
+        if time.monotonic() >= deadline:  # stuck in the kernel: nothing more can be done from here
+            return
 
 
 def main() -> None:

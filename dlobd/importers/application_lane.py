@@ -20,18 +20,34 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     app = evidence.yarn.application.at
     container = evidence.containers[0] if evidence.containers else ""
     marks = evidence.yarn.containers.get(container, Marks()).at
-    lane.add("yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
     lane.add(
-        "yarn", "allocate AM container", app.get("ACCEPTED"), marks.get("ALLOCATED"), RM_LOG, resolution_ns=RESOLUTION_NS
+        "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
+    )
+    lane.add(
+        "yarn",
+        "allocate AM container",
+        app.get("ACCEPTED"),
+        marks.get("ALLOCATED"),
+        RM_LOG,
+        resolution_ns=RESOLUTION_NS,
     )
     add_container_start(lane, marks, "AM")
     am = evidence.application_master
     registered = app.get("ATTEMPT_RUNNING")
-    lane.add("spark", "start AM process", marks.get("RUNNING"), registered, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+    lane.add(
+        "spark",
+        "start AM process",
+        marks.get("RUNNING"),
+        registered,
+        f"{NM_LOG}, {RM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+    )
     unregister = am.unregistering.at_ns if am.unregistering else None
     finished = app.get("FINISHED")
     # an idle ApplicationMaster only waits for its driver
-    lane.add("spark", "AM serves the driver", registered, unregister or finished, "AM log, " + RM_LOG, waits_for=("driver",))
+    lane.add(
+        "spark", "AM serves the driver", registered, unregister or finished, "AM log, " + RM_LOG, waits_for=("driver",)
+    )
     lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
     return lane.spans
 

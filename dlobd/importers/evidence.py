@@ -1,4 +1,7 @@
-"""Everything a bundle holds about one run, parsed once. What is absent is empty, not an error: a run may have died early."""
+"""Everything a bundle holds about one run, parsed once.
+
+What is absent is empty, not an error: a run may have died early.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,11 @@ def build(
 
 
 def _add_tasks(
-    lane: LaneBuilder, tasks: Sequence[tuple[Job, Task]], finished: dict[int, int], ready_ns: int | None, end_ns: int | None
+    lane: LaneBuilder,
+    tasks: Sequence[tuple[Job, Task]],
+    finished: dict[int, int],
+    ready_ns: int | None,
+    end_ns: int | None,
 ) -> None:
     """Scheduling, running, and idling until the driver has the next job."""
     free_ns = ready_ns
@@ -99,7 +103,9 @@ def _add_tasks(
             resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
         )  # fmt: skip
         free_ns = done_ns
-    lane.add("spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS)
+    lane.add(
+        "spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS
+    )
 
 
 def _add_joins(

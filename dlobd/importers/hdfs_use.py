@@ -1,4 +1,6 @@
-"""What HDFS was used for: operations, bytes, and time as a number where a client of ours measured it, else as an interval.
+"""What HDFS was used for: operations, bytes, and time.
+
+Time is a number where a client of ours measured it, or where a log shows both ends; else it is an interval.
 
 A DataNode's read duration includes the client's back-pressure, so that it is an upper bound; bytes over the fastest
 transfer of the same run is a lower one.
@@ -34,8 +36,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
             continue
-        executor = next((e for e, c in evidence.application_master.containers.items() if c == container), None)
-        lane = lane_of(executor) if executor else APPLICATION
+        owner = next((e for e, c in evidence.application_master.containers.items() if c == container), None)
+        lane = lane_of(owner) if owner else APPLICATION
         reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
         if reads:
             found.append(_interval("localise", "yarn", lane, opened, closed, reads, sum(t.bytes for t in reads), rate))
@@ -47,7 +49,9 @@ def _interval(
 ) -> Interval:
     hi_ns = min(sum(t.duration_ns for t in reads), end - start)
     lo_ns = min(round(size / rate * 1e9), hi_ns) if rate else 0
-    return Interval("hdfs", inside, lane, start, end, lo_ns, hi_ns, f"bytes / fastest {CLIENT_TRACE} rate", CLIENT_TRACE, name)
+    return Interval(
+        "hdfs", inside, lane, start, end, lo_ns, hi_ns, f"bytes / fastest {CLIENT_TRACE} rate", CLIENT_TRACE, name
+    )
 
 
 def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int) -> list[Transfer]:
@@ -80,7 +84,9 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]
     if "staging" in rows:
-        staged = _written(evidence, {a.path for a in evidence.audits if "/.sparkStaging/" in a.path and a.command == "create"})
+        staged = _written(
+            evidence, {a.path for a in evidence.audits if "/.sparkStaging/" in a.path and a.command == "create"}
+        )
         rows["staging"]["bytes"] = staged
     if "event log" in rows:
         rows["event log"]["bytes"] = _size(evidence)
@@ -90,7 +96,9 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["lo_ns"] += interval.lo_ns
         row["hi_ns"] += interval.hi_ns
     if "read input" in rows:
-        rows["read input"]["bytes"] = sum(size for log in evidence.executors.values() for _, size in log.splits.values())
+        rows["read input"]["bytes"] = sum(
+            size for log in evidence.executors.values() for _, size in log.splits.values()
+        )
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
     return list(rows.values())
@@ -130,4 +138,3 @@ def _localised(evidence: Evidence) -> int:
 def _size(evidence: Evidence) -> int | None:
     path = evidence.path / "evidence" / "event-log.jsonl"
     return path.stat().st_size if path.exists() else None
-

@@ -55,10 +55,16 @@ class TfosLauncher:
             with trace.span("spark", "feed job", {"waits_for": ["@trainers"]}):
                 cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
-            raise TrainingFailed(_cause(Exception(TFCluster.tf_status.get("error", "start job failed")), done)) from error
+            raise TrainingFailed(
+                _cause(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
+            ) from error
         except Exception as error:
             raise TrainingFailed(_cause(error, done)) from error
-        wait = {"waits_for": ["@trainers"], "cause": "done-marker poll (0.1 s)", "cause_period_ns": int(DONE_POLL_S * 1e9)}
+        wait = {
+            "waits_for": ["@trainers"],
+            "cause": "done-marker poll (0.1 s)",
+            "cause_period_ns": int(DONE_POLL_S * 1e9),
+        }
         with trace.span("launcher", "await trainers", wait):
             while len(done.finished()) < roles.ranks:
                 failure = done.failure() or watch.lost()
@@ -164,7 +170,7 @@ class _ExecutorWatch:
         self._first = self._now()
 
     def _now(self) -> set[str]:
-        ids = self._sc._jsc.sc().getExecutorIds()  # type: ignore[attr-defined]
+        ids = self._sc._jsc.sc().getExecutorIds()
         return {ids.apply(i) for i in range(ids.size())}
 
     def lost(self) -> str | None:

@@ -1,4 +1,4 @@
-"""SoftMax regression: logits = images W + b. 7,850 parameters on MNIST; the model of the published TensorFlowOnSpark runs."""
+"""SoftMax regression: logits = images W + b. 7,850 parameters on MNIST, the classic first model of both."""
 
 from __future__ import annotations
 

@@ -33,7 +33,13 @@ class Scheduler(Protocol):
     """One way to get executors."""
 
     def command(
-        self, experiment: Experiment, target: Target, launcher_conf: Mapping[str, str], evidence: Path, script: Path, job: Path
+        self,
+        experiment: Experiment,
+        target: Target,
+        launcher_conf: Mapping[str, str],
+        evidence: Path,
+        script: Path,
+        job: Path,
     ) -> Command:
         """The submit command.
 

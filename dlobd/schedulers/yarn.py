@@ -23,7 +23,13 @@ class YarnScheduler:
     """See `dlobd.schedulers.base`."""
 
     def command(
-        self, experiment: Experiment, target: Target, launcher_conf: Mapping[str, str], evidence: Path, script: Path, job: Path
+        self,
+        experiment: Experiment,
+        target: Target,
+        launcher_conf: Mapping[str, str],
+        evidence: Path,
+        script: Path,
+        job: Path,
     ) -> Command:
         """The spark-submit line. Everything that Spark's defaults already say is left out."""
         import pyspark

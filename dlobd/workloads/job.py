@@ -66,7 +66,9 @@ class Markers:
 
     def report_done(self, rank: int, result: dict[str, Any]) -> None:
         """Leaves the rank's result."""
-        webhdfs.write(self._connect(), f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), "done-marker")
+        webhdfs.write(
+            self._connect(), f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), "done-marker"
+        )
 
     def report_failure(self, cause: str) -> None:
         """Leaves the cause in one line; the first one written is the one that counts."""
@@ -78,7 +80,9 @@ class Markers:
 
     def finished(self) -> set[int]:
         """Ranks whose done-marker is complete."""
-        return {int(name.removeprefix("rank-").removesuffix(".json")) for name in self._list() if name.startswith("rank-")}
+        return {
+            int(name.removeprefix("rank-").removesuffix(".json")) for name in self._list() if name.startswith("rank-")
+        }
 
     def failure(self) -> str | None:
         """The failure marker's line, if there is one."""

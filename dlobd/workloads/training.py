@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
     try:
         run(argv[0])
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the person in one line
         cause = " ".join(str(error).split())[:500] or type(error).__name__
         print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
         trace.instant("job failed", cause=cause)

@@ -302,6 +302,14 @@ def test_where_neighbours_cross_the_coarser_edge_moves(first: int, second: int, 
     assert [(clip.kind, clip.ns) for clip in attribution.clips] == [("crossing", 2)]
 
 
+def test_of_two_corrections_the_smaller_one_is_made() -> None:
+    """A span that sticks out by 2 ns of one that is not its parent lies inside it, and loses its tail."""
+    spans = span("a", "spark", 0, 60, resolution_ns=9), span("b", "hdfs", 20, 62)
+    attribution = attribute(trace(*spans))
+    assert parts(attribution) == {"spark": 20, "hdfs": 40, UNATTRIBUTED: 40}
+    assert attribution.clips == (Clip("crossing", "b", 2),)
+
+
 def test_neighbours_that_contradict_each_other_are_inconsistent() -> None:
     """An overlap far beyond both resolutions goes to the later span, and the evidence counts as inconsistent."""
     attribution = attribute(trace(span("a", "spark", 0, 60), span("b", "hdfs", 40, 100)))
@@ -318,6 +326,19 @@ def test_an_uncertain_boundary_widens_both_layers() -> None:
     """A boundary known to 3 and 1 ns is uncertain by 3: one layer may gain what the other loses."""
     attribution = attribute(trace(span("a", "spark", 0, 40, resolution_ns=3), span("b", "hdfs", 40, 100)))
     assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(37, 43), (57, 63)]
+
+
+def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
+    """A wait known to 7 ns hands over to work known to 2 ns: their common edge is uncertain by 7, either way round."""
+    for wait_ns, work_ns in ((7, 2), (2, 7)):
+        attribution = attribute(
+            trace(
+                span("a", "client", 0, 40),
+                span("join", "spark", 40, 100, waits_for=("rank 0",), resolution_ns=wait_ns),
+                span("w", "tensorflow", 40, 100, "rank 0", resolution_ns=work_ns),
+            )
+        )
+        assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(33, 47), (53, 67)]
 
 
 def test_a_boundary_inside_one_layer_is_certain() -> None:

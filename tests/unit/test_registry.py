@@ -21,12 +21,12 @@ def _colours() -> Registry:
 
 def test_listing_names_the_reason_of_what_is_not_available() -> None:
     """Each member is listed in order, with None or the reason why it cannot be used here."""
-    assert [
+    assert _colours().available() == [
         ("red", "Red", None),
         ("green", "Green", "Python module 'no_such_module_of_green' is not installed"),
         ("blue", "Blue", "the paint is dry"),
         ("plain", "Plain", None),
-    ] == _colours().available()
+    ]
 
 
 def test_get_imports_the_object_a_row_points_to() -> None:

@@ -202,7 +202,7 @@ def test_find_refuses_what_is_not_one_run(tmp_path: Path, ref: str, line: str) -
 
 def test_latest_of_nothing(tmp_path: Path) -> None:
     """Before the first run the answer is how to make one."""
-    with pytest.raises(BundleError, match="there is no run in .*Next: dlobd run softmax-mnist"):
+    with pytest.raises(BundleError, match=r"there is no run in .*Next: dlobd run softmax-mnist"):
         store.find("latest", tmp_path / "runs")
 
 

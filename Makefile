@@ -1,0 +1,67 @@
+# dlobd. `make help` lists the targets.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+EXPERIMENT ?= softmax-mnist
+
+.PHONY: help setup setup-dev java run check static test test-full clean
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /: /' | awk -F': ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+setup: $(VENV)/.dlobd java ## make .venv with everything that a run needs
+
+run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for another
+	@$(VENV)/bin/dlobd run $(EXPERIMENT)
+
+check: static ## formatting, types, import directions, unit and contract tests (no cluster, under a minute)
+	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract
+
+test: static ## everything that can be tested on one machine; starts a cluster
+	$(PYTHON) -m pytest tests
+
+test-full: ## make test, in a fresh clone of the last commit with an environment of its own
+	@clone=$$(mktemp -d) && git clone -q . $$clone/dlobd && $$clone/dlobd/.ci/run; code=$$?; rm -rf $$clone; exit $$code
+
+clean: ## remove .venv and what tools left in this directory; runs/ stays, and `dlobd clean` shows the cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+setup-dev: setup $(VENV)/.dev
+
+static: setup-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+
+# The newest Python of the right version that can make virtual environments.
+$(VENV)/.made:
+	@for python in python3.13 python3.12 python3.11 python3; do \
+	  if $$python -c 'import sys, ensurepip, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then \
+	    echo "making $(VENV) with $$($$python --version)"; \
+	    $$python -m venv $(VENV) && touch $@; exit; \
+	  fi; \
+	done; \
+	found=$$(python3 --version 2>/dev/null || echo "no python3"); \
+	echo "dlobd: Python 3.11, 3.12 or 3.13 with venv and pip is needed; found: $$found." \
+	  "Next: install one (on Debian and Ubuntu with its -venv package), then run make again." >&2; exit 3
+
+$(VENV)/.run: $(VENV)/.made requirements/build.lock requirements/run.lock
+	@$(PYTHON) requirements/install.py requirements/build.lock
+	@$(PYTHON) requirements/install.py requirements/run.lock
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.lock
+	@$(PYTHON) requirements/install.py requirements/dev.lock
+	@touch $@
+
+$(VENV)/.dlobd: $(VENV)/.run pyproject.toml
+	@$(PYTHON) requirements/install.py -- --no-deps --editable .
+	@touch $@
+
+# A Java 17 of the machine is used if there is one; it is looked for each time, since it may come and go.
+java: $(VENV)/.dlobd
+	@$(PYTHON) -c 'from dlobd.cluster.java import find_java; find_java()' 2>/dev/null \
+	  || $(PYTHON) requirements/install.py requirements/java.lock

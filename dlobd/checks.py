@@ -1,0 +1,71 @@
+"""What must hold before a run's numbers count: sanity comes before speed. Pure, over a bundle's evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from dlobd.experiment import steps
+from dlobd.importers.evidence import Evidence
+from dlobd.schema import Experiment
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`ok` is None where the evidence to decide is missing; such a check counts as failed for a run that ended well."""
+
+    check: str
+    ok: bool | None
+    detail: str
+
+
+def check(experiment: Experiment, evidence: Evidence) -> list[Check]:
+    """All checks, in the order in which a person would ask."""
+    return list(_checks(experiment, evidence))
+
+
+def _checks(experiment: Experiment, evidence: Evidence) -> Iterator[Check]:
+    results = evidence.results
+    wanted = steps(experiment)
+    ranks = range(experiment.workers)
+    absent = [rank for rank in ranks if rank not in results]
+    yield Check("every rank reported", not absent, f"missing: {absent}" if absent else f"{len(results)} ranks")
+    if absent:
+        return
+    found = [results[rank]["steps"] for rank in ranks]
+    yield Check("steps", all(n == wanted for n in found), f"expected {wanted} on each rank, found {found}")
+    samples = sum(results[rank]["samples"] for rank in ranks)
+    expected = experiment.epochs * experiment.train_samples
+    yield Check("train samples", samples == expected, f"expected {expected}, found {samples}")
+    yield from _loss([results[rank]["losses"] for rank in ranks])
+    yield from _evaluation(experiment, results[0].get("test"))
+
+
+def _loss(losses: list[list[float]]) -> Iterator[Check]:
+    finite = all(math.isfinite(loss) for rank in losses for loss in rank)
+    yield Check("loss is finite", finite, "all steps of all ranks")
+    if not finite or not losses[0]:
+        return
+    # the loss is reduced over all ranks, so every rank must have seen the same one
+    same = all(len(rank) == len(losses[0]) and max(map(_gap, rank, losses[0])) < 1e-5 for rank in losses)
+    yield Check("ranks agree on the loss", same, "largest relative gap below 1e-5")
+    tenth = max(1, len(losses[0]) // 10)
+    first, last = fmean(losses[0][:tenth]), fmean(losses[0][-tenth:])
+    yield Check("loss falls", last < first, f"first tenth {first:.4f}, last tenth {last:.4f}")
+
+
+def _gap(a: float, b: float) -> float:
+    return abs(a - b) / max(abs(a), abs(b), 1e-12)
+
+
+def _evaluation(experiment: Experiment, test: dict[str, Any] | None) -> Iterator[Check]:
+    if test is None:
+        yield Check("evaluation", False, "the chief reported none")
+        return
+    n = test["samples"]
+    yield Check("test samples", n == experiment.test_samples, f"expected {experiment.test_samples}, found {n}")
+    accuracy, least = test["accuracy"], experiment.min_accuracy
+    yield Check("test accuracy", accuracy >= least, f"{accuracy:.4f}, at least {least:.4f} expected")

@@ -1,0 +1,183 @@
+"""run.json: made from an experiment, and filled from a bundle's evidence. Pure but for the environment it names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from dlobd import environment
+from dlobd.attribution import attribute
+from dlobd.checks import check
+from dlobd.experiment import key
+from dlobd.importers import hdfs_use
+from dlobd.importers.assemble import assemble
+from dlobd.importers.evidence import Evidence
+from dlobd.importers.recorder import RecordedProcess
+from dlobd.schema import SCHEMA_VERSION, Experiment, Trace
+from dlobd.store import Bundle
+
+WINDOW = "spark-submit exec -> exit"
+
+_FAILED = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
+
+
+def begin(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
+    """The record of a run that has not been submitted: what is not known is null or empty."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": bundle.run_id,
+        "status": "interrupted",
+        "cause": "ended before the job was submitted",
+        "experiment": experiment.name,
+        "experiment_key": key(experiment),
+        "configuration": asdict(experiment),
+        "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "command": [],
+        "window": None,
+        "wall_ns": None,
+        "layers": [],
+        "unattributed_ns": None,
+        "not_measured": [],
+        "intervals": [],
+        "clips": [],
+        "metrics": {"test_accuracy": None, "train_samples": None, "steps": None, "samples_per_second": None},
+        "startup": [],
+        "teardown": [],
+        "hdfs": [],
+        "ranks": [],
+        "setup": {},
+        "checks": [],
+        "platform": environment.platform(),
+        "versions": environment.versions(None),
+        "git": environment.git(),
+        "seeds": {"data_order": experiment.seed, "weights": experiment.seed},
+        "warnings": [],
+    }
+
+
+def fill(record: dict[str, Any], bundle: Bundle, experiment: Experiment, missing: Sequence[str]) -> None:
+    """Adds everything that the bundle's evidence shows.
+
+    Args:
+        missing: evidence that could not be had, one line each.
+    """
+    evidence = Evidence(bundle.path)
+    trace = assemble(bundle.path)
+    attribution = attribute(trace)
+    record["window"] = {
+        "name": WINDOW,
+        "start_ns": trace.start_ns,
+        "end_ns": trace.end_ns,
+        "clock": evidence.window["anchors"][0]["domain"],
+    }
+    record["wall_ns"] = attribution.wall_ns
+    record["layers"] = [asdict(layer) for layer in attribution.layers]
+    record["unattributed_ns"] = attribution.unattributed_ns
+    for name in ("not_measured", "intervals", "clips"):
+        record[name] = [asdict(item) for item in getattr(attribution, name)]
+    record["startup"] = [asdict(event) for event in trace.startup]
+    record["teardown"] = [asdict(event) for event in trace.teardown]
+    record["hdfs"] = hdfs_use.summary(evidence, trace.spans, trace.intervals)
+    ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
+    record["ranks"] = [_rank(process) for process in sorted(ranks, key=lambda p: (p.process.role, p.process.index))]
+    record["metrics"] |= _metrics(evidence, ranks)
+    record["warnings"] = [*missing, *_warnings(evidence, trace)]
+    record["status"], record["cause"] = _status(record, experiment, evidence)
+
+
+def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) -> tuple[str, str | None]:
+    window = evidence.window
+    if window["ended_by"] == "interrupt":
+        return "interrupted", "interrupted by a person or the system"
+    if window["ended_by"] == "timeout":
+        return "failed", f"not finished after timeout_s = {experiment.timeout_s} s; raise it with --set timeout_s=..."
+    if window["exit_code"] != 0:
+        return "failed", _failure(evidence)
+    record["checks"] = [asdict(item) for item in check(experiment, evidence)]
+    broken = next((item for item in record["checks"] if not item["ok"]), None)
+    if broken:
+        return "invalid", f"{broken['check']}: {broken['detail']}"
+    return "ok", None
+
+
+def _failure(evidence: Evidence) -> str:
+    """Why the job failed, in one line: what the driver said, else what YARN said, else how the process ended."""
+    stdout = evidence.path / "logs" / "driver.stdout"
+    said = _FAILED.findall(stdout.read_text(errors="replace")) if stdout.exists() else []
+    if said:
+        return str(said[-1]).strip()
+    code = evidence.window["exit_code"]
+    signal = -code if code < 0 else code - 128 if 128 < code < 160 else None
+    if signal:
+        who = "spark-submit" if code < 0 else "the driver's Python"
+        return f"{who} was killed by signal {signal}"
+    app = json.loads((evidence.path / "evidence" / "rm-app.json").read_text() or "{}")
+    words = [*app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
+    return " ".join(next((line for line in words if line.strip()), f"spark-submit exited with code {code}").split())[
+        :300
+    ]
+
+
+def _rank(process: RecordedProcess) -> dict[str, Any]:
+    steps = [span.end_ns - span.start_ns for span in process.named("step") if not span.truncated]
+    first = process.named("first step")
+    ordered = sorted(steps)
+
+    def quantile(q: float) -> int | None:
+        return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+
+    return {
+        "role": process.process.role,
+        "index": process.process.index,
+        "steps": len(steps) + len(first),
+        "first_step_ns": first[0].end_ns - first[0].start_ns if first else None,
+        "step_p50_ns": quantile(0.5),
+        # below 299 samples a 99th percentile says no more than the maximum
+        "step_p99_ns": quantile(0.99) if len(ordered) >= 299 else None,
+        "step_max_ns": ordered[-1] if ordered else None,
+        "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named("get")),
+    }
+
+
+def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, Any]:
+    results = evidence.results
+    samples = sum(result["samples"] for result in results.values()) if results else None
+    steps = min((result["steps"] for result in results.values()), default=None)
+    begun = [i.at_ns for p in ranks if (i := p.instant("first batch"))]
+    ended = [i.at_ns for p in ranks if (i := p.instant("last step done"))]
+    rate = samples / (max(ended) - min(begun)) * 1e9 if samples and begun and ended else None
+    losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
+    test = results.get(0, {}).get("test") or {}
+    return {
+        "test_accuracy": test.get("accuracy"),
+        "test_samples": test.get("samples"),
+        "train_samples": samples,
+        "steps": steps,
+        "samples_per_second": rate,
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+        "training_ns": max(ended) - min(begun) if begun and ended else None,
+        "spans": sum(len(process.spans) for process in evidence.processes),
+    }
+
+
+def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
+    found = []
+    truncated = sum(span.truncated for span in trace.spans)
+    if truncated:
+        found.append(f"{truncated} spans have no recorded end: their process was killed or still ran")
+    damaged = sum(process.bad_lines for process in evidence.processes)
+    if damaged:
+        found.append(f"{damaged} lines of span files are cut: their process was killed while it wrote")
+    return found
+
+
+def summary_line(record: Mapping[str, Any]) -> str:
+    """One line for progress: status and the largest layers."""
+    layers = sorted(record["layers"], key=lambda layer: -layer["ns"])[:3]
+    parts = ", ".join(f"{layer['layer']} {layer['ns'] / 1e9:.1f} s" for layer in layers)
+    return f"{record['status']}: {parts}" if parts else record["status"]

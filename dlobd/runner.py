@@ -1,0 +1,281 @@
+"""A run, from an experiment to a bundle. The data flow of dlobd on one page.
+
+    prepare   embedded cluster up (or the one that stays), data set in HDFS, a new bundle
+    submit    spark-submit, watched from exec to exit: the window
+    collect   logs, spans, records of the cluster -> bundle
+    import    evidence -> trace -> attribution
+    check     is the result one that may be believed?
+    store     run.json, hashes
+
+The steps hand each other nothing but files in the bundle, so that everything after `collect` can be repeated on any
+machine, without a cluster (`dlobd.record.fill`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from dlobd import collect, environment, record, staging, store, submit, webhdfs
+from dlobd.clean import cluster_dir
+from dlobd.cluster.configuration import LOOPBACK, ClusterSettings
+from dlobd.cluster.embedded import EmbeddedCluster
+from dlobd.cluster.ports import port_base
+from dlobd.errors import ClusterError, DlobdError, SetupError
+from dlobd.experiment import steps
+from dlobd.registry import LAUNCHERS, SCHEDULERS
+from dlobd.schedulers.base import Command, Target
+from dlobd.schedulers.yarn import memory_needed_mb
+from dlobd.schema import Experiment
+from dlobd.shipped import shipped
+from dlobd.store import Bundle
+from dlobd.workloads.job import Job
+
+Progress = Callable[[str], None]
+
+
+def plan(experiment: Experiment) -> list[str]:
+    """What `run` would do, one line a step, with the exact spark-submit line. Starts nothing.
+
+    What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
+    """
+    conf = cluster_dir() / "conf"
+    target = Target(conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK)
+    source = "start the embedded cluster: 1 NameNode, 2 DataNodes, 1 ResourceManager, 2 NodeManagers"
+    try:
+        cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
+        target = _target(cluster)
+        source = f"use the cluster that runs in {cluster_dir()}"
+    except ClusterError:
+        pass
+    command = _command(experiment, target, Path("<bundle>/evidence"))
+    environment_ = " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items()))
+    return [
+        f"prepare: {source}",
+        f"prepare: {experiment.dataset} in HDFS {staging.directory(experiment)}",
+        f"submit: {environment_} {shlex.join(command.argv)}",
+        f"submit: {experiment.workers} ranks, {steps(experiment)} steps, at most {experiment.timeout_s} s",
+        "collect: logs, spans, event log, ResourceManager record",
+        "import: trace and attribution",
+        "check: steps, samples, loss, test accuracy",
+        "store: run.json and hashes",
+    ]
+
+
+def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
+    """Executes one run; returns its bundle, also when the job failed.
+
+    Raises:
+        SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
+        KeyboardInterrupt: the bundle is marked interrupted, and everything that was started is stopped.
+    """
+    _check_memory(experiment)
+    bundle = store.create(out, experiment.name)
+    run_record = record.begin(bundle, experiment)
+    setup: dict[str, int | None] = run_record["setup"]
+    try:
+        with _cluster(setup, progress) as cluster:
+            run_record["versions"] = environment.versions(cluster.java.version)
+            _execute(experiment, cluster, bundle, run_record, progress)
+    except KeyboardInterrupt:
+        run_record["status"] = "interrupted"
+        run_record["cause"] = run_record["cause"] or "interrupted by a person or the system"
+        _store(bundle, run_record)
+        raise
+    except DlobdError:
+        if not run_record["command"]:
+            _discard(bundle)
+        raise
+    progress(f"store: {record.summary_line(run_record)}")
+    _store(bundle, run_record)
+    return bundle.path
+
+
+def _execute(
+    experiment: Experiment, cluster: EmbeddedCluster, bundle: Bundle, run_record: dict[str, Any], progress: Progress
+) -> None:
+    setup = run_record["setup"]
+    with _timed(setup, "staging_ns"):
+        staged = staging.stage(
+            experiment, cluster.endpoints.webhdfs_url, cluster.user, lambda m: progress(f"prepare: {m}")
+        )
+        job = _job(experiment, cluster, staged, bundle)
+        _make_directories(cluster, job)
+    setup["staged_bytes"] = 0 if staged.reused else staged.bytes
+    bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+
+    command = _command(experiment, _target(cluster), bundle.evidence)
+    run_record["command"] = list(command.argv)
+    offsets = collect.log_offsets(cluster)
+    progress("submit: spark-submit starts")
+    window = submit.submit(
+        command,
+        bundle.logs,
+        experiment.timeout_s,
+        _Narrator(progress),
+        lambda application_id: collect.kill_application(cluster, application_id),
+    )
+    bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
+    if window.ended_by == "interrupt":
+        run_record["status"], run_record["cause"] = "interrupted", "interrupted by a person or the system"
+
+    progress("collect: logs, spans, event log, ResourceManager record")
+    missing: list[str] = ["no application was submitted"]
+    with _timed(setup, "collect_ns"):
+        for log in sorted(bundle.logs.glob("driver.*")):
+            bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+        if window.application_id:
+            failed = window.exit_code != 0
+            missing = collect.collect(
+                cluster, window.application_id, offsets, job.train_dir, job.run_dir, bundle, kill=failed
+            )
+    if window.application_id:
+        run_record["metrics"] |= collect.memory(cluster, window.application_id, bundle)
+
+    progress("import: trace and attribution")
+    with _timed(setup, "import_ns"):
+        record.fill(run_record, bundle, experiment, missing)
+    # from here on the result is safe, whatever happens while the cluster stops
+    bundle.write(run_record)
+    if window.ended_by == "interrupt":
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _cluster(setup: dict[str, int | None], progress: Progress) -> Iterator[EmbeddedCluster]:
+    """The cluster that `dlobd cluster up` left running, or one for this run only."""
+    work_dir = cluster_dir()
+    try:
+        cluster = EmbeddedCluster.attach(work_dir)
+    except ClusterError:
+        cluster = EmbeddedCluster(ClusterSettings(work_dir, port_base=port_base()))
+    else:
+        setup["cluster_up_ns"] = None
+        progress(f"prepare: uses the cluster that runs in {work_dir}")
+        try:
+            yield cluster
+        finally:
+            cluster.release()
+        return
+    with _timed(setup, "cluster_up_ns"):
+        cluster.start(lambda message: progress(f"prepare: {message}"))
+    try:
+        yield cluster
+    finally:
+        with _timed(setup, "cluster_down_ns"):
+            cluster.stop(lambda message: progress(f"stop: {message}"))
+
+
+def _target(cluster: EmbeddedCluster) -> Target:
+    return Target(
+        cluster.client_conf_dir, cluster.spark_conf_dir, cluster.java.home, cluster.endpoints.fs_uri, LOOPBACK
+    )
+
+
+def _command(experiment: Experiment, target: Target, evidence: Path) -> Command:
+    launcher_conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
+    script = shipped("jobs") / "train.py"
+    scheduler = SCHEDULERS.get(experiment.scheduler)()
+    command: Command = scheduler.command(experiment, target, launcher_conf, evidence, script, evidence / "job.json")
+    return command
+
+
+def _job(experiment: Experiment, cluster: EmbeddedCluster, staged: staging.Staged, bundle: Bundle) -> Job:
+    return Job(
+        name=experiment.name,
+        launcher=experiment.launcher,
+        model=experiment.model,
+        workers=experiment.workers,
+        epochs=experiment.epochs,
+        steps=steps(experiment),
+        batch_size=experiment.batch_size,
+        learning_rate=experiment.learning_rate,
+        checkpoint_every_steps=experiment.checkpoint_every_steps,
+        seed=experiment.seed,
+        fs_uri=cluster.endpoints.fs_uri,
+        webhdfs_url=cluster.endpoints.webhdfs_url,
+        user=cluster.user,
+        train_dir=staged.train_dir,
+        test_path=staged.test_path,
+        run_dir=f"/dlobd/runs/{bundle.run_id}",
+        image_values=staged.image_values,
+        classes=staged.classes,
+        spans_dir=str(bundle.spans / "driver"),
+    )
+
+
+def _make_directories(cluster: EmbeddedCluster, job: Job) -> None:
+    client = webhdfs.connect(cluster.endpoints.webhdfs_url, cluster.user)
+    try:
+        for path in (f"{job.run_dir}/done", "/spark-events"):
+            client.makedirs(path)
+    except webhdfs.HdfsError as error:
+        raise ClusterError(f"HDFS refused a directory: {error}", "look at `dlobd cluster status`") from error
+
+
+def _check_memory(experiment: Experiment) -> None:
+    """Said before anything is started, because YARN would only leave the application in ACCEPTED."""
+    needed_mb = memory_needed_mb(experiment)
+    free_mb = psutil.virtual_memory().available >> 20
+    if needed_mb > free_mb:
+        raise SetupError(
+            f"The job's containers need {needed_mb} MB of memory ({experiment.workers} executors of "
+            f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB, driver, ApplicationMaster); "
+            f"{free_mb} MB are available.",
+            "free memory, or lower workers, executor_memory_mb or executor_overhead_mb with --set",
+        )
+
+
+def _store(bundle: Bundle, run_record: dict[str, Any]) -> None:
+    bundle.write(run_record)
+    bundle.seal()
+
+
+def _discard(bundle: Bundle) -> None:
+    """Removes a bundle that holds nothing, and its experiment's directory if that is empty now."""
+    shutil.rmtree(bundle.path, ignore_errors=True)
+    try:
+        bundle.path.parent.rmdir()
+    except OSError:
+        pass  # other runs are in it
+
+
+@contextmanager
+def _timed(into: dict[str, int | None], name: str) -> Iterator[None]:
+    start_ns = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        into[name] = time.monotonic_ns() - start_ns
+
+
+class _Narrator:
+    """Turns lines of the driver's log into what a person wants to hear while waiting."""
+
+    _SAYS = (
+        ("Running Spark version", "SparkContext starts"),
+        ("Submitting application", "application submitted to the ResourceManager"),
+        ("has started running", "ApplicationMaster registered"),
+        ("Registered executor", "an executor registered"),
+        ("Got job 0 ", "TensorFlowOnSpark starts its nodes"),
+        ("Got job 1 ", "Spark feeds; the trainers import TensorFlow, then train"),
+        ("Got job 2 ", "trained, saved, evaluated; TensorFlowOnSpark shuts down"),
+        ("SparkContext is stopping", "SparkContext stops"),
+    )
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __call__(self, line: str) -> None:
+        for mark, saying in self._SAYS:
+            if mark in line:
+                self._progress(f"submit: {saying}")
