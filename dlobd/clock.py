@@ -45,7 +45,7 @@ def anchor(tries: int = 5) -> ClockAnchor:
 
 
 def process_start_ns(pid: int | str = "self") -> int | None:
-    """When a process was started, on the monotonic clock; resolution one kernel tick (`tick_ns`). None if it is gone."""
+    """When a process was started, on the monotonic clock, to one kernel tick (`tick_ns`). None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             # the second field, the command, may hold spaces and brackets: split after its last bracket

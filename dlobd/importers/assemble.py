@@ -57,6 +57,7 @@ def assemble(bundle: Path) -> Trace:
         if rank:
             start_ns = min((span.start_ns for span in lane), default=rank.opened_ns)
             spans += rank_lane.build(rank, executor_lane.lane_of(executor), start_ns)
+    spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     return Trace(
         start_ns=window["exec_ns"],

@@ -82,7 +82,8 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     lane.add(
         "spark", "wait for the ApplicationMaster", at("submitted"), at("running") or context.end_ns, DRIVER_LOG,
         resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION,),
-        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"), cause=REPORT_POLL, cause_period_ns=REPORT_POLL_NS,
+        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
+        cause=REPORT_POLL, cause_period_ns=REPORT_POLL_NS,
     )  # fmt: skip
     registered = log.registered.get(last_executor) if last_executor else None
     lane.add(
@@ -135,5 +136,6 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
         "hdfs", "close event log", closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
-        resolution_ns=RESOLUTION_NS, attrs={"purpose": "event log"},
+        resolution_ns=RESOLUTION_NS,
+        attrs={"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"},
     )  # fmt: skip

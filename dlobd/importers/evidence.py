@@ -98,6 +98,11 @@ class Evidence:
         return sorted(found, key=lambda t: t.end_ns)
 
     @cached_property
+    def close_retries(self) -> list[hdfs.CloseRetry]:
+        """Closes of files that the NameNode did not accept at once."""
+        return list(hdfs.close_retries(self._log("daemons/namenode.log")))
+
+    @cached_property
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -57,3 +58,30 @@ def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
         match = _TRACE.search(line.message)
         if match:
             yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])
+
+
+CLOSE_RETRY = "HDFS client's close retry (dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s)"
+CLOSE_RETRY_NS = 400_000_000
+"""A client that closes a file before its DataNode has reported the last block is told to wait; each time twice as
+long. The default of the setting that the cause names."""
+
+_NOT_COMPLETE = re.compile(r"BLOCK\* \S+ is COMMITTED but not COMPLETE.* in file (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRetry:
+    """A close that the NameNode did not accept yet; the client then slept `delay_ns`."""
+
+    at_ns: int
+    path: str
+    delay_ns: int
+
+
+def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
+    """The refused closes in the NameNode's log."""
+    seen: Counter[str] = Counter()
+    for line in lines:
+        match = _NOT_COMPLETE.search(line.message)
+        if match:
+            yield CloseRetry(line.at_ns, match[1], CLOSE_RETRY_NS << seen[match[1]])
+            seen[match[1]] += 1

@@ -14,7 +14,8 @@ from typing import Any
 from dlobd.importers.application_lane import LANE as APPLICATION
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.executor_lane import lane_of
-from dlobd.importers.hdfs import Transfer
+from dlobd.importers.hdfs import CLOSE_RETRY, CloseRetry, Transfer
+from dlobd.importers.log4j import RESOLUTION_NS
 from dlobd.schema import Interval, Span
 
 CLIENT_TRACE = "DataNode client trace"
@@ -42,6 +43,36 @@ def intervals(evidence: Evidence) -> list[Interval]:
         if reads:
             found.append(_interval("localise", "yarn", lane, opened, closed, reads, sum(t.bytes for t in reads), rate))
     return found
+
+
+def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+    """The client's sleeps inside writes, with their cause: HDFS's time, but a setting's and not a disk's."""
+    written = [span for span in spans if span.layer == "hdfs" and span.attrs.get("path")]
+    found: list[Span] = []
+    for retry in evidence.close_retries:
+        path = retry.path.removesuffix(".inprogress")
+        for span in written:
+            if span.start_ns <= retry.at_ns < span.end_ns and span.attrs["path"] == path:
+                end_ns = min(retry.at_ns + retry.delay_ns, span.end_ns)
+                found.append(_retry_span(span, retry, end_ns, len(found)))
+    return found
+
+
+def _retry_span(write: Span, retry: CloseRetry, end_ns: int, number: int) -> Span:
+    return Span(
+        f"{write.id}/retry-{number}",
+        None,
+        "hdfs",
+        "sleep before closing again",
+        write.process,
+        write.lane,
+        retry.at_ns,
+        end_ns,
+        cause=CLOSE_RETRY,
+        cause_period_ns=retry.delay_ns,
+        source="NameNode log, client's default",
+        resolution_ns=RESOLUTION_NS,
+    )
 
 
 def _interval(

@@ -50,8 +50,8 @@ def install() -> None:
         "await reservations",
         {
             "waits_for": ["@last-reservation"],
-            "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
-            "cause_period_ns": POLL_NS,
+            "cause": "TensorFlowOnSpark reservation poll (sleep 1 s, and once more after the answer)",
+            "cause_period_ns": 2 * POLL_NS,
         },
     )(reservation.Client.await_reservations)
     TFSparkNode._get_manager = timed("launcher", "connect to TFManager")(TFSparkNode._get_manager)
@@ -140,7 +140,8 @@ def timed(layer: str, name: str, wait: dict[str, Any] | None = None) -> Callable
 class WatchedProcess(multiprocessing.Process):
     """A trainer process. Its death by a signal or an exit code reaches the error queue and the job.
 
-    `args[0]` is what TFCluster.run was given as tf_args; its entry `on_trainer_death`, if any, is called with the cause.
+    `args[0]` is what TFCluster.run was given as tf_args; its entry `on_trainer_death`, if any, is called with the
+    cause.
     """
 
     def start(self) -> None:

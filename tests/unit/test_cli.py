@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import re
@@ -14,7 +15,9 @@ import pytest
 from records import run_record
 
 import dlobd
-from dlobd import cli, errors, store
+from dlobd import cli, clock, errors, store
+from dlobd.cluster.processes import identify
+from dlobd.cluster.state import ClusterState, write_state
 
 Result = tuple[int, str, str]
 Command = Callable[..., Result]
@@ -252,6 +255,20 @@ def test_clean_removes_the_cache_and_only_on_demand_the_runs(
     assert not bundle.path.exists()
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["notes.txt"]
     assert command("clean") == (0, "nothing is kept\n", "")
+
+
+def test_clean_leaves_a_running_cluster_alone(command: Command, cache: Path) -> None:
+    """While a daemon of the cluster runs, its directory stays and the line says how to end it."""
+    _fill(cache)
+    ourselves = identify(os.getpid())
+    assert ourselves is not None
+    nowhere = ClusterState(clock.domain(), "3.5.0", "/java", "17", "test", True, True, None, 0.0, ())
+    write_state(cache / "cluster", dataclasses.replace(nowhere, processes={"namenode": ourselves}))
+    code, _, err = command("clean", "--yes")
+    assert code == 8
+    assert "a cluster runs in" in err
+    assert "Next: dlobd cluster down" in err
+    assert (cache / "cluster" / "hdfs" / "block").exists()
 
 
 def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: Path) -> None:
