@@ -29,6 +29,11 @@ REASONS = (
     ("No space left on device", "the disk is full", "free 4 GB and run it again"),
     ("Permission denied", "a file cannot be written", "make this directory yours and run it again"),
     (UNREACHABLE, "the package index cannot be reached", "check the network or PIP_INDEX_URL, and run it again"),
+    (
+        "from versions: none",
+        "the package index is not reached, or lacks a package",
+        "check the network or PIP_INDEX_URL",
+    ),
     ("No matching distribution found", "the package index lacks a package for this Python", "read the log"),
 )
 

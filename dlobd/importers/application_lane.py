@@ -11,7 +11,10 @@ from dlobd.schema import Process, Span
 LANE = "application"
 RM_LOG = "ResourceManager log"
 NM_LOG = "NodeManager log"
-HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
+NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
+NM_HEARTBEAT_NS = 1_000_000_000
+AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
+AM_HEARTBEAT_NS = 3_000_000_000
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
@@ -23,24 +26,15 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     lane.add(
         "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
     )
-    lane.add(
-        "yarn",
-        "allocate AM container",
-        app.get("ACCEPTED"),
-        marks.get("ALLOCATED"),
-        RM_LOG,
-        resolution_ns=RESOLUTION_NS,
-    )
-    add_container_start(lane, marks, "AM")
+    add_container_start(lane, marks, "AM", app.get("ACCEPTED"), RM_LOG)
     am = evidence.application_master
     registered = app.get("ATTEMPT_RUNNING")
-    lane.add(
-        "spark",
-        "start AM process",
-        marks.get("RUNNING"),
-        registered,
-        f"{NM_LOG}, {RM_LOG}",
-        resolution_ns=RESOLUTION_NS,
+    life = evidence.container_jvm(container) if container else None
+    add_process_start(
+        lane,
+        "AM",
+        (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
+        (registered, RM_LOG, registered is None),
     )
     unregister = am.unregistering.at_ns if am.unregistering else None
     finished = app.get("FINISHED")
@@ -52,10 +46,32 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     return lane.spans
 
 
-def add_container_start(lane: LaneBuilder, marks: dict[str, int], what: str) -> None:
-    """A container from its allocation to the start of its process: the same steps for the AM and for executors."""
+def add_container_start(
+    lane: LaneBuilder, marks: dict[str, int], what: str, asked_ns: int | None, asked_source: str
+) -> None:
+    """A container from its request to the start of its process: the same steps for the AM and for executors."""
+    lane.add(
+        "yarn",
+        f"allocate {what} container",
+        asked_ns,
+        marks.get("ALLOCATED"),
+        f"{asked_source}, {RM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        # the CapacityScheduler allocates when a node reports
+        cause=NM_HEARTBEAT,
+        cause_period_ns=NM_HEARTBEAT_NS,
+    )
+    lane.add(
+        "yarn",
+        f"hand out {what} container",
+        marks.get("ALLOCATED"),
+        marks.get("ACQUIRED"),
+        RM_LOG,
+        resolution_ns=RESOLUTION_NS,
+        # the ResourceManager acquires its AM's container itself; an executor's waits for the AM to ask again
+        **({} if what == "AM" else {"cause": AM_HEARTBEAT, "cause_period_ns": AM_HEARTBEAT_NS}),
+    )
     steps = (
-        ("hand out", "ALLOCATED", "ACQUIRED", RM_LOG),
         ("launch", "ACQUIRED", "START_REQUEST", f"{RM_LOG}, {NM_LOG}"),
         ("prepare", "START_REQUEST", "LOCALIZING", NM_LOG),
         ("localise", "LOCALIZING", "SCHEDULED", NM_LOG),
@@ -65,3 +81,23 @@ def add_container_start(lane: LaneBuilder, marks: dict[str, int], what: str) -> 
         lane.add(
             "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), source, resolution_ns=RESOLUTION_NS
         )
+
+
+def add_process_start(
+    lane: LaneBuilder,
+    what: str,
+    begun: tuple[int | None, int | None, int | None],
+    ended: tuple[int | None, str, bool],
+) -> None:
+    """A container's process from its start to its registration, as far as its own records tell the parts apart.
+
+    Args:
+        begun: when the NodeManager started it, when its JVM began, and when it first logged.
+        ended: when it was registered or was gone, the source of that, and whether it was cut short.
+    """
+    running_ns, jvm_ns, logged_ns = begun
+    end_ns, end_source, truncated = ended
+    jvm_log, own_log = f"{what} JVM log", f"{what} log"
+    lane.add("spark", f"{what} launch script", running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {jvm_log}")
+    lane.add("spark", f"{what} JVM boots", jvm_ns, logged_ns or end_ns, f"{jvm_log}, {own_log}")
+    lane.add("spark", f"{what} registers", logged_ns, end_ns, f"{own_log}, {end_source}", truncated=truncated)

@@ -70,6 +70,11 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     def at(name: str) -> int | None:
         return log.points[name].at_ns if name in log.points else None
 
+    for name, opens, closes in (
+        ("SparkEnv and UI start", "JVM SparkContext", "application id"),
+        ("prepare submission", "application id", "submitting"),
+    ):
+        lane.add("spark", name, at(opens), at(closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
     for line, path, next_line_ns in log.uploads:
         # Spark sets the file's permission once it is copied: the NameNode's record of that is the upload's end
         done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dlobd.clock import tick_ns
-from dlobd.importers.application_lane import NM_LOG, RM_LOG, add_container_start
+from dlobd.importers.application_lane import RM_LOG, add_container_start, add_process_start
 from dlobd.importers.builder import OWN_MARK, LaneBuilder
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.log4j import RESOLUTION_NS
@@ -55,18 +55,17 @@ def build(
         "spark", "AM prepares its request", evidence.yarn.application.at.get("ATTEMPT_RUNNING"), requested,
         f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS,
     )  # fmt: skip
-    lane.add(
-        "yarn", "allocate executor container", requested, marks.get("ALLOCATED"), f"{AM_LOG}, {RM_LOG}",
-        resolution_ns=RESOLUTION_NS,
-    )  # fmt: skip
-    add_container_start(lane, marks, "executor")
+    add_container_start(lane, marks, "executor", requested, AM_LOG)
     registered = evidence.driver_log.registered.get(executor)
     ready_ns = registered.at_ns if registered else None
     end_ns = _end(evidence, container, marks)
-    lane.add(
-        "spark", "start executor process", marks.get("RUNNING"), ready_ns or end_ns, f"{NM_LOG}, {DRIVER_LOG}",
-        resolution_ns=RESOLUTION_NS, truncated=ready_ns is None,
-    )  # fmt: skip
+    life = evidence.container_jvm(container)
+    add_process_start(
+        lane,
+        "executor",
+        (marks.get("RUNNING"), life.start_ns if life else None, log.first.at_ns if log.first else None),
+        (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
+    )
     _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
     for process in evidence.recorded_in(container):
         if process.process.role in RANK_ROLES:

@@ -41,7 +41,7 @@ def _install(python: Path, lock: Path, **settings: str) -> tuple[int, list[str]]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | settings
     done = subprocess.run(
         [python, CHECKOUT / "requirements" / "install.py", lock],
-        env=environment | {"PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull},
+        env=environment | {"PIP_RETRIES": "1", "PIP_CONFIG_FILE": os.devnull},
         capture_output=True,
         text=True,
         timeout=55,
