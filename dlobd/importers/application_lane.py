@@ -9,8 +9,8 @@ from dlobd.importers.yarn import Marks
 from dlobd.schema import Process, Span
 
 LANE = "application"
-RM_LOG = "ResourceManager log"
-NM_LOG = "NodeManager log"
+RM_LOG = "RM log"
+NM_LOG = "NM log"
 NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
 NM_HEARTBEAT_NS = 1_000_000_000
 AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"

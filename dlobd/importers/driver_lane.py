@@ -18,7 +18,7 @@ from dlobd.schema import Process, Span
 LANE = "driver"
 JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
-AUDIT_LOG = "NameNode audit log"
+AUDIT_LOG = "NN audit log"
 REPORT_POLL = "Spark's application report poll (spark.yarn.report.interval, 1 s)"
 REPORT_POLL_NS = 1_000_000_000
 READY_POLL = "Spark's wait for registered executors (0.1 s poll)"

@@ -15,7 +15,7 @@ from dlobd.importers.yarn import Marks
 from dlobd.schema import Process, Span
 
 DRIVER_LOG = "driver log"
-AM_LOG = "ApplicationMaster log"
+AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
 FEED_JOIN = "TensorFlowOnSpark feed join poll (sleep 1 s)"
 FEED_JOIN_PERIOD_NS = 1_000_000_000

@@ -18,7 +18,7 @@ from dlobd.importers.hdfs import CLOSE_RETRY, CloseRetry, Transfer
 from dlobd.importers.log4j import RESOLUTION_NS
 from dlobd.schema import Interval, Span
 
-CLIENT_TRACE = "DataNode client trace"
+CLIENT_TRACE = "DN client trace"
 MIN_RATE_BYTES = 1 << 20
 """Only transfers of this size say anything about the peak rate; small ones measure latency."""
 
@@ -70,7 +70,7 @@ def _retry_span(write: Span, retry: CloseRetry, end_ns: int, number: int) -> Spa
         end_ns,
         cause=CLOSE_RETRY,
         cause_period_ns=retry.delay_ns,
-        source="NameNode log, client's default",
+        source="NN log, client's default",
         resolution_ns=RESOLUTION_NS,
     )
 
