@@ -21,6 +21,7 @@ from xml.sax.saxutils import quoteattr
 
 from dlobd.cluster.cache import cache_dir, locked
 from dlobd.cluster.java import Java
+from dlobd.cluster.trust import trust_options
 from dlobd.errors import SetupError
 
 HADOOP_VERSION = "3.5.0"
@@ -198,7 +199,13 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
         work.mkdir()
         ivy_file = work / "ivy.xml"
         ivy_file.write_text(_ivy_xml(jars))
-        command = [str(java.command), f"-Divy.default.ivy.user.dir={work}", "-jar", str(ivy)]
+        command = [
+            str(java.command),
+            *trust_options(java, work),
+            f"-Divy.default.ivy.user.dir={work}",
+            "-jar",
+            str(ivy),
+        ]
         command += ["-settings", settings] if settings else []
         command += ["-cache", str(work / "cache"), "-ivy", str(ivy_file), "-confs", "default", "-warn"]
         command += ["-retrieve", str(into / "[artifact]-[revision].[ext]")]
