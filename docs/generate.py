@@ -1,0 +1,262 @@
+"""Makes the parts of docs/ that must not drift from the code: `layers.md`, `metrics.md`, and the terminal picture.
+
+    python docs/generate.py                    write both pages
+    python docs/generate.py --check            exit 1 if one of them is stale
+    python docs/generate.py picture BUNDLE     write breakdown.svg from a real run
+
+Names, units and descriptions come from `dlobd.layers` and from the schema of run.json. How a number is computed stands
+in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a number, is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+from dlobd import store
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.report import terminal
+
+DOCS = Path(__file__).parent
+
+MADE = "<!-- Made by docs/generate.py; change that, or dlobd/layers.py, or dlobd/schemas/run.schema.json. -->"
+
+LAYERS_PAGE = """\
+# Layers
+
+{made}
+
+A layer is a place where time can go. The wall time of a run is split over these, and over nothing else; the parts sum
+to the wall exactly. How is said in [methodology.md](methodology.md).
+
+"Opens" and "closes" are the two events between which time can belong to the layer. Inside, the innermost open span
+decides: HDFS calls made by the trainer are HDFS, not TensorFlow.
+
+{table}
+
+`{unattributed}` is not a layer. It is time of the main lane in which no span was open. Time that a layer has, but that
+no evidence explains, is its `unexplained` part; the report counts and hatches both together.
+
+Colours are from the Okabe-Ito palette, which colour-blind readers can tell apart.
+"""
+
+METRICS_PAGE = """\
+# Numbers of run.json
+
+{made}
+
+Each number that a run's record holds: its unit, what it is, and how it is computed from what. `[]` stands for each
+element of a list. `null` means unknown: not measured, or the run ended before it could be; it never means 0.
+
+Times ending in `_ns` are integers of nanoseconds. Those called `start_ns`, `end_ns` and `at_ns` lie on CLOCK_MONOTONIC
+of the clock domain that `window.clock` names; subtract `window.start_ns` to count from the start of the run. "own mark"
+is a line that dlobd's recorder wrote; the other sources are described in [methodology.md](methodology.md#sources).
+
+{tables}
+## Data frames
+
+`dlobd.load(BUNDLE)` gives the same as pandas data frames: `.attribution()` (columns {attribution}), `.spans()` (columns
+{spans}) and `.steps()` (columns {steps}). Their `start_ns` and `end_ns` count from the start of the window.
+"""
+
+FORMULAS: dict[str, tuple[str, str]] = {
+    # path: (unit, how it is computed, and from what)
+    "schema_version": ("-", "constant of this dlobd"),
+    "configuration.workers": ("ranks", "experiment file"),
+    "configuration.epochs": ("passes", "experiment file"),
+    "configuration.batch_size": ("samples a rank and step", "experiment file"),
+    "configuration.learning_rate": ("-", "experiment file"),
+    "configuration.train_samples": ("samples an epoch, all ranks", "experiment file"),
+    "configuration.test_samples": ("samples", "experiment file"),
+    "configuration.checkpoint_every_steps": ("steps", "experiment file"),
+    "configuration.min_accuracy": ("share", "experiment file; a run below it is invalid"),
+    "configuration.seed": ("-", "experiment file"),
+    "configuration.executor_memory_mb": ("MiB", "experiment file; heap of an executor's JVM"),
+    "configuration.executor_overhead_mb": ("MiB", "experiment file; room beside the heap, for Python and trainer"),
+    "configuration.timeout_s": ("s", "experiment file; from spark-submit to its exit"),
+    "window.start_ns": ("ns", "read just before `exec` of spark-submit, own clock"),
+    "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
+    "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),
+    "layers[].ns": ("ns", "sum of the attributed pieces of the window that belong to the layer"),
+    "layers[].unexplained_ns": ("ns", "the part of `ns` from waits whose releasing lane shows nothing and that no cause covers"),
+    "layers[].lo_ns": ("ns", "`ns` - resolution of each boundary with another layer - `hi_ns` of intervals inside it; at least 0"),
+    "layers[].hi_ns": ("ns", "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall"),
+    "layers[].causes[][]": ("ns", "time of a wait given to a named heartbeat, poll or sleep; at most its period a wait"),
+    "layers[].names[][]": ("ns", "sum of the attributed pieces whose span has that name"),
+    "unattributed_ns": ("ns", "window time of the main lane without an open span"),
+    "intervals[].start_ns": ("ns", "start of the containing span"),
+    "intervals[].end_ns": ("ns", "end of the containing span"),
+    "intervals[].lo_ns": ("ns", "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`"),
+    "intervals[].hi_ns": ("ns", "sum of the DataNode client trace's durations, at most the interval; includes the client's back-pressure"),
+    "clips[].ns": ("ns", "length that was cut off, or that contradicts other evidence; for `truncated` the length of the span up to its last evidence"),
+    "metrics.test_accuracy": ("share", "right / all of the test samples, by the model read back from HDFS; rank 0's done-marker"),
+    "metrics.train_samples": ("samples", "sum over the ranks' done-markers"),
+    "metrics.steps": ("steps", "least over the ranks' done-markers"),
+    "metrics.samples_per_second": ("samples/s", "`train_samples / training_ns * 1e9`"),
+    "startup[].at_ns": ("ns", "the event's source; see `source`"),
+    "startup[].resolution_ns": ("ns", "1 for own marks and JVM logs, 1,000 for log lines with `%nano`, one kernel tick for /proc"),
+    "teardown[].at_ns": ("ns", "the event's source; see `source`"),
+    "teardown[].resolution_ns": ("ns", "as in `startup`"),
+    "hdfs[].operations": ("calls", "files written or read for the purpose; for an interval, tasks or containers"),
+    "hdfs[].bytes": ("bytes", "own mark, else size of the input split, else DataNode client trace; the client trace counts checksums too, about 0.8 %"),
+    "hdfs[].ns": ("ns", "sum over all lanes, which overlap: not a part of the wall"),
+    "hdfs[].lo_ns": ("ns", "`ns`, or the sum of the intervals' `lo_ns`"),
+    "hdfs[].hi_ns": ("ns", "`ns`, or the sum of the intervals' `hi_ns`"),
+    "ranks[].index": ("-", "own mark"),
+    "ranks[].steps": ("steps", "spans `step` and `first step` of the rank"),
+    "ranks[].step_p50_ns": ("ns", "sorted steps without the first one, element floor(0.5 n)"),
+    "ranks[].step_p99_ns": ("ns", "element floor(0.99 n); null below 299 steps, where it would say no more than the maximum"),
+    "ranks[].step_max_ns": ("ns", "largest step without the first one"),
+    "seeds.*": ("-", "experiment file"),
+    "setup.*": ("ns; `staged_bytes` bytes", "own clock around the step, outside the window; `cluster_up_ns` is null where a cluster was running; `staged_bytes` is 0 where the data was in HDFS"),
+    "platform.*": ("cores, bytes, load", "operating system, when the run began"),
+}  # fmt: skip
+
+MORE_METRICS: dict[str, tuple[str, str, str]] = {
+    # metrics that the schema allows and does not require: (unit, what, how)
+    "test_samples": ("samples", "Samples evaluated.", "rank 0's done-marker"),
+    "first_loss": ("nats", "Mean loss of the first step over all ranks.", "rank 0's done-marker"),
+    "last_loss": ("nats", "Mean loss of the last step over all ranks.", "rank 0's done-marker"),
+    "training_ns": (
+        "ns",
+        "From the first batch to the last step.",
+        "latest `last step done` - earliest `first batch` of all ranks; own marks",
+    ),
+    "spans": ("spans", "Spans that dlobd's recorder wrote, in all processes.", "number of begin lines in spans/"),
+    "daemons_bytes": (
+        "bytes",
+        "Resident memory of the cluster's daemons after the run.",
+        "sum of their resident sets, /proc",
+    ),
+    "executor_peak_bytes": (
+        "bytes",
+        "Peak of the largest executor container with its trainer.",
+        "NodeManager's container metrics over JMX: once a second, whole process tree, whole MiB",
+    ),
+}
+
+MORE_RANKS: dict[str, tuple[str, str, str]] = {
+    "first_step_ns": ("ns", "First step, which traces and compiles.", "span `first step`"),
+    "feed_wait_ns": ("ns", "Time the trainer waited for blocks.", "sum of the spans `get`"),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Writes, checks or draws; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
+    parser.add_argument("--to", type=Path, default=DOCS, help="directory of the pages (default: docs)")
+    commands = parser.add_subparsers(dest="command")
+    draw = commands.add_parser("picture", help="draw breakdown.svg")
+    draw.add_argument("bundle", type=Path, help="bundle of a run")
+    chosen = parser.parse_args(argv)
+    if chosen.command == "picture":
+        (chosen.to / "breakdown.svg").write_text(picture(store.find(chosen.bundle, Path("runs")).read()))
+        return 0
+    stale = [path for name, text in pages().items() if _read(path := chosen.to / name) != text]
+    for path in stale:
+        if chosen.check:
+            print(f"{path} is stale. Next: python docs/generate.py", file=sys.stderr)
+        else:
+            path.write_text(pages()[path.name])
+            print(f"wrote {path}")
+    return 1 if chosen.check and stale else 0
+
+
+def pages() -> dict[str, str]:
+    """File name to content of the pages that are made from the code."""
+    return {"layers.md": layers_page(), "metrics.md": metrics_page()}
+
+
+def layers_page() -> str:
+    """One row a layer, in the order of every report."""
+    rows = [
+        (f"**{row.title}** `{row.name}`", row.group, row.opens, row.closes, row.source, row.cannot_see, f"`{row.colour}`")
+        for row in LAYERS.values()
+    ]  # fmt: skip
+    header = ("layer", "group", "opens", "closes", "source", "cannot see", "colour")
+    return LAYERS_PAGE.format(made=MADE, table=_table(header, rows), unattributed=UNATTRIBUTED)
+
+
+def metrics_page() -> str:
+    """One row a number, grouped by the member of run.json that holds it.
+
+    Raises:
+        ValueError: a number of the schema has no entry in FORMULAS, or the other way round.
+    """
+    from dlobd import frames
+
+    found = dict(numbers(store.schema()))
+    if found.keys() != FORMULAS.keys():
+        raise ValueError(f"docs/generate.py: FORMULAS and the schema differ: {sorted(found.keys() ^ FORMULAS.keys())}")
+    groups: dict[str, list[tuple[str, str, str, str]]] = {}
+    for path, what in found.items():
+        group, _, member = path.partition(".") if "." in path else ("", "", path)
+        unit, how = FORMULAS[path]
+        groups.setdefault(group.removesuffix("[]"), []).append((f"`{member}`", unit, what, how))
+    for group, more in (("metrics", MORE_METRICS), ("ranks", MORE_RANKS)):
+        groups[group] += [(f"`{name}`", *row) for name, row in more.items()]
+    described = store.schema()["properties"]
+    parts = []
+    for group, rows in groups.items():
+        heading = f"## {group}\n\n{described[group].get('description', '')}" if group else "## The run as a whole\n"
+        parts.append(f"{heading.rstrip()}\n\n{_table(('number', 'unit', 'what it is', 'how, from what'), rows)}\n")
+    columns = {name: ", ".join(f"`{c}`" for c in getattr(frames, name.upper())) for name in ("attribution", "spans", "steps")}  # fmt: skip
+    return METRICS_PAGE.format(made=MADE, tables="\n".join(parts), **columns)
+
+
+def numbers(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """(path, description) of each number that a JSON Schema allows, in its order."""
+    described = schema.get("description", "")
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if {"integer", "number"} & set(types) or isinstance(schema.get("const"), int):
+        yield path, described
+    for choice in schema.get("anyOf", ()):
+        yield from numbers(choice, path)
+    for name, member in schema.get("properties", {}).items():
+        yield from numbers(member, f"{path}.{name}" if path else name)
+    more = schema.get("additionalProperties")
+    # metrics have their names in MORE_METRICS
+    if isinstance(more, dict) and path != "metrics":
+        yield from ((p, d or described) for p, d in numbers(more, f"{path}.*"))
+    # a list of [name, number] pairs is described where the list is
+    for element in (*([schema["items"]] if schema.get("items") else []), *schema.get("prefixItems", ())):
+        yield from ((p, d or described) for p, d in numbers(element, f"{path}[]"))
+
+
+def picture(record: dict[str, Any]) -> str:
+    """The first part of what `dlobd show` prints for a run, up to the largest parts, as SVG."""
+    printed = io.StringIO()
+    shown = Console(file=printed, force_terminal=True, color_system="truecolor", width=80, highlight=False)
+    terminal.breakdown(record, shown)
+    text = printed.getvalue().partition("\x1b[1mHidden inside")[0].rstrip()
+    canvas = Console(file=io.StringIO(), record=True, width=80, highlight=False)
+    canvas.print(Text.from_ansi(text))
+    # without the web font of rich's format: a picture that asks a server for a font is not one file
+    form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    return canvas.export_svg(title="dlobd show", unique_id="dlobd", code_format=form.replace("Fira Code, ", ""))
+
+
+def _table(header: tuple[str, ...], rows: list[Any]) -> str:
+    def line(cells: tuple[str, ...]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(header), "|" + "---|" * len(header), *map(line, rows)])
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
