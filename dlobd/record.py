@@ -21,6 +21,7 @@ from dlobd.schema import SCHEMA_VERSION, Experiment, Trace
 from dlobd.store import Bundle
 
 WINDOW = "spark-submit exec -> exit"
+INTERRUPTED = "interrupted by a person or the system while the job ran"
 
 _FAILED = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
 
@@ -92,7 +93,7 @@ def fill(record: dict[str, Any], bundle: Bundle, experiment: Experiment, missing
 def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) -> tuple[str, str | None]:
     window = evidence.window
     if window["ended_by"] == "interrupt":
-        return "interrupted", "interrupted by a person or the system"
+        return "interrupted", INTERRUPTED
     if window["ended_by"] == "timeout":
         return "failed", f"not finished after timeout_s = {experiment.timeout_s} s; raise it with --set timeout_s=..."
     if window["exit_code"] != 0:

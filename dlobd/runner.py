@@ -30,7 +30,7 @@ from dlobd.clean import cluster_dir
 from dlobd.cluster.configuration import LOOPBACK, ClusterSettings
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.ports import port_base
-from dlobd.errors import ClusterError, DlobdError, SetupError
+from dlobd.errors import ClusterError, DlobdError, Interrupted, SetupError
 from dlobd.experiment import steps
 from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.schedulers.base import Command, Target
@@ -76,7 +76,7 @@ def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
-        KeyboardInterrupt: the bundle is marked interrupted, and everything that was started is stopped.
+        Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
     _check_memory(experiment)
     bundle = store.create(out, experiment.name)
@@ -88,9 +88,8 @@ def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
             _execute(experiment, cluster, bundle, run_record, progress)
     except KeyboardInterrupt:
         run_record["status"] = "interrupted"
-        run_record["cause"] = run_record["cause"] or "interrupted by a person or the system"
         _store(bundle, run_record)
-        raise
+        raise Interrupted(f"interrupted; what is known is in {bundle.path}.") from None
     except DlobdError:
         if not run_record["command"]:
             _discard(bundle)
@@ -126,7 +125,7 @@ def _execute(
     )
     bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
     if window.ended_by == "interrupt":
-        run_record["status"], run_record["cause"] = "interrupted", "interrupted by a person or the system"
+        run_record["cause"] = record.INTERRUPTED
 
     progress("collect: logs, spans, event log, ResourceManager record")
     missing: list[str] = ["no application was submitted"]

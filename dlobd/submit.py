@@ -1,7 +1,6 @@
 """Runs a submit command and observes its window: just before exec, to its observed exit, on our own clock.
 
-Whatever ends this process, the job ends too: Ctrl-C and errors through `finally`, kill -9 through the kernel's
-parent-death signal.
+Whatever ends this process, the job ends too: Ctrl-C by us, kill -9 through the kernel's parent-death signal.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ def submit(
     Args:
         logs: where driver.stdout and driver.stderr are written, as they come.
         told: called with each new line of driver.stderr, for progress.
-        on_abort: called with the application id, if one is known, when the job is ended by us; KeyboardInterrupt
-            passes through after it.
+        on_abort: called with the application id, if one is known, when the job is ended by us: after `timeout_s`, or
+            by KeyboardInterrupt, which then is only noted in the window.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
@@ -80,17 +79,19 @@ def submit(
                 if time.monotonic() > deadline:
                     ended_by = "timeout"
                     break
-            exit_ns = clock.monotonic_ns()
-    except BaseException:
+    except KeyboardInterrupt:
+        # not raised: what the job left until now is evidence, and the caller collects it
         ended_by = "interrupt"
+    except BaseException:
+        _end_group(process)
         raise
-    finally:
-        if ended_by:
-            follower.follow()
-            if follower.application_id:
-                on_abort(follower.application_id)
-            _end_group(process)
-            exit_ns = clock.monotonic_ns()
+    exit_ns = clock.monotonic_ns()
+    if ended_by:
+        follower.follow()
+        if follower.application_id:
+            on_abort(follower.application_id)
+        _end_group(process)
+        exit_ns = clock.monotonic_ns()
     code = process.wait(GRACE_S)
     follower.follow()
     anchors = tuple(asdict(anchor) for anchor in (first, clock.anchor()))

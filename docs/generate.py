@@ -69,57 +69,99 @@ is a line that dlobd's recorder wrote; the other sources are described in [metho
 """
 
 FORMULAS: dict[str, tuple[str, str]] = {
-    # path: (unit, how it is computed, and from what)
+    # path: (unit, how it is computed from what; for the experiment, which says so itself, what it is)
     "schema_version": ("-", "constant of this dlobd"),
-    "configuration.workers": ("ranks", "experiment file"),
-    "configuration.epochs": ("passes", "experiment file"),
-    "configuration.batch_size": ("samples a rank and step", "experiment file"),
-    "configuration.learning_rate": ("-", "experiment file"),
-    "configuration.train_samples": ("samples an epoch, all ranks", "experiment file"),
-    "configuration.test_samples": ("samples", "experiment file"),
-    "configuration.checkpoint_every_steps": ("steps", "experiment file"),
-    "configuration.min_accuracy": ("share", "experiment file; a run below it is invalid"),
-    "configuration.seed": ("-", "experiment file"),
-    "configuration.executor_memory_mb": ("MiB", "experiment file; heap of an executor's JVM"),
-    "configuration.executor_overhead_mb": ("MiB", "experiment file; room beside the heap, for Python and trainer"),
-    "configuration.timeout_s": ("s", "experiment file; from spark-submit to its exit"),
+    "configuration.workers": ("ranks", "Ranks that train, one executor each."),
+    "configuration.epochs": ("passes", "Passes over the training samples."),
+    "configuration.batch_size": ("samples", "Samples a rank and step."),
+    "configuration.learning_rate": ("-", "Step width of plain gradient descent."),
+    "configuration.train_samples": ("samples", "Samples an epoch, all ranks together."),
+    "configuration.test_samples": ("samples", "Samples evaluated after training."),
+    "configuration.checkpoint_every_steps": ("steps", "Rank 0 writes a checkpoint after each so many steps."),
+    "configuration.min_accuracy": ("share", "A run with a lower test accuracy is invalid."),
+    "configuration.seed": ("-", "Of the data's order and of the first weights."),
+    "configuration.executor_memory_mb": ("MiB", "Heap of an executor's JVM."),
+    "configuration.executor_overhead_mb": ("MiB", "Room beside the heap, for the Python worker and the trainer."),
+    "configuration.timeout_s": ("s", "Of the whole job, from spark-submit to its exit."),
     "window.start_ns": ("ns", "read just before `exec` of spark-submit, own clock"),
     "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
     "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),
-    "layers[].ns": ("ns", "sum of the attributed pieces of the window that belong to the layer"),
-    "layers[].unexplained_ns": ("ns", "the part of `ns` from waits whose releasing lane shows nothing and that no cause covers"),
-    "layers[].lo_ns": ("ns", "`ns` - resolution of each boundary with another layer - `hi_ns` of intervals inside it; at least 0"),
-    "layers[].hi_ns": ("ns", "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall"),
-    "layers[].causes[][]": ("ns", "time of a wait given to a named heartbeat, poll or sleep; at most its period a wait"),
-    "layers[].names[][]": ("ns", "sum of the attributed pieces whose span has that name"),
-    "unattributed_ns": ("ns", "window time of the main lane without an open span"),
+    "layers[].ns": ("ns", "sum of the pieces of the window that belong to the layer"),
+    "layers[].unexplained_ns": (
+        "ns",
+        "sum of its pieces of kind `unexplained`: a wait whose releasing lane shows nothing and that no cause covers",
+    ),
+    "layers[].lo_ns": (
+        "ns",
+        "`ns` - resolution of each boundary with another layer - `hi_ns` of the intervals inside it; at least 0",
+    ),
+    "layers[].hi_ns": (
+        "ns",
+        "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall",
+    ),
+    "layers[].causes[][]": ("ns", "time of waits given to the named cause; of each wait at most the cause's period"),
+    "layers[].names[][]": ("ns", "sum of the pieces whose span has that name"),
+    "unattributed_ns": ("ns", "sum of the pieces of the main lane without an open span"),
     "intervals[].start_ns": ("ns", "start of the containing span"),
     "intervals[].end_ns": ("ns", "end of the containing span"),
-    "intervals[].lo_ns": ("ns", "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`"),
-    "intervals[].hi_ns": ("ns", "sum of the DataNode client trace's durations, at most the interval; includes the client's back-pressure"),
-    "clips[].ns": ("ns", "length that was cut off, or that contradicts other evidence; for `truncated` the length of the span up to its last evidence"),
-    "metrics.test_accuracy": ("share", "right / all of the test samples, by the model read back from HDFS; rank 0's done-marker"),
+    "intervals[].lo_ns": (
+        "ns",
+        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 without such one",
+    ),
+    "intervals[].hi_ns": (
+        "ns",
+        (
+            "sum of the durations in the DataNodes' client trace, which include the client's back-pressure; "
+            "at most `end_ns - start_ns`"
+        ),
+    ),
+    "clips[].ns": (
+        "ns",
+        "length that was cut off, or by which it contradicts other evidence; of a truncated span its known length",
+    ),
+    "metrics.test_accuracy": (
+        "share",
+        "right / all of the test samples, by the model read back from HDFS; rank 0's done-marker",
+    ),
     "metrics.train_samples": ("samples", "sum over the ranks' done-markers"),
     "metrics.steps": ("steps", "least over the ranks' done-markers"),
     "metrics.samples_per_second": ("samples/s", "`train_samples / training_ns * 1e9`"),
-    "startup[].at_ns": ("ns", "the event's source; see `source`"),
-    "startup[].resolution_ns": ("ns", "1 for own marks and JVM logs, 1,000 for log lines with `%nano`, one kernel tick for /proc"),
-    "teardown[].at_ns": ("ns", "the event's source; see `source`"),
+    "startup[].at_ns": ("ns", "the record that `source` names"),
+    "startup[].resolution_ns": (
+        "ns",
+        "1 for own marks and JVM logs, 1,000 for log lines with `%nano`, one kernel tick for /proc",
+    ),
+    "teardown[].at_ns": ("ns", "the record that `source` names"),
     "teardown[].resolution_ns": ("ns", "as in `startup`"),
-    "hdfs[].operations": ("calls", "files written or read for the purpose; for an interval, tasks or containers"),
-    "hdfs[].bytes": ("bytes", "own mark, else size of the input split, else DataNode client trace; the client trace counts checksums too, about 0.8 %"),
-    "hdfs[].ns": ("ns", "sum over all lanes, which overlap: not a part of the wall"),
+    "hdfs[].operations": ("calls", "files written or read for the purpose; of an interval, tasks or containers"),
+    "hdfs[].bytes": (
+        "bytes",
+        (
+            "own mark, else size of the input split or of the file, else DataNode client trace, whose reads count "
+            "checksums too (about 0.8 %)"
+        ),
+    ),
+    "hdfs[].ns": ("ns", "sum of the spans of all lanes, which overlap: not a part of the wall"),
     "hdfs[].lo_ns": ("ns", "`ns`, or the sum of the intervals' `lo_ns`"),
     "hdfs[].hi_ns": ("ns", "`ns`, or the sum of the intervals' `hi_ns`"),
     "ranks[].index": ("-", "own mark"),
-    "ranks[].steps": ("steps", "spans `step` and `first step` of the rank"),
-    "ranks[].step_p50_ns": ("ns", "sorted steps without the first one, element floor(0.5 n)"),
-    "ranks[].step_p99_ns": ("ns", "element floor(0.99 n); null below 299 steps, where it would say no more than the maximum"),
-    "ranks[].step_max_ns": ("ns", "largest step without the first one"),
+    "ranks[].steps": ("steps", "number of the rank's spans `step` and `first step`"),
+    "ranks[].step_p50_ns": ("ns", "its n steps without the first one, sorted: element floor(0.5 n), counted from 0"),
+    "ranks[].step_p99_ns": (
+        "ns",
+        "element floor(0.99 n); null where n < 299, because it would say no more than the maximum",
+    ),
+    "ranks[].step_max_ns": ("ns", "the last element"),
     "seeds.*": ("-", "experiment file"),
-    "setup.*": ("ns; `staged_bytes` bytes", "own clock around the step, outside the window; `cluster_up_ns` is null where a cluster was running; `staged_bytes` is 0 where the data was in HDFS"),
+    "setup.*": (
+        "ns; bytes for `staged_bytes`",
+        (
+            "own clock around the step, outside the window; `cluster_up_ns` is null where a cluster was running already, "
+            "`staged_bytes` 0 where the data lay in HDFS already"
+        ),
+    ),
     "platform.*": ("cores, bytes, load", "operating system, when the run began"),
-}  # fmt: skip
+}
 
 MORE_METRICS: dict[str, tuple[str, str, str]] = {
     # metrics that the schema allows and does not require: (unit, what, how)
@@ -180,9 +222,17 @@ def pages() -> dict[str, str]:
 def layers_page() -> str:
     """One row a layer, in the order of every report."""
     rows = [
-        (f"**{row.title}** `{row.name}`", row.group, row.opens, row.closes, row.source, row.cannot_see, f"`{row.colour}`")
-        for row in LAYERS.values()
-    ]  # fmt: skip
+        (
+            f"**{layer.title}** `{layer.name}`",
+            layer.group,
+            layer.opens,
+            layer.closes,
+            layer.source,
+            layer.cannot_see,
+            f"`{layer.colour}`",
+        )
+        for layer in LAYERS.values()
+    ]
     header = ("layer", "group", "opens", "closes", "source", "cannot see", "colour")
     return LAYERS_PAGE.format(made=MADE, table=_table(header, rows), unattributed=UNATTRIBUTED)
 
@@ -202,7 +252,8 @@ def metrics_page() -> str:
     for path, what in found.items():
         group, _, member = path.partition(".") if "." in path else ("", "", path)
         unit, how = FORMULAS[path]
-        groups.setdefault(group.removesuffix("[]"), []).append((f"`{member}`", unit, what, how))
+        row = (unit, what, how) if group != "configuration" else (unit, how, "experiment file")
+        groups.setdefault(group.removesuffix("[]"), []).append((f"`{member}`", *row))
     for group, more in (("metrics", MORE_METRICS), ("ranks", MORE_RANKS)):
         groups[group] += [(f"`{name}`", *row) for name, row in more.items()]
     described = store.schema()["properties"]
@@ -210,8 +261,9 @@ def metrics_page() -> str:
     for group, rows in groups.items():
         heading = f"## {group}\n\n{described[group].get('description', '')}" if group else "## The run as a whole\n"
         parts.append(f"{heading.rstrip()}\n\n{_table(('number', 'unit', 'what it is', 'how, from what'), rows)}\n")
-    columns = {name: ", ".join(f"`{c}`" for c in getattr(frames, name.upper())) for name in ("attribution", "spans", "steps")}  # fmt: skip
-    return METRICS_PAGE.format(made=MADE, tables="\n".join(parts), **columns)
+    columns = {"attribution": frames.ATTRIBUTION, "spans": frames.SPANS, "steps": frames.STEPS}
+    named = {name: ", ".join(f"`{column}`" for column in of) for name, of in columns.items()}
+    return METRICS_PAGE.format(made=MADE, tables="\n".join(parts), **named)
 
 
 def numbers(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
@@ -243,8 +295,9 @@ def picture(record: dict[str, Any]) -> str:
     canvas = Console(file=io.StringIO(), record=True, width=80, highlight=False)
     canvas.print(Text.from_ansi(text))
     # without the web font of rich's format: a picture that asks a server for a font is not one file
-    form = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-    return canvas.export_svg(title="dlobd show", unique_id="dlobd", code_format=form.replace("Fira Code, ", ""))
+    form = re.sub(r"\s*@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace("Fira Code, ", "")
+    form = form.replace("<svg ", '<svg xml:space="preserve" ', 1)  # else some viewers drop what a line is indented by
+    return canvas.export_svg(title="dlobd show", unique_id="dlobd", code_format=form)
 
 
 def _table(header: tuple[str, ...], rows: list[Any]) -> str:
