@@ -156,7 +156,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "setup.*": (
         "ns; bytes for `staged_bytes`",
         (
-            "own clock around the step, outside the window; `cluster_up_ns` is null where a cluster was running already, "
+            "own clock around the step, outside the window; `cluster_up_ns` is null where a cluster ran already, "
             "`staged_bytes` 0 where the data lay in HDFS already"
         ),
     ),

@@ -1,0 +1,152 @@
+import importlib.util
+import json
+import re
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+
+from dlobd import errors
+from dlobd.cli import app
+
+TOP = Path(__file__).parents[2]
+PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").glob("*.md"))]
+SOURCE = "\n".join(path.read_text() for path in sorted((TOP / "dlobd").rglob("*.py")))
+COMMAND = typer.main.get_command(app)
+
+_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    """docs/generate.py, which is a script and not part of the package."""
+    spec = importlib.util.spec_from_file_location("generate", TOP / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _code(page: Path) -> Iterator[str]:
+    """Inline code and the lines of code blocks."""
+    text = page.read_text()
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield from block.splitlines()
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+    yield from re.findall(r"`([^`\n]+)`", text)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that a Markdown viewer makes of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pages_made_from_the_code_are_current(generate: ModuleType) -> None:
+    """layers.md and metrics.md are what docs/generate.py would write now, with every number of the schema in them."""
+    assert generate.main(["--check"]) == 0
+
+
+def test_a_stale_page_is_found_and_made_again(generate: ModuleType, tmp_path: Path) -> None:
+    """--check gives 1 for a page that was changed or is missing and leaves it so; without it the page is written."""
+    shutil.copy(TOP / "docs" / "metrics.md", tmp_path)
+    (tmp_path / "layers.md").write_text("old")
+    assert generate.main(["--check", "--to", str(tmp_path)]) == 1
+    assert (tmp_path / "layers.md").read_text() == "old"
+    assert generate.main(["--to", str(tmp_path)]) == 0
+    assert (tmp_path / "layers.md").read_bytes() == (TOP / "docs" / "layers.md").read_bytes()
+
+
+def test_the_picture_is_what_the_terminal_shows(generate: ModuleType) -> None:
+    """It holds the sum and the largest parts of the run, needs no other file or server, and is made equal each time."""
+    record = json.loads((TOP / "tests" / "golden" / "run.json").read_text())
+    svg = generate.picture(record)
+    text = re.sub(r"<[^>]+>", " ", svg).replace("&#160;", " ")
+    assert f"{record['wall_ns']:,}" in text
+    assert "The largest parts" in text
+    assert "Not measured" not in text
+    assert "url(http" not in svg
+    assert generate.picture(record) == svg
+
+
+@_page
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    """Each link to a file of the repository names one that exists, and each anchor a heading of its page."""
+    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", page.read_text()):
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), target
+        assert not anchor or anchor in _anchors(path), target
+
+
+@_page
+def test_commands_exist(page: Path) -> None:
+    """Each `dlobd ...` is a command of the command line with options that it has, each `make ...` a target."""
+    targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(), re.MULTILINE))
+    for line in _code(page):
+        words = line.partition("#")[0].split()
+        if words[:1] == ["make"] and len(words) > 1:
+            assert words[1] in targets, line
+        if words[:1] in (["dlobd"], [".venv/bin/dlobd"]):
+            _check_command(words[1:], line)
+
+
+def _check_command(words: list[str], line: str) -> None:
+    command = COMMAND
+    while words and hasattr(command, "commands") and not words[0].startswith("-"):
+        assert words[0] in command.commands, line
+        command = command.commands[words.pop(0)]
+    options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    for word in words:
+        assert not word.startswith("-") or word in options, line
+
+
+def test_the_check_of_commands_can_fail() -> None:
+    """A command that does not exist, and an option that its command lacks, are found."""
+    _check_command(["cluster", "up"], "")
+    for words in (["explain"], ["cluster", "left"], ["show", "--force"]):
+        with pytest.raises(AssertionError):
+            _check_command(words, "")
+
+
+def test_readme_names_every_exit_code_and_variable() -> None:
+    """Its tables are complete, and hold nothing that the code does not have."""
+    text = (TOP / "README.md").read_text()
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DlobdError)]
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)} == {0} | {k.exit_code for k in kinds}
+    variables = set(re.findall(r"\bDLOBD_[A-Z_]+\b", SOURCE))
+    assert set(re.findall(r"^\| `(DLOBD_\w+)`", text, re.MULTILINE)) == variables
+    for page in PAGES:
+        assert set(re.findall(r"\bDLOBD_[A-Z_]+\b", page.read_text())) <= variables
+
+
+def test_the_map_of_the_code_is_complete() -> None:
+    """architecture.md names every module of the package, and the layers of imports as pyproject.toml holds them."""
+    text = (TOP / "docs" / "architecture.md").read_text()
+    modules = {path.stem for path in (TOP / "dlobd").glob("*.py") if not path.stem.startswith("__")}
+    packages = {f"{path.parent.name}/" for path in (TOP / "dlobd").glob("*/__init__.py")}
+    mapped = re.findall(r"^\| (`[^|]+`) \|", text, re.MULTILINE)
+    assert modules | packages <= set(re.findall(r"`([^`]+)`", " ".join(mapped)))
+    contract = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    assert "\n".join(layer.replace("(", "").replace(")", "") for layer in contract["layers"]) in text
+
+
+def test_every_named_cause_is_documented() -> None:
+    """The table of causes in methodology.md and the causes in the code are the same."""
+    paths = [*(TOP / "dlobd" / "launchers").glob("*.py"), *(TOP / "dlobd" / "importers").glob("*.py")]
+    source = "\n".join(path.read_text() for path in paths)
+    causes = set(re.findall(r"(?:\"cause\": |_NamedSleep\()\"([^\"]+)\"", source))
+    for constant in re.findall(r"\bcause(?:=|\": )([A-Z][A-Z_]+)\b", source):
+        value = re.search(rf"^{constant} = \"([^\"]+)\"", source, re.MULTILINE)
+        assert value, constant
+        causes.add(value[1])
+    section = (TOP / "docs" / "methodology.md").read_text().partition("## Named causes")[2].partition("\n## ")[0]
+    documented = [row for row in re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE) if row not in ("cause", "---")]
+    assert len(documented) > 5
+    assert {next((name for name in documented if cause.startswith(name)), cause) for cause in causes} == set(documented)
