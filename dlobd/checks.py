@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -22,9 +22,23 @@ class Check:
     detail: str
 
 
-def check(experiment: Experiment, evidence: Evidence) -> list[Check]:
-    """All checks, in the order in which a person would ask."""
-    return list(_checks(experiment, evidence))
+INCONSISTENT_SHARE = 0.01
+"""Evidence whose spans contradict each other by more than this share of the wall cannot be attributed."""
+
+
+def check(experiment: Experiment, evidence: Evidence, clips: Sequence[Mapping[str, Any]], wall_ns: int) -> list[Check]:
+    """All checks, in the order in which a person would ask.
+
+    Args:
+        clips: of the attribution, as in run.json.
+    """
+    return [*_checks(experiment, evidence), _consistent(clips, wall_ns)]
+
+
+def _consistent(clips: Sequence[Mapping[str, Any]], wall_ns: int) -> Check:
+    found_ns = sum(clip["ns"] for clip in clips if clip["kind"] == "inconsistent")
+    detail = f"spans contradict each other for {found_ns / 1e9:.3f} s, at most {INCONSISTENT_SHARE:.0%} of the wall may"
+    return Check("evidence is consistent", found_ns <= INCONSISTENT_SHARE * wall_ns, detail)
 
 
 def _checks(experiment: Experiment, evidence: Evidence) -> Iterator[Check]:

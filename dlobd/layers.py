@@ -40,7 +40,7 @@ _ROWS = (
         "#E69F00",
         "submit RPC; for an executor, its request",
         "container process started; at the end, unregister to finished",
-        "ResourceManager and NodeManager logs, ResourceManager REST",
+        "ResourceManager, NodeManager and ApplicationMaster logs",
         "the scheduler's work between two heartbeats",
     ),
     Layer(
@@ -50,7 +50,7 @@ _ROWS = (
         "#D55E00",
         "exec of a JVM (spark-submit, ApplicationMaster, executor)",
         "registered; job, stage and task scheduling; Python worker boot; stop; process exit",
-        "driver, ApplicationMaster and executor logs, event log, own marks",
+        "driver, ApplicationMaster, executor and JVM logs, own marks",
         "JVM work inside a Python task, unless Spark logs it",
     ),
     Layer(

@@ -98,7 +98,7 @@ def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) 
         return "failed", f"not finished after timeout_s = {experiment.timeout_s} s; raise it with --set timeout_s=..."
     if window["exit_code"] != 0:
         return "failed", _failure(evidence)
-    record["checks"] = [asdict(item) for item in check(experiment, evidence)]
+    record["checks"] = [asdict(item) for item in check(experiment, evidence, record["clips"], record["wall_ns"])]
     broken = next((item for item in record["checks"] if not item["ok"]), None)
     if broken:
         return "invalid", f"{broken['check']}: {broken['detail']}"
@@ -162,6 +162,7 @@ def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, 
         "first_loss": losses[0],
         "last_loss": losses[-1],
         "training_ns": max(ended) - min(begun) if begun and ended else None,
+        "driver_gc_ns": evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
         "spans": sum(len(process.spans) for process in evidence.processes),
     }
 

@@ -109,7 +109,7 @@ def _execute(
         )
         job = _job(experiment, cluster, staged, bundle)
         _make_directories(cluster, job)
-    setup["staged_bytes"] = 0 if staged.reused else staged.bytes
+    run_record["metrics"]["staged_bytes"] = 0 if staged.reused else staged.bytes
     bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
 
     command = _command(experiment, _target(cluster), bundle.evidence)

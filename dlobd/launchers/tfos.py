@@ -109,7 +109,11 @@ class _FeedTask:
         self._inner = inner
 
     def __call__(self, blocks: Iterator[bytes]) -> Any:
-        with trace.span("launcher", "feed task"):
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        # a Python worker is reused for several tasks: the attempt tells whose spans these are
+        with trace.span("launcher", "feed task", task_attempt=context.taskAttemptId() if context else None):
             return self._inner(self._timed(blocks))
 
     @staticmethod

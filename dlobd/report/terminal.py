@@ -49,7 +49,7 @@ def breakdown(run: dict[str, Any], console: Console) -> None:
     _hdfs(run, console)
     _ranks(run, console)
     _rows(console, "Corrections made to the evidence", _clips(run))
-    _rows(console, "Metrics", [(key, _plain(value)) for key, value in run["metrics"].items()])
+    _rows(console, "Metrics", [_metric(key, value) for key, value in run["metrics"].items()])
     outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run["setup"].items() if ns is not None]
     _rows(console, "Outside the window, seconds", outside)
 
@@ -293,6 +293,15 @@ def _plain(value: object) -> str:
     return str(value)
 
 
+def _metric(name: str, value: object) -> tuple[str, str]:
+    """Lengths in seconds and sizes in MB (10^6 bytes), as the name's suffix tells."""
+    if isinstance(value, int) and name.endswith("_ns"):
+        return name.removesuffix("_ns"), f"{_seconds(value)} s"
+    if isinstance(value, int) and name.endswith("_bytes"):
+        return name.removesuffix("_bytes"), f"{value / 1e6:.1f} MB"
+    return name, _plain(value)
+
+
 def _table(*columns: tuple[str, Any, int]) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for header, justify, width in columns:
@@ -309,7 +318,7 @@ def _rows(console: Console, heading: str, rows: list[tuple[str, str]]) -> None:
     if not rows:
         return
     _heading(console, heading)
-    table = _table(("", "left", 18), ("", "left", WIDTH - 20))
+    table = _table(("", "left", 20), ("", "left", WIDTH - 22))
     table.show_header = False
     for name, text in rows:
         _row(table, name, text)
