@@ -137,7 +137,13 @@ EXCHANGES = Registry(
     [Row("tf-collectives", "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)", needs=("tensorflow",))],
 )
 
-INPUTS = Registry("inputs", [Row("feed", "Spark reads HDFS and feeds the trainers' queues (InputMode.SPARK)")])
+INPUTS = Registry(
+    "inputs",
+    [
+        Row("feed", "Spark reads HDFS and feeds the trainers' queues (InputMode.SPARK)"),
+        Row("read", "each trainer reads HDFS by WebHDFS into tf.data (InputMode.TENSORFLOW)"),
+    ],
+)
 
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry

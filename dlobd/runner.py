@@ -192,6 +192,7 @@ def _job(experiment: Experiment, cluster: EmbeddedCluster, staged: staging.Stage
     return Job(
         name=experiment.name,
         launcher=experiment.launcher,
+        input=experiment.input,
         model=experiment.model,
         workers=experiment.workers,
         epochs=experiment.epochs,

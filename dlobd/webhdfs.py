@@ -6,6 +6,7 @@ call apart, which the package's own interface does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +16,7 @@ from requests.adapters import HTTPAdapter
 
 from dlobd import trace
 
-__all__ = ["HdfsError", "connect", "read", "write"]
+__all__ = ["HdfsError", "connect", "read", "stream", "write"]
 
 TIMEOUT_S = (5.0, 60.0)
 """To connect, and between two bytes."""
@@ -71,3 +72,21 @@ def read(client: InsecureClient, path: str, purpose: str) -> bytes:
             data: bytes = reader.read()
         span.note(bytes=len(data))
     return data
+
+
+def stream(client: InsecureClient, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+    """The file in pieces of `piece_bytes`; the last one may be shorter. Each piece's wait for bytes is a span.
+
+    No span is open while the caller has a piece: a generator may be resumed by another thread.
+
+    Raises:
+        HdfsError: the file does not exist, or a DataNode failed.
+    """
+    with client.read(path) as reader:
+        while True:
+            with trace.span("hdfs", "stream", path=path, purpose=purpose) as span:
+                piece: bytes = reader.read(piece_bytes)
+                span.note(bytes=len(piece))
+            if not piece:
+                return
+            yield piece

@@ -52,11 +52,13 @@ def assemble(bundle: Path) -> Trace:
             rank_lane.lane_of(rank) if rank else None,
             waits.consumed_by(rank),
             waits.resolve,
+            waits.in_task(executor),
         )
         spans += lane
         if rank:
             start_ns = min((span.start_ns for span in lane), default=rank.opened_ns)
-            spans += rank_lane.build(rank, executor_lane.lane_of(executor), start_ns)
+            in_task = waits.in_task(executor) is not None
+            spans += rank_lane.build(rank, executor_lane.lane_of(executor), start_ns, in_task, waits.resolve)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     return Trace(
@@ -102,21 +104,39 @@ class _Waits:
     def __init__(self, evidence: Evidence, ranks: Mapping[str, RecordedProcess]) -> None:
         self._ranks = ranks
         self._containers = evidence.application_master.containers
-        # the executor whose trainer's Python worker was the last to hand in its reservation
-        reserved = {
-            executor: span.end_ns
+        self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
+        self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
+        # the lane in which the last reservation was handed in, and when
+        reserved = [
+            (span.end_ns, self._lane(executor, process))
             for executor, container in self._containers.items()
             for process in evidence.recorded_in(container)
             for span in process.named("register reservation")
-        }
-        self._last_reservation = max(reserved.items(), key=lambda item: item[1], default=None)
+        ]
+        self._last_reservation = max(reserved, default=None)
+
+    def _lane(self, executor: str, process: RecordedProcess) -> str:
+        is_rank = process.process.role in executor_lane.RANK_ROLES
+        return rank_lane.lane_of(process) if is_rank else executor_lane.lane_of(executor)
+
+    def in_task(self, executor: str) -> tuple[int, int] | None:
+        """From when to when the executor's trainer ran inside a Spark task; None if it was forked beside it."""
+        process = self._ranks.get(executor)
+        trainer = next(iter(process.named("trainer")), None) if process else None
+        if process is None or trainer is None:
+            return None
+        for _, task in self._tasks[executor]:
+            end_ns = self._finished[executor].get(task.id)
+            if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
+                return process.opened_ns, trainer.end_ns
+        return None
 
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         """Fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
         if target == "@last-reservation" and self._last_reservation:
-            executor, at_ns = self._last_reservation
-            return {**wait, "waits_for": (executor_lane.lane_of(executor),), "released_ns": at_ns}
+            at_ns, lane = self._last_reservation
+            return {**wait, "waits_for": (lane,), "released_ns": at_ns}
         if target == "@trainers":
             last = max(self._ranks.values(), key=lambda p: p.last_ns, default=None)
             if last is None:

@@ -33,15 +33,14 @@ class LaneBuilder:
         spans: Iterable[RecordedSpan] | None = None,
         resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
     ) -> None:
-        """Adds what the main thread of `process` recorded.
+        """Adds what `process` recorded.
 
         Args:
+            spans: which of it; None for all of its main thread.
             resolve: turns a recorded wait, whose lanes are symbolic (`@feeder`), into fields of Span.
         """
         prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
-        for span in process.spans if spans is None else spans:
-            if span.thread:
-                continue
+        for span in [s for s in process.spans if not s.thread] if spans is None else spans:
             wait = dict(resolve(span, dict(span.wait)))
             wait["waits_for"] = tuple(wait.get("waits_for", ()))
             self.spans.append(

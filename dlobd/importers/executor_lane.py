@@ -36,6 +36,7 @@ def build(
     rank: str | None,
     consumed_ns: Callable[[int], int | None],
     resolve: Callable[[RecordedSpan, dict[str, object]], dict[str, object]],
+    in_task: tuple[int, int] | None,
 ) -> list[Span]:
     """An executor's spans.
 
@@ -44,6 +45,7 @@ def build(
         rank: the lane of the trainer that was forked here, if any.
         consumed_ns: for the end of a feed task, when the trainer had taken the last block before it.
         resolve: names the lanes of recorded waits.
+        in_task: from when to when the trainer ran inside a Spark task, if it did.
     """
     container = evidence.application_master.containers[executor]
     marks = evidence.yarn.containers.get(container, Marks()).at
@@ -67,6 +69,8 @@ def build(
         (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
     )
     _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
+    if in_task and rank:
+        lane.add("spark", "trainer in task", *in_task, OWN_MARK, waits_for=(rank,))
     for process in evidence.recorded_in(container):
         if process.process.role in RANK_ROLES:
             continue

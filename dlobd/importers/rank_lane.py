@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dlobd.importers.builder import OWN_MARK, LaneBuilder
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import Span
+
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def lane_of(process: RecordedProcess) -> str:
@@ -17,19 +20,32 @@ def lane_of(process: RecordedProcess) -> str:
     return f"{role}-{index}"
 
 
-def build(process: RecordedProcess, executor: str, executor_start_ns: int) -> list[Span]:
+def reader_of(process: RecordedProcess) -> str:
+    """The lane of the threads in which tf.data reads and decodes for this rank; one works at a time."""
+    return f"{lane_of(process)}/reader"
+
+
+def build(
+    process: RecordedProcess, executor: str, executor_start_ns: int, in_task: bool, resolve: Resolve
+) -> list[Span]:
     """A rank's spans.
 
     Args:
-        executor: the lane of the executor whose Python worker forked the trainer.
+        executor: the lane of the executor whose Python worker forked the trainer, or is it.
         executor_start_ns: where that lane begins.
+        in_task: whether the trainer is the Python worker itself, inside its Spark task.
+        resolve: names the lanes of recorded waits that are not this rank's own.
     """
     lane = LaneBuilder(lane_of(process), process.process)
     lane.add("launcher", "not yet forked", executor_start_ns, process.opened_ns, OWN_MARK, waits_for=(executor,))
-    lane.add("tensorflow", "trainer process", process.opened_ns, process.last_ns, OWN_MARK)
+    root = ("spark", "Python worker") if in_task else ("tensorflow", "trainer process")
+    lane.add(*root, process.opened_ns, process.last_ns, OWN_MARK)
 
-    def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        return {**wait, "waits_for": (executor,)} if wait.get("waits_for") == ["@feeder"] else wait
+    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        target = {"@feeder": executor, "@reader": reader_of(process)}.get(next(iter(wait.get("waits_for", ())), ""))
+        return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
 
-    lane.add_recorded(process, resolve=resolve)
-    return lane.spans
+    lane.add_recorded(process, resolve=own)
+    reader = LaneBuilder(reader_of(process), process.process)
+    reader.add_recorded(process, [span for span in process.spans if span.thread], resolve=own)
+    return [*lane.spans, *reader.spans]

@@ -2,7 +2,8 @@
 
 A launcher runs inside the driver, after SparkContext is up:
     1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks;
-    2. it feeds `blocks`, one partition a rank and epoch, until the ranks have taken everything;
+    2. it feeds `blocks`, one partition a rank and epoch, until the ranks have taken everything; without blocks the
+       ranks read for themselves, and there is nothing to feed;
     3. it waits until every rank has left its done-marker, or one has failed;
     4. it stops the ranks.
 It records spans of layer `launcher` for its own work, and of layer `feed` for the queue.
@@ -55,7 +56,7 @@ class Node:
     role: str
     index: int
     ranks: int
-    feed: Feed
+    feed: Feed | None  # None where ranks read for themselves
 
     @property
     def rank(self) -> int:
@@ -74,7 +75,7 @@ class Launcher(Protocol):
         """Spark settings that spark-submit needs for this launcher."""
 
     def launch(
-        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes], epochs: int, done: Done
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
     ) -> None:
         """Runs the four steps above.
 

@@ -19,7 +19,7 @@ FEED_TIMEOUT_S = 300
 
 
 class TfosLauncher:
-    """TensorFlowOnSpark in InputMode.SPARK."""
+    """TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
     def spark_conf(self) -> dict[str, str]:
         """The worker daemon that carries our hooks; reuse, because the trainer is a child of the Python worker."""
@@ -29,7 +29,7 @@ class TfosLauncher:
         }
 
     def launch(
-        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes], epochs: int, done: Done
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
     ) -> None:
         """See `dlobd.launchers.base`."""
         with trace.span("launcher", "import tensorflowonspark"):
@@ -43,17 +43,18 @@ class TfosLauncher:
             with trace.span("launcher", "TFCluster.run"):
                 cluster = TFCluster.run(
                     sc,
-                    _TfosMain(main, roles.ranks),
+                    _TfosMain(main, roles.ranks, fed=blocks is not None),
                     tf_args,
                     roles.executors,
                     roles.ps,
-                    input_mode=TFCluster.InputMode.SPARK,
+                    input_mode=TFCluster.InputMode.TENSORFLOW if blocks is None else TFCluster.InputMode.SPARK,
                     master_node="chief",
                     eval_node=roles.evaluator > 0,
                     reservation_timeout=RESERVATION_TIMEOUT_S,
                 )
-            with trace.span("spark", "feed job", {"waits_for": ["@trainers"]}):
-                cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
+            if blocks is not None:
+                with trace.span("spark", "feed job", {"waits_for": ["@trainers"]}):
+                    cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
             raise TrainingFailed(
                 _cause(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
@@ -67,9 +68,9 @@ class TfosLauncher:
         }
         with trace.span("launcher", "await trainers", wait):
             while len(done.finished()) < roles.ranks:
-                failure = done.failure() or watch.lost()
+                failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost()
                 if failure:
-                    raise TrainingFailed(failure)
+                    raise TrainingFailed(_cause(Exception(failure), done))
                 time.sleep(DONE_POLL_S)
         with trace.span("launcher", "TFCluster.shutdown"):
             cluster.shutdown(timeout=0)
@@ -78,13 +79,14 @@ class TfosLauncher:
 class _TfosMain:
     """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
 
-    def __init__(self, main: Main, ranks: int) -> None:
+    def __init__(self, main: Main, ranks: int, fed: bool) -> None:
         self._main = main
         self._ranks = ranks
+        self._fed = fed
 
     def __call__(self, tf_args: Any, ctx: Any) -> None:
         trace.identify(ctx.job_name, ctx.task_index)
-        feed = _TfosFeed(ctx)
+        feed = _TfosFeed(ctx) if self._fed else None
         self._main(tf_args["job"], Node(ctx.job_name, ctx.task_index, self._ranks, feed))
         trace.flush()
 

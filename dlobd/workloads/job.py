@@ -18,6 +18,7 @@ class Job:
 
     name: str
     launcher: str
+    input: str  # feed or read
     model: str
     workers: int
     epochs: int

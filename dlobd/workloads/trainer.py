@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import trace, webhdfs
-from dlobd.datasets.tfrecord import Layout, decode_block
+from dlobd.datasets.tfrecord import decode_block
 from dlobd.launchers.base import Node
+from dlobd.workloads.inputs import batches
 from dlobd.workloads.job import Job, Markers
 
 
@@ -54,22 +55,20 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
         step = _step_function(tf, strategy, model, job.learning_rate, node.ranks)
 
     hdfs = webhdfs.connect(job.webhdfs_url, job.user)
-    layout = job.layout
+    incoming = batches(tf, job, node)
     losses: list[float] = []
     samples = 0
     for k in range(job.steps):
-        block = node.feed.next_block()
-        if block is None:
-            raise RuntimeError(f"the feed ended after {k} of {job.steps} steps")
+        batch = next(incoming, None)
+        if batch is None:
+            raise RuntimeError(f"the input ended after {k} of {job.steps} steps")
         if k == 0:
             trace.instant("first batch")
-        with trace.span("tensorflow", "decode"):
-            images, labels = decode_block(block, layout)
         with trace.span("tensorflow", "first step" if k == 0 else "step", {"rendezvous": f"step {k}"}):
-            losses.append(float(step(tf.constant(images), tf.constant(labels))))
+            losses.append(float(step(*batch)))
         if k == 0:
             trace.instant("first step done")
-        samples += len(labels)
+        samples += len(batch[1])
         if node.rank == 0 and job.checkpoint_every_steps and (k + 1) % job.checkpoint_every_steps == 0:
             _checkpoint(tf, job, model, hdfs, k + 1)
     trace.instant("last step done")
@@ -87,7 +86,7 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
     if node.rank == 0:
         _save(tf, job, model, hdfs)
         trace.instant("saved")
-        result["test"] = _evaluate(tf, job, hdfs, layout)
+        result["test"] = _evaluate(tf, job, hdfs)
         trace.instant("evaluated")
     return result
 
@@ -151,13 +150,13 @@ def _download(hdfs: Any, directory: str, local: Path, purpose: str) -> None:
         path.write_bytes(webhdfs.read(hdfs, remote, purpose))
 
 
-def _evaluate(tf: Any, job: Job, hdfs: Any, layout: Layout) -> dict[str, Any]:
+def _evaluate(tf: Any, job: Job, hdfs: Any) -> dict[str, Any]:
     """Accuracy of the model as it lies in HDFS, on the test set as it lies in HDFS."""
     with trace.span("tensorflow", "evaluate"), tempfile.TemporaryDirectory() as local:
         _download(hdfs, f"{job.run_dir}/model", Path(local), "model")
         with trace.span("tensorflow", "load model"):
             model = tf.saved_model.load(local)
-        images, labels = decode_block(webhdfs.read(hdfs, job.test_path, "test set"), layout)
+        images, labels = decode_block(webhdfs.read(hdfs, job.test_path, "test set"), job.layout)
         with trace.span("tensorflow", "predict"):
             predicted = model.logits(tf.constant(images)).numpy().argmax(axis=1)
         return {"samples": len(labels), "accuracy": float((predicted == labels).mean())}

@@ -6,12 +6,16 @@ import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlobd import trace
 from dlobd.launchers.base import Roles
 from dlobd.registry import LAUNCHERS
 from dlobd.workloads import trainer
 from dlobd.workloads.job import Job, Markers
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
 
 
 class _Blocks:
@@ -45,12 +49,7 @@ def _run(job: Job) -> None:
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
     trace.instant("SparkContext ready", application_id=sc.applicationId)
     try:
-        with trace.span("spark", "input splits"):
-            records = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.layout.record_bytes)
-            partitions = records.getNumPartitions()
-        if partitions != job.workers:
-            raise ValueError(f"{partitions} partitions for {job.workers} workers: each worker needs exactly one file")
-        blocks = records.mapPartitions(_Blocks(job.batch_size))
+        blocks = _blocks(sc, job) if job.input == "feed" else None
         markers = Markers(job)
         roles = Roles(chief=1, worker=job.workers - 1)
         LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, markers)
@@ -59,6 +58,16 @@ def _run(job: Job) -> None:
         with trace.span("spark", "SparkContext.stop"):
             sc.stop()
         trace.instant("SparkContext stopped")
+
+
+def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
+    """The training files as an RDD of blocks, one partition a worker."""
+    with trace.span("spark", "input splits"):
+        records = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.layout.record_bytes)
+        partitions = records.getNumPartitions()
+    if partitions != job.workers:
+        raise ValueError(f"{partitions} partitions for {job.workers} workers: each worker needs exactly one file")
+    return records.mapPartitions(_Blocks(job.batch_size))
 
 
 def main(argv: list[str]) -> int:

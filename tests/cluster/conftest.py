@@ -1,0 +1,268 @@
+"""One embedded cluster and one good run for all cluster tests, and the real command line to use them with.
+
+The cluster belongs to the test process: its watchdog ends it with that process, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dlobd.cluster.configuration import ClusterSettings
+from dlobd.cluster.embedded import EmbeddedCluster
+from dlobd.cluster.jars import resolve_jars
+from dlobd.cluster.java import find_java
+from dlobd.cluster.processes import daemons_of
+from dlobd.store import Bundle
+
+QUICK = "softmax-mnist-quick"
+
+
+def until(condition: Callable[[], Any], within_s: float, what: str) -> Any:
+    """What `condition` returns as soon as it is true; fails after `within_s` seconds."""
+    deadline = time.monotonic() + within_s
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {within_s:.0f} s: {what}")
+        time.sleep(0.1)
+    return result
+
+
+@dataclass
+class Ended:
+    """What a command printed and returned."""
+
+    code: int
+    out: str
+    err: str
+    took_s: float
+
+    @property
+    def bundle(self) -> Bundle:
+        """The bundle that the last line names."""
+        last = self.out.splitlines()[-1]
+        assert last.startswith("bundle: "), self
+        return Bundle(Path(last.removeprefix("bundle: ")))
+
+    @property
+    def said(self) -> list[str]:
+        """What a person is told besides the progress."""
+        assert "Traceback" not in self.out + self.err, self.err
+        return [line for line in self.err.splitlines() if not line.startswith("[")]
+
+    @property
+    def line(self) -> str:
+        """The one line of a failure."""
+        (line,) = self.said
+        assert line.startswith("dlobd: "), line
+        return line
+
+
+@dataclass
+class Started:
+    """A command that still runs, and the job below it."""
+
+    process: subprocess.Popen[str]
+    here: Dlobd
+    began_s: float = field(default_factory=time.monotonic)
+
+    def ended(self, within_s: float) -> Ended:
+        """Waits for its end, which must come in time."""
+        out, err = self.process.communicate(timeout=within_s)
+        return Ended(self.process.returncode, out, err, time.monotonic() - self.began_s)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal as a terminal or `kill` would: to the command, not to what it started."""
+        self.process.send_signal(number)
+
+    def child(self, *words: str) -> psutil.Process:
+        """The process below the command whose command line has all `words`."""
+
+        def found() -> psutil.Process | None:
+            for process in psutil.Process(self.process.pid).children(recursive=True):
+                try:
+                    line = " ".join(process.cmdline())
+                except psutil.Error:
+                    continue
+                if all(word in line for word in words):
+                    return process
+            return None
+
+        return until(found, 60, f"a child with {words}")  # type: ignore[no-any-return]
+
+    def trains(self) -> dict[str, int]:
+        """Waits until every rank has taken steps: role to pid of its trainer."""
+
+        def ranks() -> dict[str, int] | None:
+            assert self.process.poll() is None, self.ended(5)
+            found = {}
+            for path in self.here.work_dir.glob("nodemanager-*/userlogs/*/container_*/spans-*.jsonl"):
+                # psutil: the logs of earlier runs are there too
+                if psutil.pid_exists(int(path.name.split("-")[1])) and "first step done" in (text := path.read_text()):
+                    lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"k":"process"')]
+                    found[lines[-1]["role"]] = lines[-1]["pid"]
+            return found if {"chief", "worker"} <= found.keys() else None
+
+        return until(ranks, 120, "both ranks train")  # type: ignore[no-any-return]
+
+
+@dataclass
+class Dlobd:
+    """The command line, with a cache and an output directory of its own."""
+
+    cache: Path
+    out: Path
+    jars: Path
+
+    @property
+    def work_dir(self) -> Path:
+        """The cluster's directory."""
+        return self.cache / "cluster"
+
+    def start(self, *words: str, **environment: str) -> Started:
+        """Starts `dlobd WORDS`."""
+        # TMPDIR: nothing of a test may lie about in /tmp
+        own = {"DLOBD_CACHE": str(self.cache), "DLOBD_JARS": str(self.jars), "TMPDIR": str(self.cache)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dlobd", *words],
+            env={**os.environ, **own, **environment},
+            cwd=self.cache,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        return Started(process, self)
+
+    def __call__(self, *words: str, within_s: float = 200, **environment: str) -> Ended:
+        """Runs `dlobd WORDS` to its end."""
+        started = self.start(*words, **environment)
+        try:
+            return started.ended(within_s)
+        finally:
+            started.process.kill()
+
+    def start_run(self, *settings: str, **environment: str) -> Started:
+        """Starts the quick experiment with `--set` for each of `settings`."""
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return self.start("run", QUICK, *sets, "--out", str(self.out), **environment)
+
+    def run(self, *settings: str, within_s: float = 200, **environment: str) -> Ended:
+        """Runs the quick experiment to its end."""
+        started = self.start_run(*settings, **environment)
+        try:
+            return started.ended(within_s)
+        finally:
+            started.process.kill()
+
+    def bundles(self) -> list[Path]:
+        """Everything that lies where bundles go."""
+        return sorted(self.out.glob("*/*"))
+
+    def newest(self) -> Bundle:
+        """The last run's bundle."""
+        return Bundle(max(self.bundles(), key=lambda path: path.stat().st_mtime_ns))
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that stems from our commands, but for the daemons and watchdog of a cluster that stays."""
+        mark = os.fsencode(f"DLOBD_CACHE={self.cache}")
+        staying = {process.pid for process in daemons_of(self.work_dir)} | {os.getpid()}
+        found = []
+        for process in psutil.process_iter():
+            try:
+                environ = Path(f"/proc/{process.pid}/environ").read_bytes()
+                line = " ".join(process.cmdline())
+            except (OSError, psutil.Error):
+                continue
+            ours = mark in environ.split(b"\0") or str(self.cache) in line or os.fsencode(self.work_dir) in environ
+            if ours and process.pid not in staying and "dlobd.cluster.watchdog" not in line:
+                found.append(process)
+        return found
+
+    def is_quiet(self, within_s: float = 20) -> None:
+        """Fails unless every process of ours has ended in time."""
+        until(lambda: not self.processes(), within_s, f"no process left, but {self._lines()}")
+
+    def end_all(self) -> None:
+        """Kills whatever a failed test left behind."""
+        for process in self.processes():
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                pass
+
+    def _lines(self) -> list[str]:
+        return [" ".join(process.info["cmdline"] or [])[:200] for process in psutil.process_iter(["cmdline"])]
+
+
+@pytest.fixture(scope="session")
+def short_dir() -> Iterator[Path]:
+    """A directory whose name is short enough for the sockets below it."""
+    path = Path(tempfile.mkdtemp(prefix="dl-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def jars() -> Path:
+    """The Hadoop jars, from the person's cache, so that they are fetched at most once."""
+    return resolve_jars(find_java(), lambda line: None)[0].parent
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(short_dir: Path, jars: Path) -> Iterator[EmbeddedCluster]:
+    """The cluster that all tests use; commands find it as one that stays."""
+    cluster = EmbeddedCluster(ClusterSettings(short_dir / "c" / "cluster"))
+    cluster.start(lambda line: None)
+    cluster.release()
+    yield cluster
+    cluster.stop()
+    assert daemons_of(cluster.work_dir) == []
+
+
+@pytest.fixture(scope="session")
+def quick_run(shared_cluster: EmbeddedCluster, short_dir: Path, jars: Path) -> Ended:
+    """A good run of the quick experiment, for all tests that only look."""
+    ended = Dlobd(shared_cluster.work_dir.parent, short_dir / "good", jars).run()
+    assert ended.code == 0, ended.err
+    return ended
+
+
+@pytest.fixture
+def dlobd(shared_cluster: EmbeddedCluster, jars: Path, tmp_path: Path) -> Iterator[Dlobd]:
+    """The command line on the shared cluster; afterwards nothing of it may run."""
+    command = Dlobd(shared_cluster.work_dir.parent, tmp_path / "runs", jars)
+    yield command
+    try:
+        command.is_quiet()
+    finally:
+        command.end_all()
+
+
+@pytest.fixture
+def alone(jars: Path) -> Iterator[Dlobd]:
+    """The command line with an empty cache, so without a cluster; afterwards nothing of it may run."""
+    with tempfile.TemporaryDirectory(prefix="dl-", dir="/tmp", ignore_cleanup_errors=True) as cache:
+        command = Dlobd(Path(cache), Path(cache) / "runs", jars)
+        yield command
+        try:
+            command.is_quiet()
+            assert daemons_of(command.work_dir) == []
+        finally:
+            for process in daemons_of(command.work_dir):
+                process.kill(signal.SIGKILL)
+            command.end_all()
