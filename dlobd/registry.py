@@ -123,7 +123,10 @@ DATASETS = Registry(
 
 LAUNCHERS = Registry(
     "launchers",
-    [Row("tfos", "TensorFlowOnSpark", "dlobd.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark"))],
+    [
+        Row("tfos", "TensorFlowOnSpark", "dlobd.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark")),
+        Row("barrier", "Spark's barrier mode, trainers in child processes", "dlobd.launchers.barrier:BarrierLauncher"),
+    ],
 )
 
 SCHEDULERS = Registry("schedulers", [Row("yarn", "Spark on YARN", "dlobd.schedulers.yarn:YarnScheduler", ("pyspark",))])

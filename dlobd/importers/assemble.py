@@ -58,7 +58,8 @@ def assemble(bundle: Path) -> Trace:
         if rank:
             start_ns = min((span.start_ns for span in lane), default=rank.opened_ns)
             in_task = waits.in_task(executor) is not None
-            spans += rank_lane.build(rank, executor_lane.lane_of(executor), start_ns, in_task, waits.resolve)
+            exit_ns = waits.exit_of(executor)
+            spans += rank_lane.build(rank, executor_lane.lane_of(executor), start_ns, in_task, exit_ns, waits.resolve)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     return Trace(
@@ -102,6 +103,7 @@ class _Waits:
     """Finds what released a recorded wait. Recorded waits name it by role, because no process knows lanes."""
 
     def __init__(self, evidence: Evidence, ranks: Mapping[str, RecordedProcess]) -> None:
+        self._evidence = evidence
         self._ranks = ranks
         self._containers = evidence.application_master.containers
         self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
@@ -119,12 +121,18 @@ class _Waits:
         is_rank = process.process.role in executor_lane.RANK_ROLES
         return rank_lane.lane_of(process) if is_rank else executor_lane.lane_of(executor)
 
+    def exit_of(self, executor: str) -> int | None:
+        """When the executor's task saw its trainer's process end, if it waited for it."""
+        container = self._containers[executor]
+        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named("wait for trainer")]
+        return max(ends, default=None)
+
     def in_task(self, executor: str) -> tuple[int, int] | None:
         """From when to when the executor's trainer ran inside a Spark task; None if it was forked beside it."""
         process = self._ranks.get(executor)
         trainer = next(iter(process.named("trainer")), None) if process else None
-        if process is None or trainer is None:
-            return None
+        if process is None or trainer is None or not process.forked:
+            return None  # a process of its own, which the task waits for by a recorded wait
         for _, task in self._tasks[executor]:
             end_ns = self._finished[executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from dlobd.clock import tick_ns
 from dlobd.importers.application_lane import RM_LOG, add_container_start, add_process_start
@@ -35,7 +36,7 @@ def build(
     tasks: Sequence[tuple[Job, Task]],
     rank: str | None,
     consumed_ns: Callable[[int], int | None],
-    resolve: Callable[[RecordedSpan, dict[str, object]], dict[str, object]],
+    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
     in_task: tuple[int, int] | None,
 ) -> list[Span]:
     """An executor's spans.
@@ -71,6 +72,12 @@ def build(
     _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
     if in_task and rank:
         lane.add("spark", "trainer in task", *in_task, OWN_MARK, waits_for=(rank,))
+
+    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if wait.get("waits_for") == ["@trainer"]:
+            return {**wait, "waits_for": (rank,) if rank else ()}
+        return resolve(span, wait)
+
     for process in evidence.recorded_in(container):
         if process.process.role in RANK_ROLES:
             continue
@@ -79,7 +86,7 @@ def build(
                 "spark", "start Python daemon", process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
                 resolution_ns=tick_ns(), process=process.process,
             )  # fmt: skip
-        lane.add_recorded(process, resolve=resolve)
+        lane.add_recorded(process, resolve=own)
         _add_joins(lane, process, rank, consumed_ns)
     return lane.spans
 

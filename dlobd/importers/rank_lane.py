@@ -26,7 +26,12 @@ def reader_of(process: RecordedProcess) -> str:
 
 
 def build(
-    process: RecordedProcess, executor: str, executor_start_ns: int, in_task: bool, resolve: Resolve
+    process: RecordedProcess,
+    executor: str,
+    executor_start_ns: int,
+    in_task: bool,
+    exit_ns: int | None,
+    resolve: Resolve,
 ) -> list[Span]:
     """A rank's spans.
 
@@ -34,12 +39,16 @@ def build(
         executor: the lane of the executor whose Python worker forked the trainer, or is it.
         executor_start_ns: where that lane begins.
         in_task: whether the trainer is the Python worker itself, inside its Spark task.
+        exit_ns: when its parent saw it end, if the parent waited for it.
         resolve: names the lanes of recorded waits that are not this rank's own.
     """
     lane = LaneBuilder(lane_of(process), process.process)
-    lane.add("launcher", "not yet forked", executor_start_ns, process.opened_ns, OWN_MARK, waits_for=(executor,))
+    start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+    lane.add("launcher", "not yet forked", executor_start_ns, start_ns, OWN_MARK, waits_for=(executor,))
     root = ("spark", "Python worker") if in_task else ("tensorflow", "trainer process")
-    lane.add(*root, process.opened_ns, process.last_ns, OWN_MARK)
+    lane.add(*root, start_ns, process.last_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
+
+    lane.add("tensorflow", "trainer process exits", process.last_ns, exit_ns, OWN_MARK)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         target = {"@feeder": executor, "@reader": reader_of(process)}.get(next(iter(wait.get("waits_for", ())), ""))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dlobd import trace
 from dlobd.launchers import tfos_compat
 from dlobd.launchers.base import Done, Main, Node, Roles, TrainingFailed
+from dlobd.launchers.cause import one_line
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -57,10 +58,10 @@ class TfosLauncher:
                     cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
             raise TrainingFailed(
-                _cause(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
+                one_line(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
             ) from error
         except Exception as error:
-            raise TrainingFailed(_cause(error, done)) from error
+            raise TrainingFailed(one_line(error, done)) from error
         wait = {
             "waits_for": ["@trainers"],
             "cause": "done-marker poll (0.1 s)",
@@ -70,7 +71,7 @@ class TfosLauncher:
             while len(done.finished()) < roles.ranks:
                 failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost()
                 if failure:
-                    raise TrainingFailed(_cause(Exception(failure), done))
+                    raise TrainingFailed(one_line(Exception(failure), done))
                 time.sleep(DONE_POLL_S)
         with trace.span("launcher", "TFCluster.shutdown"):
             cluster.shutdown(timeout=0)
@@ -182,16 +183,3 @@ class _ExecutorWatch:
     def lost(self) -> str | None:
         gone = self._first - self._now()
         return f"executor {min(gone)} was lost while its trainer was still working" if gone else None
-
-
-def _cause(error: Exception, done: Done) -> str:
-    """The one line that says why, out of a Py4JJavaError that holds three stack traces."""
-    failure = done.failure()
-    if failure:
-        return failure
-    lines = [line.strip() for line in str(error).splitlines()]
-    for mark in ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: "):
-        for line in reversed(lines):
-            if mark in line and not line.startswith(("at ", "py4j", "org.apache.spark.SparkException")):
-                return line
-    return next((line for line in lines if line), type(error).__name__)

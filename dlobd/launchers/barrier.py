@@ -1,0 +1,171 @@
+"""dlobd's own launcher: Spark's barrier mode, one partition a rank, the trainer in a fresh child process.
+
+    task of rank r:  start child (it imports TensorFlow at once) -> all-gather addresses -> tell the child its place
+                     -> feed it blocks through a pipe, if there are any -> wait for its end
+
+No server, no poll, no sleep: a barrier stage starts and fails as one, and a child leaves no state in a Python worker
+that Spark may use again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from dlobd import trace
+from dlobd.launchers import log_stream
+from dlobd.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.launchers.cause import one_line
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+BIND_IP = "SPARK_LOCAL_IP"
+PIPE_BYTES = 1 << 20
+"""What the feed's pipe holds: about a dozen blocks. Linux lets an ordinary user have this much."""
+
+LENGTH = struct.Struct("<q")
+END_OF_FEED = -1
+
+
+class BarrierLauncher:
+    """See `dlobd.launchers.base`. Chief and workers only."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The worker daemon that carries our recorder."""
+        return {"spark.python.daemon.module": "dlobd.launchers.worker_daemon"}
+
+    def launch(
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+    ) -> None:
+        """See `dlobd.launchers.base`."""
+        rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
+        host = sc.getConf().get("spark.driver.bindAddress") or os.environ.get(BIND_IP) or socket.gethostname()
+        try:
+            with log_stream.listen(host) as address:
+                task = _RankTask(main, job, epochs if blocks is not None else 0, done, address)
+                with trace.span("spark", "barrier job"):
+                    rdd.barrier().mapPartitions(task).collect()
+        except Exception as error:
+            raise TrainingFailed(one_line(error, done)) from error
+        if failure := done.failure():
+            raise TrainingFailed(failure)
+
+
+class _RankTask:
+    """What each barrier task does; its partition id is the rank."""
+
+    def __init__(self, main: Main, job: Any, epochs: int, done: Done, logs: log_stream.Address) -> None:
+        self._main = main
+        self._job = job
+        self._epochs = epochs
+        self._done = done
+        self._logs = logs
+
+    def __call__(self, blocks: Iterator[bytes]) -> Iterator[int]:
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        rank = context.partitionId()
+        with trace.span("launcher", "barrier task", task_attempt=context.taskAttemptId()):
+            with trace.span("launcher", "start child"):
+                child = _start_child()
+            try:
+                self._run(context, rank, child, blocks)
+            finally:
+                if child.poll() is None:
+                    child.kill()
+                child.wait()
+        yield rank
+
+    def _run(self, context: Any, rank: int, child: subprocess.Popen[bytes], blocks: Iterator[bytes]) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        logs = threading.Thread(target=log_stream.forward, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
+        logs.start()
+        host = os.environ.get(BIND_IP) or socket.gethostbyname(socket.gethostname())
+        with socket.socket() as reserved:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((host, 0))
+            with trace.span("launcher", "all-gather addresses", {"rendezvous": "all-gather addresses"}):
+                addresses = context.allGather(f"{host}:{reserved.getsockname()[1]}")
+        with trace.span("launcher", "tell child its place"):
+            _tell(child.stdin, self._main, self._job, rank, addresses, fed=self._epochs > 0)
+        try:
+            if self._epochs:
+                _feed(child.stdin, blocks, self._epochs)
+            child.stdin.close()
+        except BrokenPipeError:
+            pass  # the child is gone; its exit code says more
+        with trace.span("spark", "wait for trainer", {"waits_for": ["@trainer"]}):
+            code = child.wait()
+        logs.join(timeout=5)
+        if code:
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            cause = f"trainer process {child.pid} of rank {rank} died: {how}"
+            self._done.report_failure(cause)  # the first failure counts: a trainer that could speak has spoken
+            raise RuntimeError(cause)
+
+
+def _start_child() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dlobd.launchers.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def _tell(pipe: IO[bytes], main: Main, job: Any, rank: int, addresses: list[str], fed: bool) -> None:
+    """The first message: a pickle, over the pipe that only parent and child have."""
+    role, index = ("chief", 0) if rank == 0 else ("worker", rank - 1)
+    cluster = {"chief": addresses[:1], **({"worker": addresses[1:]} if addresses[1:] else {})}
+    config = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+    message = pickle.dumps(
+        {
+            "main": main,
+            "job": job,
+            "role": role,
+            "index": index,
+            "ranks": len(addresses),
+            "TF_CONFIG": config,
+            "fed": fed,
+        }
+    )
+    pipe.write(LENGTH.pack(len(message)) + message)
+    pipe.flush()
+
+
+def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
+    """Blocks with their lengths. Spark reads the partition once; later epochs come from the task's memory."""
+    fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    kept: list[bytes] = []
+    while True:
+        with trace.span("spark", "read block"):
+            block = next(blocks, None)
+        if block is None:
+            break
+        if epochs > 1:
+            kept.append(block)
+        _put(pipe, block)
+    for _ in range(epochs - 1):
+        for block in kept:
+            _put(pipe, block)
+    pipe.write(LENGTH.pack(END_OF_FEED))
+    pipe.flush()
+
+
+def _put(pipe: IO[bytes], block: bytes) -> None:
+    with trace.span("feed", "put", {"waits_for": ["@trainer"]}, bytes=len(block)):
+        pipe.write(LENGTH.pack(len(block)))
+        pipe.write(block)
+        pipe.flush()

@@ -1,0 +1,76 @@
+"""Carries the trainers' log lines to the driver while they come, so that a person need not visit containers.
+
+One TCP listener on the driver, on the address it was told, with a secret of its own. Lines are text and only printed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+MAX_LINE_BYTES = 64 * 1024
+CONNECT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where lines go. `secret` is of this run; it travels inside the job, never in a log."""
+
+    host: str
+    port: int
+    secret: str
+
+
+@contextmanager
+def listen(host: str) -> Iterator[Address]:
+    """Prints what arrives on stdout, each line with its sender's name, until the context ends."""
+    secret = secrets.token_hex(16)
+
+    class Handler(socketserver.StreamRequestHandler):
+        timeout = None
+
+        def handle(self) -> None:
+            if not hmac.compare_digest(self.rfile.readline(MAX_LINE_BYTES).strip(), secret.encode()):
+                return
+            while line := self.rfile.readline(MAX_LINE_BYTES):
+                sys.stdout.write(line.decode(errors="replace").rstrip() + "\n")
+                sys.stdout.flush()
+
+    with socketserver.ThreadingTCPServer((host, 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield Address(host, server.server_address[1], secret)
+        finally:
+            server.shutdown()
+
+
+def forward(source: BinaryIO, name: str, address: Address) -> None:
+    """Sends every line of `source` as `name: line`; also to our own stderr, which the container keeps.
+
+    A driver that cannot be reached costs only its copy: the lines stay in the container's log.
+    """
+    try:
+        sink = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+        sink.sendall(address.secret.encode() + b"\n")
+    except OSError:
+        sink = None
+    for line in iter(lambda: source.readline(MAX_LINE_BYTES), b""):
+        sys.stderr.write(line.decode(errors="replace"))
+        sys.stderr.flush()
+        if sink is not None:
+            try:
+                sink.sendall(name.encode() + b": " + line.rstrip() + b"\n")
+            except OSError:
+                sink = None
+    if sink is not None:
+        sink.close()
