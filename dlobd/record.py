@@ -107,8 +107,10 @@ def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) 
 
 def _failure(evidence: Evidence) -> str:
     """Why the job failed, in one line: what the driver said, else what YARN said, else how the process ended."""
-    stdout = evidence.path / "logs" / "driver.stdout"
-    said = _FAILED.findall(stdout.read_text(errors="replace")) if stdout.exists() else []
+    outputs = [evidence.path / "logs" / "driver.stdout"]
+    outputs += [evidence.path / "logs" / "containers" / container / "stdout" for container in evidence.containers[:1]]
+    texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
+    said = [line for text in texts for line in _FAILED.findall(text)]
     if said:
         return str(said[-1]).strip()
     code = evidence.window["exit_code"]

@@ -131,7 +131,13 @@ LAUNCHERS = Registry(
 
 SCHEDULERS = Registry("schedulers", [Row("yarn", "Spark on YARN", "dlobd.schedulers.yarn:YarnScheduler", ("pyspark",))])
 
-DEPLOY_MODES = Registry("deploy-modes", [Row("client", "the driver runs beside spark-submit")])
+DEPLOY_MODES = Registry(
+    "deploy-modes",
+    [
+        Row("client", "the driver runs beside spark-submit"),
+        Row("cluster", "the driver runs in the ApplicationMaster's container"),
+    ],
+)
 
 CHANNELS = Registry("channels", [Row("tcp", "TensorFlow's gRPC over the IP network")])
 

@@ -191,6 +191,7 @@ def _command(experiment: Experiment, target: Target, evidence: Path) -> Command:
 def _job(experiment: Experiment, cluster: EmbeddedCluster, staged: staging.Staged, bundle: Bundle) -> Job:
     return Job(
         name=experiment.name,
+        deploy_mode=experiment.deploy_mode,
         launcher=experiment.launcher,
         input=experiment.input,
         model=experiment.model,

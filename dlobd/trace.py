@@ -19,10 +19,13 @@ Lines (key `k`):
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import os
 import socket
+import sys
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -100,22 +103,28 @@ class Recorder:
         self._now = now
         self._flush_s = flush_s
         self._threaded = threaded
+        self._ids = itertools.count(1)
         self._open_file(role, index, forked=False)
 
     def _open_file(self, role: str, index: int, forked: bool) -> None:
         self._pid = os.getpid()
         self._role, self._index, self._forked = role, index, forked
         self._opened_ns = self._now()
-        self._lines: list[dict[str, Any]] = []
+        # threads append without the lock: what they add while others are written stays for the next time
+        self._lines: deque[dict[str, Any]] = deque()
+        self._lost = False
         self._lock = threading.RLock()
         self._local = threading.local()
-        self._next_id = 0
         self._fd: int | None = None
         self._flusher: threading.Thread | None = None
         self._stop = threading.Event()
 
     def after_fork(self) -> None:
-        """In a forked child: a new file, an empty stack, and a thread of its own, once it records something."""
+        """In a forked child: a new file, an empty stack, and a thread of its own, once it records something.
+
+        Ids go on from the parent's, so that the end of a span that was open at the fork fits no span of the child."""
+        if self._fd is not None:
+            os.close(self._fd)  # the parent's file
         self._threaded = True
         self._open_file(self._role, self._index, forked=True)
 
@@ -141,19 +150,27 @@ class Recorder:
         self._append(line)
 
     def flush(self) -> None:
-        """Writes what is buffered."""
+        """Writes what is buffered. A disk that refuses costs spans and one line on stderr, never the job."""
         with self._lock:
-            lines, self._lines = self._lines, []
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
             if not lines:
                 return
-            if self._fd is None:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
-                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-                lines = [self._process_line(), self._anchor_line(), *lines]
-            data = "".join(json.dumps(line, separators=(",", ":"), default=str) + "\n" for line in lines).encode()
-            while data:
-                data = data[os.write(self._fd, data) :]
+            try:
+                self._write(lines)
+            except OSError as error:
+                if not self._lost:
+                    print(f"dlobd: spans of process {self._pid} are lost: {error}", file=sys.stderr)
+                self._lost = True
+
+    def _write(self, lines: list[dict[str, Any]]) -> None:
+        if self._fd is None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+            lines = [self._process_line(), self._anchor_line(), *lines]
+        data = "".join(json.dumps(line, separators=(",", ":"), default=str) + "\n" for line in lines).encode()
+        while data:
+            data = data[os.write(self._fd, data) :]
 
     def close(self) -> None:
         """Writes what is buffered and a last anchor, and stops the thread."""
@@ -168,8 +185,8 @@ class Recorder:
 
     def _begin(self, line: dict[str, Any]) -> int:
         stack = self._stack()
-        self._next_id += 1
-        span_id = line["i"] = self._next_id
+        span_id: int = next(self._ids)
+        line["i"] = span_id
         line["p"] = stack[-1] if stack else 0
         if threading.current_thread() is not threading.main_thread():
             line["th"] = threading.current_thread().name

@@ -44,12 +44,12 @@ def _add(events: Events, event: str, at_ns: int | None, source: str, resolution_
 
 def _submission(evidence: Evidence) -> Events:
     found: Events = []
-    window, log = evidence.window, evidence.driver_log
+    window, log = evidence.window, evidence.submit_log
     app = evidence.yarn.application.at
     am = evidence.yarn.containers.get(evidence.containers[0] if evidence.containers else "", yarn.Marks()).at
     python = evidence.driver_process
     _add(found, "spark-submit exec", window["exec_ns"], CLIENT)
-    _add(found, "spark-submit JVM up", evidence.driver_jvm.start_ns if evidence.driver_jvm else None, JVM_LOG)
+    _add(found, "spark-submit JVM up", evidence.submit_jvm.start_ns if evidence.submit_jvm else None, JVM_LOG)
     if python:
         _add(found, "driver Python up", python.process.start_ns, "/proc", tick_ns())
         start = python.instant("SparkContext start")

@@ -28,20 +28,29 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     )
     add_container_start(lane, marks, "AM", app.get("ACCEPTED"), RM_LOG)
     am = evidence.application_master
-    registered = app.get("ATTEMPT_RUNNING")
     life = evidence.container_jvm(container) if container else None
+    python = evidence.driver_process
+    if evidence.cluster_mode:
+        # the container's process is the driver: its start ends where its Python's begins
+        begun_ns = python.process.start_ns if python else None
+        ended_ns = max((span.end_ns for span in python.spans), default=None) if python else None
+        doing = ("AM runs the driver", begun_ns, ended_ns)
+    else:
+        # an idle ApplicationMaster only waits for its driver
+        begun_ns = app.get("ATTEMPT_RUNNING")
+        doing = ("AM serves the driver", begun_ns, None)
     add_process_start(
         lane,
         "AM",
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
-        (registered, RM_LOG, registered is None),
+        (begun_ns, "/proc" if evidence.cluster_mode else RM_LOG, begun_ns is None),
     )
     unregister = am.unregistering.at_ns if am.unregistering else None
     finished = app.get("FINISHED")
-    # an idle ApplicationMaster only waits for its driver
-    lane.add(
-        "spark", "AM serves the driver", registered, unregister or finished, "AM log, " + RM_LOG, waits_for=("driver",)
-    )
+    name, from_ns, until_ns = doing
+    until_ns = until_ns or unregister or finished
+    lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+    lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
     lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
     return lane.spans
 

@@ -37,7 +37,7 @@ def assemble(bundle: Path) -> Trace:
     host = window["anchors"][0]["domain"].split("/")[0]
     ranks = _ranks(evidence)
     waits = _Waits(evidence, ranks)
-    spans = _client(window, host)
+    spans = _client(window, host, driver_lane.SUBMITTER if evidence.cluster_mode else driver_lane.LANE)
     registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items() if e in evidence.executors}
     last_executor = max(registered, key=lambda e: registered[e], default=None)
     spans += driver_lane.build(evidence, host, last_executor, waits.resolve)
@@ -74,12 +74,12 @@ def assemble(bundle: Path) -> Trace:
     )
 
 
-def _client(window: Mapping[str, Any], host: str) -> list[Span]:
+def _client(window: Mapping[str, Any], host: str, submitted: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     lane.add("client", "start spark-submit", window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
     lane.add(
         "client", "wait for spark-submit", window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
-        waits_for=(driver_lane.LANE,),
+        waits_for=(submitted,),
     )  # fmt: skip
     return lane.spans
 

@@ -1,4 +1,8 @@
-"""The main lane of a client-mode job: spark-submit's JVM, the driver's Python, and the JVM's work under its calls."""
+"""The driver's lane: its Python, and the JVM's work under its calls.
+
+In client mode it begins with spark-submit's JVM, whose child the Python is. In cluster mode spark-submit is a lane of
+its own that waits for the application, and the driver lives in the ApplicationMaster's container.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,18 @@ from typing import Any
 
 from dlobd.clock import tick_ns
 from dlobd.importers.application_lane import LANE as APPLICATION
+from dlobd.importers.application_lane import RM_LOG
 from dlobd.importers.builder import OWN_MARK, LaneBuilder
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.executor_lane import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.importers.log4j import RESOLUTION_NS
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.importers.spark import Job
+from dlobd.importers.spark import DriverLog, Job
 from dlobd.schema import Process, Span
 
 LANE = "driver"
+SUBMITTER = "spark-submit"
+SUBMIT_LOG = "spark-submit log"
 JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
 AUDIT_LOG = "NN audit log"
@@ -28,74 +35,163 @@ Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def build(evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve) -> list[Span]:
-    """The driver's spans.
+    """The spans of the driver, and in cluster mode those of spark-submit, which then is a lane of its own.
 
     Args:
         last_executor: the executor that registered last, if any did.
         resolve: names the lanes of recorded waits.
     """
-    window = evidence.window
-    python = evidence.driver_process
-    life = evidence.driver_jvm
-    lane = LaneBuilder(LANE, Process(host, "driver", 0, window["pid"]))
+    driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    if evidence.cluster_mode:
+        submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
+        _add_submitter(submitter, evidence)
+        _add_driver(driver, evidence, last_executor, resolve)
+        return [*submitter.spans, *driver.spans]
+    _add_start(driver, evidence, evidence.driver_process.process.start_ns if evidence.driver_process else None)
+    _add_driver(driver, evidence, last_executor, resolve)
+    _add_submission(driver, evidence)
+    _add_exit(driver, evidence)
+    return driver.spans
+
+
+def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
+    """From exec to the SparkSubmit JVM, and on to whatever it starts at `next_ns`."""
+    window, life = evidence.window, evidence.submit_jvm
     jvm_ns = life.start_ns if life else None
-    python_ns = python.process.start_ns if python else None
     lane.add("spark", "spark-submit script", window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
     lane.add(
-        "spark", "SparkSubmit JVM starts", jvm_ns, python_ns or window["exit_ns"], f"{JVM_LOG}, /proc",
-        resolution_ns=tick_ns() if python_ns else 1,
-    )  # fmt: skip
+        "spark",
+        "SparkSubmit JVM starts",
+        jvm_ns,
+        next_ns or window["exit_ns"],
+        f"{JVM_LOG}, /proc",
+        resolution_ns=tick_ns() if next_ns else 1,
+    )
+
+
+def _add_driver(lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve) -> None:
+    """The driver's Python from its start to its end, with the JVM's work under its calls."""
+    python = evidence.driver_process
     if python is None:
-        return lane.spans
+        return
     first_ns = python.spans[0].start_ns if python.spans else python.last_ns
-    lane.add("spark", "driver Python starts", python_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
+    start_ns = python.process.start_ns
+    lane.add("spark", "driver Python starts", start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
     lane.add_recorded(python, resolve=resolve)
-    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
-    exit_ns = life.exit_ns if life else None
-    lane.add("spark", "driver Python exits, JVM stops", last_ns, exit_ns or window["exit_ns"], f"{OWN_MARK}, {JVM_LOG}")
-    lane.add("spark", "JVM process exits", exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     _add_context(lane, evidence, python, last_executor)
     _add_jobs(lane, evidence, python)
     _add_stop(lane, evidence, python)
-    return lane.spans
 
 
-def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
-    """Inside `SparkContext(...)`: staging, submit RPC, waiting for the ApplicationMaster and for the executors."""
-    context = next(iter(python.named("SparkContext")), None)
-    if context is None:
+def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Client mode: the driver's Python ends, its JVM stops, spark-submit is gone."""
+    python, life = evidence.driver_process, evidence.driver_jvm
+    window_end_ns = evidence.window["exit_ns"]
+    if python is None:
         return
-    log = evidence.driver_log
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    exit_ns = life.exit_ns if life else None
+    lane.add("spark", "driver Python exits, JVM stops", last_ns, exit_ns or window_end_ns, f"{OWN_MARK}, {JVM_LOG}")
+    lane.add("spark", "JVM process exits", exit_ns, window_end_ns, f"{JVM_LOG}, {CLIENT}")
 
-    def at(name: str) -> int | None:
-        return log.points[name].at_ns if name in log.points else None
 
-    for name, opens, closes in (
-        ("SparkEnv and UI start", "JVM SparkContext", "application id"),
-        ("prepare submission", "application id", "submitting"),
-    ):
-        lane.add("spark", name, at(opens), at(closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Cluster mode: spark-submit stages, submits, and looks once a second whether the application has ended."""
+    log, life, window = evidence.submit_log, evidence.submit_jvm, evidence.window
+    assigned = log.points.get("application id")
+    _add_start(lane, evidence, assigned.at_ns if assigned else None)
+    submitted = log.points.get("submitted")
+    lane.add("spark", "prepare submission", assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
+    _add_submission(lane, evidence)
+    exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
+    lane.add(
+        "spark",
+        "wait for the application",
+        submitted.at_ns if submitted else None,
+        exit_ns,
+        f"{SUBMIT_LOG}, {JVM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(APPLICATION,),
+        released_ns=evidence.yarn.application.at.get("FINISHED"),
+        cause=REPORT_POLL,
+        cause_period_ns=REPORT_POLL_NS,
+    )
+    lane.add("spark", "JVM process exits", exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
+
+
+def _at(log: DriverLog, name: str) -> int | None:
+    return log.points[name].at_ns if name in log.points else None
+
+
+def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Staging and the submit RPC."""
+    log = evidence.submit_log
     for line, path, next_line_ns in log.uploads:
         # Spark sets the file's permission once it is copied: the NameNode's record of that is the upload's end
         done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
-            "hdfs", "write staging", line.at_ns, done or next_line_ns,
-            f"{DRIVER_LOG}, {AUDIT_LOG if done else DRIVER_LOG}", resolution_ns=RESOLUTION_NS,
+            "hdfs",
+            "write staging",
+            line.at_ns,
+            done or next_line_ns,
+            f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
+            resolution_ns=RESOLUTION_NS,
             attrs={"purpose": "staging", "path": path},
-        )  # fmt: skip
-    lane.add("yarn", "submit RPC", at("submitting"), at("submitted"), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        )
     lane.add(
-        "spark", "wait for the ApplicationMaster", at("submitted"), at("running") or context.end_ns, DRIVER_LOG,
-        resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION,),
-        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
-        cause=REPORT_POLL, cause_period_ns=REPORT_POLL_NS,
-    )  # fmt: skip
+        "yarn", "submit RPC", _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS
+    )
+
+
+def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
+    """Inside `SparkContext(...)`: the JVM's own start, then waiting for the ApplicationMaster and for the executors."""
+    context = next(iter(python.named("SparkContext")), None)
+    if context is None:
+        return
+    log = evidence.driver_log
+    registered_ns = evidence.yarn.application.at.get("ATTEMPT_RUNNING")
+    if evidence.cluster_mode:
+        lane.add(
+            "spark",
+            "SparkEnv and UI start",
+            _at(log, "JVM SparkContext"),
+            registered_ns,
+            f"{DRIVER_LOG}, {RM_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )
+        waiting_ns = registered_ns
+    else:
+        for name, opens, closes in (
+            ("SparkEnv and UI start", "JVM SparkContext", "application id"),
+            ("prepare submission", "application id", "submitting"),
+        ):
+            lane.add("spark", name, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        waiting_ns = _at(log, "running")
+        lane.add(
+            "spark",
+            "wait for the ApplicationMaster",
+            _at(log, "submitted"),
+            waiting_ns or context.end_ns,
+            DRIVER_LOG,
+            resolution_ns=RESOLUTION_NS,
+            waits_for=(APPLICATION,),
+            released_ns=registered_ns,
+            cause=REPORT_POLL,
+            cause_period_ns=REPORT_POLL_NS,
+        )
     registered = log.registered.get(last_executor) if last_executor else None
     lane.add(
-        "spark", "wait for executors", at("running"), at("ready") or context.end_ns, DRIVER_LOG,
-        resolution_ns=RESOLUTION_NS, waits_for=(lane_of(last_executor),) if last_executor else (),
-        released_ns=registered.at_ns if registered else None, cause=READY_POLL, cause_period_ns=READY_POLL_NS,
-    )  # fmt: skip
+        "spark",
+        "wait for executors",
+        waiting_ns,
+        _at(log, "ready") or context.end_ns,
+        DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(lane_of(last_executor),) if last_executor else (),
+        released_ns=registered.at_ns if registered else None,
+        cause=READY_POLL,
+        cause_period_ns=READY_POLL_NS,
+    )
 
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:

@@ -49,14 +49,37 @@ class Evidence:
         return next((p for p in self.processes if p.process.role == "driver"), None)
 
     @cached_property
-    def driver_log(self) -> spark.DriverLog:
-        """The driver's JVM."""
+    def cluster_mode(self) -> bool:
+        """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
+        try:
+            job = json.loads((self.path / "evidence" / "job.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return bool(job.get("deploy_mode") == "cluster")
+
+    @cached_property
+    def submit_log(self) -> spark.DriverLog:
+        """spark-submit's JVM."""
         return spark.driver(self._log("driver.stderr"))
 
     @cached_property
-    def driver_jvm(self) -> jvm.JvmLife | None:
-        """The life of the driver's JVM."""
+    def submit_jvm(self) -> jvm.JvmLife | None:
+        """The life of spark-submit's JVM."""
         return jvm.read(self.path / "evidence" / "driver-jvm.log")
+
+    @cached_property
+    def driver_log(self) -> spark.DriverLog:
+        """The JVM that has the SparkContext."""
+        if not self.cluster_mode:
+            return self.submit_log
+        return spark.driver(self.container_log(self.containers[0]) if self.containers else [])
+
+    @cached_property
+    def driver_jvm(self) -> jvm.JvmLife | None:
+        """The life of the JVM that has the SparkContext."""
+        if not self.cluster_mode:
+            return self.submit_jvm
+        return self.container_jvm(self.containers[0]) if self.containers else None
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:

@@ -55,20 +55,29 @@ class YarnScheduler:
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
             "spark.ui.port": "0",
-            "spark.driver.host": target.bind_ip,
-            "spark.driver.bindAddress": target.bind_ip,
-            "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
-            "spark.yarn.am.extraJavaOptions": container_log,
             "spark.executor.extraJavaOptions": container_log,
             **launcher_conf,
         }
+        client_log = JVM_LOG.format(file=evidence / "driver-jvm.log")
+        in_cluster = experiment.deploy_mode == "cluster"
+        if in_cluster:
+            # the driver's address is its container's: the NodeManager's environment names it
+            conf |= {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": sys.executable}
+        else:
+            conf |= {
+                "spark.driver.host": target.bind_ip,
+                "spark.driver.bindAddress": target.bind_ip,
+                "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
+                "spark.yarn.am.extraJavaOptions": container_log,
+            }
         argv = [
             str(home / "bin" / "spark-submit"),
             *("--master", "yarn", "--deploy-mode", experiment.deploy_mode),
             *("--name", f"dlobd-{experiment.name}"),
             *("--num-executors", str(experiment.workers), "--executor-cores", "1"),
             *("--executor-memory", f"{experiment.executor_memory_mb}m", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
-            *("--driver-java-options", JVM_LOG.format(file=evidence / "driver-jvm.log")),
+            *("--driver-java-options", container_log if in_cluster else client_log),
+            *(("--files", str(job)) if in_cluster else ()),
         ]
         for key, value in sorted(conf.items()):
             argv += ["--conf", f"{key}={value}"]
@@ -84,7 +93,9 @@ class YarnScheduler:
             "PYSPARK_PYTHON": sys.executable,
             "TMPDIR": os.environ.get("TMPDIR", str(evidence)),
         }
-        return Command((*argv, str(script), str(job)), environment)
+        if in_cluster:
+            environment["SPARK_SUBMIT_OPTS"] = client_log
+        return Command((*argv, str(script), job.name if in_cluster else str(job)), environment)
 
 
 def memory_needed_mb(experiment: Experiment) -> int:

@@ -17,6 +17,7 @@ class Job:
     """One training job. Paths are in HDFS unless said otherwise."""
 
     name: str
+    deploy_mode: str
     launcher: str
     input: str  # feed or read
     model: str
