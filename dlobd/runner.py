@@ -49,7 +49,7 @@ def plan(experiment: Experiment) -> list[str]:
     What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
     """
     conf = cluster_dir() / "conf"
-    target = Target(conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK)
+    target = Target(conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK, cluster_dir() / "tmp")
     source = "start the embedded cluster: 1 NameNode, 2 DataNodes, 1 ResourceManager, 2 NodeManagers"
     try:
         cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
@@ -176,7 +176,12 @@ def _cluster(setup: dict[str, int | None], progress: Progress) -> Iterator[Embed
 
 def _target(cluster: EmbeddedCluster) -> Target:
     return Target(
-        cluster.client_conf_dir, cluster.spark_conf_dir, cluster.java.home, cluster.endpoints.fs_uri, LOOPBACK
+        client_conf_dir=cluster.client_conf_dir,
+        spark_conf_dir=cluster.spark_conf_dir,
+        java_home=cluster.java.home,
+        fs_uri=cluster.endpoints.fs_uri,
+        bind_ip=LOOPBACK,
+        tmp_dir=cluster.work_dir / "tmp",
     )
 
 

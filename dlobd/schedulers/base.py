@@ -19,6 +19,7 @@ class Target:
     java_home: Path
     fs_uri: str
     bind_ip: str  # the address that driver, executors and ranks advertise
+    tmp_dir: Path  # what a killed driver leaves there goes with the cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,7 +57,7 @@ class YarnScheduler:
             "spark.executor.extraJavaOptions": container_log,
             **launcher_conf,
         }
-        client_log = JVM_LOG.format(file=evidence / "driver-jvm.log")
+        client_log = JVM_LOG.format(file=evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"
         in_cluster = experiment.deploy_mode == "cluster"
         if in_cluster:
             # the driver's address is its container's: the NodeManager's environment names it
@@ -91,7 +90,8 @@ class YarnScheduler:
             "TFOS_BIND_IP": target.bind_ip,
             "TFOS_SERVER_HOST": target.bind_ip,
             "PYSPARK_PYTHON": sys.executable,
-            "TMPDIR": os.environ.get("TMPDIR", str(evidence)),
+            "TMPDIR": str(target.tmp_dir),
+            "SPARK_LOCAL_DIRS": str(target.tmp_dir),
         }
         if in_cluster:
             environment["SPARK_SUBMIT_OPTS"] = client_log
