@@ -19,11 +19,14 @@ run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for
 check: static ## formatting, types, import directions, unit and contract tests (no cluster, under a minute)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract
 
-test: static ## everything that can be tested on one machine; starts a cluster
-	$(PYTHON) -m pytest tests
+test: static ## everything that fits into half an hour on one machine; starts a cluster
+	$(PYTHON) -m pytest tests --ignore=tests/full
 
-test-full: ## make test, in a fresh clone of the last commit with an environment of its own
-	@clone=$$(mktemp -d) && git clone -q . $$clone/dlobd && $$clone/dlobd/.ci/run; code=$$?; rm -rf $$clone; exit $$code
+test-full: setup-dev ## the long tests, a shard after the other; SHARD=NAME for one
+	@for shard in $(or $(SHARD),$(notdir $(wildcard tests/full/*))); do \
+	  ls tests/full/$$shard/test_*.py >/dev/null 2>&1 || continue; \
+	  echo "shard $$shard"; $(PYTHON) -m pytest tests/full/$$shard || exit $$?; \
+	done
 
 clean: ## remove .venv and what tools left in this directory; runs/ stays, and `dlobd clean` shows the cache
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
