@@ -61,7 +61,10 @@ def _checks(experiment: Experiment, evidence: Evidence) -> Iterator[Check]:
 def _loss(losses: list[list[float]]) -> Iterator[Check]:
     finite = all(math.isfinite(loss) for rank in losses for loss in rank)
     yield Check("loss is finite", finite, "all steps of all ranks")
-    if not finite or not losses[0]:
+    if not finite:
+        return
+    if not losses[0]:
+        yield Check("loss falls", False, "no loss was reported")
         return
     # the loss is reduced over all ranks, so every rank must have seen the same one
     same = all(len(rank) == len(losses[0]) and max(map(_gap, rank, losses[0])) < 1e-5 for rank in losses)

@@ -18,6 +18,7 @@ _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
+    "native": "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
 }
 """Entries of the cache directory; nothing else in it is ours to remove."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -93,17 +94,49 @@ def collect(
     if not record:
         missing.append(f"ResourceManager: no record of {application_id}")
     bundle.add_bytes(json.dumps(record, indent=1).encode(), "evidence/rm-app.json")
-    directories = cluster.container_log_dirs(application_id)
-    if not directories:
-        missing.append("containers: no log directory")
+    missing += _collect_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
+    return missing + _collect_files(cluster, application_id, train_dir, run_dir, bundle)
+
+
+def collect_from_workers(
+    cluster: EmbeddedCluster,
+    work: Path,
+    application_id: str,
+    offsets: Mapping[str, int],
+    train_dir: str,
+    run_dir: str,
+    bundle: Bundle,
+) -> list[str]:
+    """As `collect`, for an application of Spark's own Master; its executors' directories are in `work`."""
+    found = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
+    missing = _collect_logs(cluster, {f"executor_{path.name}": path for path in found}, offsets, bundle)
+    return missing + _collect_files(cluster, application_id, train_dir, run_dir, bundle)
+
+
+CONTAINER_FILES = ("stdout", "stderr", "jvm.log", "spans-", "prelaunch", "launch_container", "directory.info")
+"""How what we take from a container's or an executor's directory begins: a Worker's holds more than logs."""
+
+
+def _collect_logs(
+    cluster: EmbeddedCluster, directories: Mapping[str, Path], offsets: Mapping[str, int], bundle: Bundle
+) -> list[str]:
+    """Logs and spans of containers or executors, and what the daemons logged since `offsets`."""
     for container, directory in directories.items():
-        for path in sorted(p for p in directory.iterdir() if p.is_file()):
+        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(CONTAINER_FILES)):
             part = "spans" if path.name.startswith("spans-") else "logs/containers"
             bundle.add(path, f"{part}/{container}/{path.name}")
     for name, path in cluster.log_files().items():
         with path.open("rb") as file:
             file.seek(offsets.get(name, 0))
             bundle.add_bytes(file.read(), f"logs/daemons/{name}.log")
+    return [] if directories else ["containers: no log directory"]
+
+
+def _collect_files(
+    cluster: EmbeddedCluster, application_id: str, train_dir: str, run_dir: str, bundle: Bundle
+) -> list[str]:
+    """Event log, markers and block locations."""
+    missing: list[str] = []
     try:
         _collect_from_hdfs(cluster, application_id, train_dir, run_dir, bundle, missing)
     except (webhdfs.HdfsError, requests.RequestException, ValueError) as error:

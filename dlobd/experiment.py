@@ -90,6 +90,7 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
             raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
         values[key], sources[key] = _parse(key, text.strip(), source), source
     values.setdefault("name", path.stem)
+    _adapt(values, sources)
     return _build(values, sources, _Source(str(path)))
 
 
@@ -212,12 +213,56 @@ def _is(value: Any, kind: type) -> bool:
     return type(value) is kind
 
 
+_NEEDS: dict[str, dict[str, str | int]] = {
+    "native": {"scheduler": "none"},
+    # TensorFlow is imported in every Python worker too, and YARN counts a fork's memory again
+    "tfos-stock": {"executor_overhead_mb": 2560},
+}
+"""What a launcher needs otherwise than the shipped experiments say. What a person wrote is never changed."""
+
+
+def _adapt(values: dict[str, Any], sources: dict[str, _Source]) -> None:
+    """Where a person chose another launcher for a shipped experiment, takes along what that launcher needs."""
+    chosen = sources.get("launcher")
+    for name, value in _NEEDS.get(str(values.get("launcher")), {}).items():
+        source = sources.get(name)
+        if source and source != chosen and source.label in map(str, _shipped_files()):
+            values[name] = value
+
+
+def _refusal(experiment: Experiment) -> tuple[str, str, str] | None:
+    """Of a combination that cannot work: the field, why, and what to set instead."""
+    e = experiment
+    if e.launcher == "native":
+        what = "launcher native starts plain processes"
+        if e.scheduler != "none":
+            return "scheduler", f"{what} itself: scheduler {e.scheduler} has nothing to do.", "--set scheduler=none"
+        if e.input == "feed":
+            return "input", f"{what} without Spark: nobody feeds them.", "--set input=read"
+        if e.deploy_mode == "cluster":
+            return (
+                "deploy_mode", f"{what} on this machine: there is no cluster for a driver.", "--set deploy_mode=client"
+            )  # fmt: skip
+    elif e.scheduler == "none":
+        why = f"launcher {e.launcher} starts trainers on Spark's executors, and scheduler none brings none."
+        return "scheduler", why, "--set scheduler=yarn, or --set launcher=native"
+    if e.scheduler in ("standalone", "local-cluster") and e.deploy_mode == "cluster":
+        why = {
+            "standalone": "Spark's standalone Master runs no Python driver",
+            "local-cluster": "local-cluster lives in the driver's own JVM",
+        }[e.scheduler]
+        return "deploy_mode", f"{why}: deploy_mode cluster needs scheduler yarn.", "--set deploy_mode=client"
+    return None
+
+
 def _check_together(experiment: Experiment, sources: dict[str, _Source], whole: _Source) -> None:
     """What must hold between fields."""
 
     def refuse(name: str, why: str, remedy: str = "") -> UsageError:
         return UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
 
+    if refusal := _refusal(experiment):
+        raise refuse(*refusal)
     global_batch = experiment.workers * experiment.batch_size
     if rest := experiment.train_samples % global_batch:
         lower = experiment.train_samples - rest

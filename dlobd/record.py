@@ -21,6 +21,7 @@ from dlobd.schema import SCHEMA_VERSION, Experiment, Trace
 from dlobd.store import Bundle
 
 WINDOW = "spark-submit exec -> exit"
+NATIVE_WINDOW = "parent process exec -> exit"
 INTERRUPTED = "interrupted by a person or the system while the job ran"
 
 _FAILED = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
@@ -70,7 +71,7 @@ def fill(record: dict[str, Any], bundle: Bundle, experiment: Experiment, missing
     trace = assemble(bundle.path)
     attribution = attribute(trace)
     record["window"] = {
-        "name": WINDOW,
+        "name": NATIVE_WINDOW if evidence.native else WINDOW,
         "start_ns": trace.start_ns,
         "end_ns": trace.end_ns,
         "clock": evidence.window["anchors"][0]["domain"],
@@ -107,7 +108,7 @@ def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) 
 
 def _failure(evidence: Evidence) -> str:
     """Why the job failed, in one line: what the driver said, else what YARN said, else how the process ended."""
-    outputs = [evidence.path / "logs" / "driver.stdout"]
+    outputs = [evidence.path / "logs" / name for name in ("driver.stdout", "driver.stderr")]
     outputs += [evidence.path / "logs" / "containers" / container / "stdout" for container in evidence.containers[:1]]
     texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
     said = [line for text in texts for line in _FAILED.findall(text)]
@@ -118,7 +119,8 @@ def _failure(evidence: Evidence) -> str:
     if signal:
         who = "spark-submit" if code < 0 else "the driver's Python"
         return f"{who} was killed by signal {signal}"
-    app = json.loads((evidence.path / "evidence" / "rm-app.json").read_text() or "{}")
+    rm_app = evidence.path / "evidence" / "rm-app.json"
+    app = json.loads(rm_app.read_text() or "{}") if rm_app.exists() else {}
     words = [*app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
     return " ".join(next((line for line in words if line.strip()), f"spark-submit exited with code {code}").split())[
         :300

@@ -125,11 +125,36 @@ LAUNCHERS = Registry(
     "launchers",
     [
         Row("tfos", "TensorFlowOnSpark", "dlobd.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark")),
+        Row(
+            "tfos-stock",
+            "TensorFlowOnSpark as published, only made importable",
+            "dlobd.launchers.tfos_stock:TfosStockLauncher",
+            ("tensorflowonspark", "pyspark"),
+        ),
         Row("barrier", "Spark's barrier mode, trainers in child processes", "dlobd.launchers.barrier:BarrierLauncher"),
+        Row("native", "plain processes on local files: no Spark, YARN, HDFS", "dlobd.launchers.native:NativeLauncher"),
     ],
 )
 
-SCHEDULERS = Registry("schedulers", [Row("yarn", "Spark on YARN", "dlobd.schedulers.yarn:YarnScheduler", ("pyspark",))])
+SCHEDULERS = Registry(
+    "schedulers",
+    [
+        Row("yarn", "Spark on YARN", "dlobd.schedulers.yarn:YarnScheduler", ("pyspark",)),
+        Row(
+            "standalone",
+            "Spark's own Master and Workers, without YARN",
+            "dlobd.schedulers.standalone:StandaloneScheduler",
+            ("pyspark",),
+        ),
+        Row(
+            "local-cluster",
+            "Master and Workers in the driver's JVM, for tests",
+            "dlobd.schedulers.local_cluster:LocalClusterScheduler",
+            ("pyspark",),
+        ),
+        Row("none", "no Spark: what launcher native goes with", "dlobd.schedulers.none:NoScheduler"),
+    ],
+)
 
 DEPLOY_MODES = Registry(
     "deploy-modes",

@@ -25,15 +25,19 @@ from typing import Any
 
 import psutil
 
-from dlobd import collect, environment, record, staging, store, submit, webhdfs
+from dlobd import environment, record, staging, store, submit
 from dlobd.clean import cluster_dir
 from dlobd.cluster.configuration import LOOPBACK, ClusterSettings
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.ports import port_base
+from dlobd.cluster.standalone import SparkWorkers, links_home
 from dlobd.errors import ClusterError, DlobdError, Interrupted, SetupError
 from dlobd.experiment import steps
+from dlobd.places import Hadoop, OnSparkWorkers, Place, ThisMachine, native_dir, target_of
 from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.schedulers.base import Command, Target
+from dlobd.schedulers.spark_submit import environment as spark_environment
+from dlobd.schedulers.spark_submit import spark_home
 from dlobd.schedulers.yarn import memory_needed_mb
 from dlobd.schema import Experiment
 from dlobd.shipped import shipped
@@ -48,23 +52,16 @@ def plan(experiment: Experiment) -> list[str]:
 
     What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
     """
-    conf = cluster_dir() / "conf"
-    target = Target(conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK, cluster_dir() / "tmp")
-    source = "start the embedded cluster: 1 NameNode, 2 DataNodes, 1 ResourceManager, 2 NodeManagers"
-    try:
-        cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
-        target = _target(cluster)
-        source = f"use the cluster that runs in {cluster_dir()}"
-    except ClusterError:
-        pass
+    source, target = _planned_place(experiment)
     command = _command(experiment, target, Path("<bundle>/evidence"))
-    environment_ = " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items()))
+    environment_ = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
+    where = f"HDFS {staging.directory(experiment)}" if target else f"{native_dir()}{staging.directory(experiment)}"
     return [
         f"prepare: {source}",
-        f"prepare: {experiment.dataset} in HDFS {staging.directory(experiment)}",
-        f"submit: {environment_} {shlex.join(command.argv)}",
+        f"prepare: {experiment.dataset} in {where}",
+        f"submit: {' '.join([*environment_, shlex.join(command.argv)])}",
         f"submit: {experiment.workers} ranks, {steps(experiment)} steps, at most {experiment.timeout_s} s",
-        "collect: logs, spans, event log, ResourceManager record",
+        f"collect: {_evidence(experiment)}",
         "import: trace and attribution",
         "check: steps, samples, loss, test accuracy",
         "store: run.json and hashes",
@@ -83,9 +80,9 @@ def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
     run_record = record.begin(bundle, experiment)
     setup: dict[str, int | None] = run_record["setup"]
     try:
-        with _cluster(setup, progress) as cluster:
-            run_record["versions"] = environment.versions(cluster.java.version)
-            _execute(experiment, cluster, bundle, run_record, progress)
+        with _place(experiment, setup, progress) as place:
+            run_record["versions"] = environment.versions(place.java_version)
+            _execute(experiment, place, bundle, run_record, progress)
     except KeyboardInterrupt:
         run_record["status"] = "interrupted"
         _store(bundle, run_record)
@@ -100,45 +97,36 @@ def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
 
 
 def _execute(
-    experiment: Experiment, cluster: EmbeddedCluster, bundle: Bundle, run_record: dict[str, Any], progress: Progress
+    experiment: Experiment, place: Place, bundle: Bundle, run_record: dict[str, Any], progress: Progress
 ) -> None:
     setup = run_record["setup"]
     with _timed(setup, "staging_ns"):
-        staged = staging.stage(
-            experiment, cluster.endpoints.webhdfs_url, cluster.user, lambda m: progress(f"prepare: {m}")
-        )
-        job = _job(experiment, cluster, staged, bundle)
-        _make_directories(cluster, job)
+        staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"))
+        job = _job(experiment, place, staged, bundle)
+        place.prepare(job.run_dir)
     run_record["metrics"]["staged_bytes"] = 0 if staged.reused else staged.bytes
     bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
 
-    command = _command(experiment, _target(cluster), bundle.evidence)
+    command = _command(experiment, place.target(), bundle.evidence)
     run_record["command"] = list(command.argv)
-    offsets = collect.log_offsets(cluster)
-    progress("submit: spark-submit starts")
+    progress(f"submit: {Path(command.argv[0]).name} starts")
     window = submit.submit(
         command,
         bundle.logs,
         experiment.timeout_s,
         _Narrator(progress),
-        lambda application_id: collect.kill_application(cluster, application_id),
+        place.abort,
     )
     bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
     if window.ended_by == "interrupt":
         run_record["cause"] = record.INTERRUPTED
 
-    progress("collect: logs, spans, event log, ResourceManager record")
-    missing: list[str] = ["no application was submitted"]
+    progress(f"collect: {_evidence(experiment)}")
     with _timed(setup, "collect_ns"):
         for log in sorted(bundle.logs.glob("driver.*")):
             bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
-        if window.application_id:
-            failed = window.exit_code != 0
-            missing = collect.collect(
-                cluster, window.application_id, offsets, job.train_dir, job.run_dir, bundle, kill=failed
-            )
-    if window.application_id:
-        run_record["metrics"] |= collect.memory(cluster, window.application_id, bundle)
+        missing, metrics = place.collect(window, job, bundle)
+    run_record["metrics"] |= metrics
 
     progress("import: trace and attribution")
     with _timed(setup, "import_ns"):
@@ -147,6 +135,52 @@ def _execute(
     bundle.write(run_record)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
+
+
+@contextmanager
+def _place(experiment: Experiment, setup: dict[str, int | None], progress: Progress) -> Iterator[Place]:
+    """Where the job runs, started if need be."""
+    if experiment.scheduler == "none":
+        yield ThisMachine()
+        return
+    with _cluster(setup, progress) as cluster:
+        if experiment.scheduler == "yarn":
+            yield Hadoop(cluster)
+            return
+        home = links_home(spark_home(), cluster.work_dir)
+        if experiment.scheduler == "local-cluster":
+            yield OnSparkWorkers(cluster, home, "")
+            return
+        variables = spark_environment(target_of(cluster))
+        workers = SparkWorkers(home, cluster.work_dir, variables, experiment.workers, experiment.executor_memory_mb)
+        with _timed(setup, "spark_up_ns"):
+            master = workers.start(lambda message: progress(f"prepare: {message}"))
+        try:
+            yield OnSparkWorkers(cluster, home, master)
+        finally:
+            with _timed(setup, "spark_down_ns"):
+                workers.stop()
+
+
+def _planned_place(experiment: Experiment) -> tuple[str, Target | None]:
+    """What would be prepared, in words, and the cluster as far as it is known before it runs."""
+    if experiment.scheduler == "none":
+        return "nothing runs beside the job's own processes", None
+    try:
+        running = EmbeddedCluster.attach(cluster_dir(), hold=False)
+        return f"use the cluster that runs in {cluster_dir()}", target_of(running)
+    except ClusterError:
+        conf = cluster_dir() / "conf"
+        words = "start the embedded cluster: 1 NameNode, 2 DataNodes, 1 ResourceManager, 2 NodeManagers"
+        return words, Target(
+            conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK, cluster_dir() / "tmp"
+        )
+
+
+def _evidence(experiment: Experiment) -> str:
+    if experiment.scheduler == "none":
+        return "logs, spans, markers"
+    return "logs, spans, event log" + ", ResourceManager record" * (experiment.scheduler == "yarn")
 
 
 @contextmanager
@@ -174,18 +208,7 @@ def _cluster(setup: dict[str, int | None], progress: Progress) -> Iterator[Embed
             cluster.stop(lambda message: progress(f"stop: {message}"))
 
 
-def _target(cluster: EmbeddedCluster) -> Target:
-    return Target(
-        client_conf_dir=cluster.client_conf_dir,
-        spark_conf_dir=cluster.spark_conf_dir,
-        java_home=cluster.java.home,
-        fs_uri=cluster.endpoints.fs_uri,
-        bind_ip=LOOPBACK,
-        tmp_dir=cluster.work_dir / "tmp",
-    )
-
-
-def _command(experiment: Experiment, target: Target, evidence: Path) -> Command:
+def _command(experiment: Experiment, target: Target | None, evidence: Path) -> Command:
     launcher_conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
     script = shipped("jobs") / "train.py"
     scheduler = SCHEDULERS.get(experiment.scheduler)()
@@ -193,9 +216,10 @@ def _command(experiment: Experiment, target: Target, evidence: Path) -> Command:
     return command
 
 
-def _job(experiment: Experiment, cluster: EmbeddedCluster, staged: staging.Staged, bundle: Bundle) -> Job:
+def _job(experiment: Experiment, place: Place, staged: staging.Staged, bundle: Bundle) -> Job:
     return Job(
         name=experiment.name,
+        scheduler=experiment.scheduler,
         deploy_mode=experiment.deploy_mode,
         launcher=experiment.launcher,
         input=experiment.input,
@@ -207,29 +231,20 @@ def _job(experiment: Experiment, cluster: EmbeddedCluster, staged: staging.Stage
         learning_rate=experiment.learning_rate,
         checkpoint_every_steps=experiment.checkpoint_every_steps,
         seed=experiment.seed,
-        fs_uri=cluster.endpoints.fs_uri,
-        webhdfs_url=cluster.endpoints.webhdfs_url,
-        user=cluster.user,
         train_dir=staged.train_dir,
         test_path=staged.test_path,
-        run_dir=f"/dlobd/runs/{bundle.run_id}",
+        run_dir=f"{place.top}/dlobd/runs/{bundle.run_id}",
         image_values=staged.image_values,
         classes=staged.classes,
         spans_dir=str(bundle.spans / "driver"),
+        **place.job_fields(),
     )
-
-
-def _make_directories(cluster: EmbeddedCluster, job: Job) -> None:
-    client = webhdfs.connect(cluster.endpoints.webhdfs_url, cluster.user)
-    try:
-        for path in (f"{job.run_dir}/done", "/spark-events"):
-            client.makedirs(path)
-    except webhdfs.HdfsError as error:
-        raise ClusterError(f"HDFS refused a directory: {error}", "look at `dlobd cluster status`") from error
 
 
 def _check_memory(experiment: Experiment) -> None:
     """Said before anything is started, because YARN would only leave the application in ACCEPTED."""
+    if experiment.scheduler == "none":
+        return  # nobody sets such processes a limit
     needed_mb = memory_needed_mb(experiment)
     free_mb = psutil.virtual_memory().available >> 20
     if needed_mb > free_mb:

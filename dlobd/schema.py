@@ -103,7 +103,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """A layer without a number: the layer that contains its time, and why."""
+    """A layer without a number: the layer that contains its time, or nothing where it took no part, and why."""
 
     layer: str
     inside: str

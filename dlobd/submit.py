@@ -21,7 +21,8 @@ from typing import Any
 from dlobd import clock
 from dlobd.schedulers.base import Command
 
-_APPLICATION = re.compile(r"\bapplication_\d+_\d+\b")
+_APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
+"""YARN's, or that of Spark's own Master."""
 _PR_SET_PDEATHSIG = 1
 GRACE_S = 5.0
 """Between SIGTERM and SIGKILL to a job that must end."""

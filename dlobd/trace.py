@@ -40,6 +40,9 @@ FLUSH_S = 0.5
 ANCHOR_S = 10.0
 """A new pair of wall and monotonic clock is written this often, so that a stepped wall clock shows."""
 
+# made once: `json.dumps` makes an encoder a call, which costs as much as the encoding
+_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
+
 
 class _OpenSpan:
     """The context manager that `Recorder.span` returns."""
@@ -168,7 +171,7 @@ class Recorder:
             path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
             lines = [self._process_line(), self._anchor_line(), *lines]
-        data = "".join(json.dumps(line, separators=(",", ":"), default=str) + "\n" for line in lines).encode()
+        data = "".join(_encode(line) + "\n" for line in lines).encode()
         while data:
             data = data[os.write(self._fd, data) :]
 

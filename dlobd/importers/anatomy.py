@@ -68,7 +68,7 @@ def _submission(evidence: Evidence) -> Events:
 
 def _executor(evidence: Evidence, executor: str | None) -> Events:
     found: Events = []
-    container = evidence.application_master.containers.get(executor or "")
+    container = evidence.executor_containers.get(executor or "")
     if executor is None or container is None:
         return found
     lane = lane_of(executor)
@@ -84,7 +84,7 @@ def _executor(evidence: Evidence, executor: str | None) -> Events:
 
 def _trainer(evidence: Evidence, executor: str | None, rank: RecordedProcess | None) -> Events:
     found: Events = []
-    container = evidence.application_master.containers.get(executor or "")
+    container = evidence.executor_containers.get(executor or "")
     if executor is None or container is None:
         return found
     lane = lane_of(executor)

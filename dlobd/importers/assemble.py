@@ -7,11 +7,11 @@ Each arrow is a wait of the lane on the left for the lane on the right; the modu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dlobd.importers import anatomy, application_lane, driver_lane, executor_lane, hdfs_use, rank_lane
+from dlobd.importers import anatomy, application_lane, driver_lane, executor_lane, hdfs_use, native, rank_lane
 from dlobd.importers.builder import LaneBuilder
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
@@ -25,6 +25,8 @@ NOT_MEASURED = (
     ),
 )
 
+WITHOUT_YARN = NotMeasured("yarn", "", "not part of this way: Spark's own Master and Workers hand out the executors")
+
 
 def assemble(bundle: Path) -> Trace:
     """The trace of a run.
@@ -33,6 +35,8 @@ def assemble(bundle: Path) -> Trace:
         BundleError: nothing was submitted, so that there is no window.
     """
     evidence = Evidence(bundle)
+    if evidence.native:
+        return native.assemble(evidence, NOT_MEASURED[0])
     window = evidence.window
     host = window["anchors"][0]["domain"].split("/")[0]
     ranks = _ranks(evidence)
@@ -68,7 +72,7 @@ def assemble(bundle: Path) -> Trace:
         spans=tuple(spans),
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
-        not_measured=NOT_MEASURED,
+        not_measured=NOT_MEASURED if evidence.on_yarn else (*NOT_MEASURED, WITHOUT_YARN),
         startup=startup,
         teardown=teardown,
     )
@@ -88,7 +92,7 @@ def _ranks(evidence: Evidence) -> dict[str, RecordedProcess]:
     """Executor id to the trainer process that was forked in its container."""
     return {
         executor: process
-        for executor, container in evidence.application_master.containers.items()
+        for executor, container in evidence.executor_containers.items()
         for process in evidence.recorded_in(container)
         if process.process.role in executor_lane.RANK_ROLES
     }
@@ -105,17 +109,22 @@ class _Waits:
     def __init__(self, evidence: Evidence, ranks: Mapping[str, RecordedProcess]) -> None:
         self._evidence = evidence
         self._ranks = ranks
-        self._containers = evidence.application_master.containers
+        self._containers = evidence.executor_containers
         self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
         # the lane in which the last reservation was handed in, and when
-        reserved = [
-            (span.end_ns, self._lane(executor, process))
-            for executor, container in self._containers.items()
-            for process in evidence.recorded_in(container)
-            for span in process.named("register reservation")
-        ]
-        self._last_reservation = max(reserved, default=None)
+        self._last_reservation = max(
+            ((s.end_ns, lane) for s, lane in self._named("register reservation")), default=None
+        )
+        # TensorFlowOnSpark as published does not tell; its last start task to begin is the last to reserve
+        self._last_start = max(((s.start_ns, lane) for s, lane in self._named("start task")), default=None)
+
+    def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
+        """The spans of that name in all containers, with their lanes."""
+        for executor, container in self._containers.items():
+            for process in self._evidence.recorded_in(container):
+                for span in process.named(name):
+                    yield span, self._lane(executor, process)
 
     def _lane(self, executor: str, process: RecordedProcess) -> str:
         is_rank = process.process.role in executor_lane.RANK_ROLES
@@ -145,8 +154,10 @@ class _Waits:
         if target == "@last-reservation" and self._last_reservation:
             at_ns, lane = self._last_reservation
             return {**wait, "waits_for": (lane,), "released_ns": at_ns}
+        if target == "@last-reservation" and self._last_start:
+            return {**wait, "waits_for": (self._last_start[1],)}
         if target == "@trainers":
-            last = max(self._ranks.values(), key=lambda p: p.last_ns, default=None)
+            last = max(self._ranks.values(), key=_finished, default=None)
             if last is None:
                 return {**wait, "waits_for": ()}
             done = last.named("write done-marker")
@@ -158,3 +169,10 @@ class _Waits:
         """A function from the end of a feed task to when the rank had taken the last block before it."""
         ends = [span.end_ns for span in rank.named("get")] if rank else []
         return lambda before_ns: max((end for end in ends if end <= before_ns), default=None)
+
+
+def _finished(rank: RecordedProcess) -> tuple[bool, int]:
+    """Orders ranks by when they had done their work; one that never did comes last. A process may live on: inside a
+    Spark task it is Spark's own Python worker."""
+    done = rank.named("write done-marker")
+    return not done, done[-1].end_ns if done else rank.last_ns

@@ -52,7 +52,8 @@ class LaneBuilder:
                     process.process,
                     self.lane,
                     span.start_ns,
-                    max(span.end_ns, span.start_ns + 1),
+                    # what was begun last, before its process died, has no length that anybody saw
+                    span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
                     source=OWN_MARK,
                     truncated=span.truncated,
                     attrs=span.attrs,

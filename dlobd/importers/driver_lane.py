@@ -160,6 +160,13 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             resolution_ns=RESOLUTION_NS,
         )
         waiting_ns = registered_ns
+    elif not evidence.on_yarn:
+        for name, opens, closes in (
+            ("SparkEnv and UI start", "JVM SparkContext", "connecting"),
+            ("register with Master", "connecting", "connected"),
+        ):
+            lane.add("spark", name, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        waiting_ns = _at(log, "connected")
     else:
         for name, opens, closes in (
             ("SparkEnv and UI start", "JVM SparkContext", "application id"),

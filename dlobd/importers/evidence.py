@@ -49,13 +49,27 @@ class Evidence:
         return next((p for p in self.processes if p.process.role == "driver"), None)
 
     @cached_property
+    def job(self) -> dict[str, Any]:
+        """`dlobd.workloads.job.Job` as a dict; empty where it was not written."""
+        try:
+            return json.loads((self.path / "evidence" / "job.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @property
     def cluster_mode(self) -> bool:
         """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
-        try:
-            job = json.loads((self.path / "evidence" / "job.json").read_text())
-        except (OSError, ValueError):
-            return False
-        return bool(job.get("deploy_mode") == "cluster")
+        return bool(self.job.get("deploy_mode") == "cluster")
+
+    @property
+    def on_yarn(self) -> bool:
+        """Whether YARN handed out the executors; a bundle without a scheduler in its job is of that time."""
+        return bool(self.job.get("scheduler", "yarn") == "yarn")
+
+    @property
+    def native(self) -> bool:
+        """Whether the job was plain processes, without Spark, YARN and HDFS."""
+        return bool(self.job.get("scheduler") == "none")
 
     @cached_property
     def submit_log(self) -> spark.DriverLog:
@@ -99,9 +113,17 @@ class Evidence:
         return spark.application_master(self.container_log(self.containers[0]) if self.containers else [])
 
     @cached_property
+    def executor_containers(self) -> dict[str, str]:
+        """Executor id to the directory of its logs and spans: a container's on YARN."""
+        if self.on_yarn:
+            return self.application_master.containers
+        found = (self.path / "logs" / "containers").glob("executor_*")
+        return {path.name.removeprefix("executor_"): path.name for path in found}
+
+    @cached_property
     def executors(self) -> dict[str, spark.ExecutorLog]:
         """Executor id to its log."""
-        ids = self.application_master.containers
+        ids = self.executor_containers
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
 
     @cached_property

@@ -48,7 +48,7 @@ def build(
         resolve: names the lanes of recorded waits.
         in_task: from when to when the trainer ran inside a Spark task, if it did.
     """
-    container = evidence.application_master.containers[executor]
+    container = evidence.executor_containers[executor]
     marks = evidence.yarn.containers.get(container, Marks()).at
     log = evidence.executors[executor]
     lane = LaneBuilder(lane_of(executor), Process(host, "executor", _index(executor), 0))
@@ -59,10 +59,16 @@ def build(
         f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS,
     )  # fmt: skip
     add_container_start(lane, marks, "executor", requested, AM_LOG)
+    life = evidence.container_jvm(container)
+    if not evidence.on_yarn:
+        connected = evidence.driver_log.points.get("connected")
+        lane.add(
+            "spark", "Master and Worker start executor", connected.at_ns if connected else None,
+            life.start_ns if life else None, f"{DRIVER_LOG}, executor JVM log", resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
     registered = evidence.driver_log.registered.get(executor)
     ready_ns = registered.at_ns if registered else None
     end_ns = _end(evidence, container, marks)
-    life = evidence.container_jvm(container)
     add_process_start(
         lane,
         "executor",
@@ -100,7 +106,9 @@ def _add_tasks(
 ) -> None:
     """Scheduling, running, and idling until the driver has the next job."""
     free_ns = ready_ns
-    for job, task in tasks:
+    # a task without an end was over when the next one began: an executor of one core runs one at a time
+    starts = [task.start_ns for _, task in tasks]
+    for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)
         lane.add(
             "spark", "wait for a job", free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=("driver",),
@@ -108,11 +116,11 @@ def _add_tasks(
         )  # fmt: skip
         lane.add("spark", "schedule task", asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
         done_ns = finished.get(task.id)
+        free_ns = done_ns or next_ns
         lane.add(
-            "spark", f"task of {job.name}", task.start_ns, done_ns or end_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            "spark", f"task of {job.name}", task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
             resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
         )  # fmt: skip
-        free_ns = done_ns
     lane.add(
         "spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS
     )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from dlobd.importers.log4j import LogLine
 
-_AUDIT = re.compile(r"allowed=(\w+)\s.*?cmd=(\S+)\s+src=(\S+)\s+dst=(\S+)\s.*?proto=(\w+)")
+# fields are told apart by tabs: a path may hold spaces
+_AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
 _TRACE = re.compile(
     r"bytes: (\d+), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), .*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d+)"
 )

@@ -66,43 +66,52 @@ def read(path: Path) -> RecordedProcess | None:
     for text in path.read_text(errors="replace").splitlines():
         try:
             line = json.loads(text)
-            kind = line["k"]
+            if line["k"] == "process":
+                found = _process(line, path, found)
+            elif found:
+                _add(found, line, open_spans)
         except (ValueError, KeyError, TypeError):
             # a line cut by kill -9; the count is shown
             if found:
                 found.bad_lines += 1
-            continue
-        if kind == "process":
-            process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
-            if found is None:
-                found = RecordedProcess(process, line["domain"], line["opened_ns"], line["forked"], path)
-            found.process = process
-            continue
-        if found is None:
-            continue
-        if kind == "anchor":
-            found.anchors.append(ClockAnchor(found.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
-            found.last_ns = max(found.last_ns, line["monotonic_ns"])
-            continue
-        found.last_ns = max(found.last_ns, line["t"])
-        if kind == "b":
-            span = RecordedSpan(
-                line["i"], line["p"], line["l"], line["n"], line["t"], line["t"], True,
-                line.get("w", {}), line.get("a", {}), line.get("th", ""),
-            )  # fmt: skip
-            open_spans[span.id] = span
-            found.spans.append(span)
-        elif kind == "e" and (ended := open_spans.pop(line["i"], None)):
-            ended.end_ns = line["t"]
-            ended.truncated = False
-            ended.attrs = {**ended.attrs, **line.get("a", {})}
-        elif kind == "i":
-            found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
     if found:
         found.last_ns = max(found.last_ns, found.opened_ns)
         for span in open_spans.values():
             span.end_ns = found.last_ns
     return found
+
+
+def _process(line: dict[str, Any], path: Path, found: RecordedProcess | None) -> RecordedProcess:
+    """A process may come again, when it has become something else: the last line holds."""
+    process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
+    if found is None:
+        return RecordedProcess(process, line["domain"], line["opened_ns"], line["forked"], path)
+    found.process = process
+    return found
+
+
+def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, RecordedSpan]) -> None:
+    kind = line["k"]
+    if kind == "anchor":
+        found.anchors.append(ClockAnchor(found.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
+        found.last_ns = max(found.last_ns, line["monotonic_ns"])
+    elif kind == "b":
+        span = RecordedSpan(
+            line["i"], line["p"], line["l"], line["n"], line["t"], line["t"], True,
+            line.get("w", {}), line.get("a", {}), line.get("th", ""),
+        )  # fmt: skip
+        open_spans[span.id] = span
+        found.spans.append(span)
+        found.last_ns = max(found.last_ns, span.start_ns)
+    elif kind == "e":
+        found.last_ns = max(found.last_ns, line["t"])
+        if ended := open_spans.pop(line["i"], None):
+            ended.end_ns = line["t"]
+            ended.truncated = False
+            ended.attrs = {**ended.attrs, **line.get("a", {})}
+    elif kind == "i":
+        found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
+        found.last_ns = max(found.last_ns, line["t"])
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:

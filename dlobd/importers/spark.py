@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from dlobd.importers.log4j import LogLine
 
 _STARTING = re.compile(r"Starting task \d+\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
-_FINISHED = re.compile(r"Finished task .*\(TID (\d+)\)")
+_GOT = re.compile(r"Got assigned task (\d+)$")
+_ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
 _JOB = re.compile(r"Got job (\d+) \((.*)\) with")
 _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
 _STAGE = re.compile(r"Submitting ResultStage (\d+) ")
@@ -59,6 +60,8 @@ class DriverLog:
 
 DRIVER_POINTS = {
     "JVM SparkContext": "Running Spark version",
+    "connecting": "Connecting to master spark://",
+    "connected": "Connected to Spark cluster with app ID",
     "application id": "Application ID is assigned",
     "submitting": "Submitting application application_",
     "submitted": "Submitted application application_",
@@ -139,7 +142,7 @@ class ExecutorLog:
     registered: LogLine | None = None
     shutdown: LogLine | None = None
     got: dict[int, int] = field(default_factory=dict)
-    finished: dict[int, int] = field(default_factory=dict)
+    finished: dict[int, int] = field(default_factory=dict)  # also those that failed or were killed
     splits: dict[int, tuple[str, int]] = field(default_factory=dict)  # TID -> HDFS path, bytes
 
 
@@ -153,10 +156,10 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
             log.registered = log.registered or line
         elif "Driver commanded a shutdown" in message:
             log.shutdown = log.shutdown or line
-        elif "Got assigned task " in message:
-            log.got[int(message.rsplit(" ", 1)[1])] = line.at_ns
+        elif match := _GOT.search(message):
+            log.got[int(match[1])] = line.at_ns
         elif match := _SPLIT.search(message):
             log.splits[int(match[1])] = (match[2], int(match[4]))
-        elif match := _FINISHED.search(message):
-            log.finished[int(match[1])] = line.at_ns
+        elif match := _ENDED.search(message):
+            log.finished.setdefault(int(match[1]), line.at_ns)
     return log

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dlobd.importers.log4j import LogLine
 
 # container ids carry an epoch after a ResourceManager restart: container_e01_<timestamp>_...
-_CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
+_CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_\d+_\d+\b")
 
 
 @dataclass(slots=True)
@@ -52,6 +52,8 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
         application_id: as YARN writes it, application_<timestamp>_<number>.
     """
     number = application_id.removeprefix("application_")
+    # application 1000 is not application 10000
+    ours = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
     result = YarnLife(Marks(), {}, [])
 
     def container_of(message: str) -> Marks | None:
@@ -59,7 +61,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
         return result.containers.setdefault(match[0], Marks()) if match and match[1] == number else None
 
     for line in resourcemanager:
-        if number not in line.message:
+        if not ours.search(line.message):
             continue
         if line.logger.endswith("RMAppImpl") and (state := _APP_STATE.search(line.message)):
             result.application.put(state[2], line)
@@ -73,15 +75,16 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
         elif line.level in ("WARN", "ERROR"):
             result.diagnostics.append(line.message)
     for line in nodemanagers:
-        if number not in line.message:
-            continue
-        marks = container_of(line.message)
-        if not marks:
+        if not ours.search(line.message):
             continue
         if "Start request for" in line.message:
-            marks.put("START_REQUEST", line)
+            name = "START_REQUEST"
         elif line.logger.endswith("ContainerImpl") and (state := _NM_CONTAINER.search(line.message)):
-            marks.put("EXITED" if state[2].startswith("EXITED") else state[2], line)
-        elif "is running" in line.message and "memory limit" in line.message:
-            result.diagnostics.append(line.message)
+            name = "EXITED" if state[2].startswith("EXITED") else state[2]
+        else:
+            if "is running" in line.message and "memory limit" in line.message:
+                result.diagnostics.append(line.message)
+            continue
+        if marks := container_of(line.message):
+            marks.put(name, line)
     return result

@@ -78,7 +78,7 @@ class _RankTask:
         rank = context.partitionId()
         with trace.span("launcher", "barrier task", task_attempt=context.taskAttemptId()):
             with trace.span("launcher", "start child"):
-                child = _start_child()
+                child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             try:
                 self._run(context, rank, child, blocks)
             finally:
@@ -99,7 +99,7 @@ class _RankTask:
             with trace.span("launcher", "all-gather addresses", {"rendezvous": "all-gather addresses"}):
                 addresses = context.allGather(f"{host}:{reserved.getsockname()[1]}")
         with trace.span("launcher", "tell child its place"):
-            _tell(child.stdin, self._main, self._job, rank, addresses, fed=self._epochs > 0)
+            tell(child.stdin, self._main, self._job, rank, addresses, fed=self._epochs > 0)
         try:
             if self._epochs:
                 _feed(child.stdin, blocks, self._epochs)
@@ -112,20 +112,19 @@ class _RankTask:
         if code:
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             cause = f"trainer process {child.pid} of rank {rank} died: {how}"
-            self._done.report_failure(cause)  # the first failure counts: a trainer that could speak has spoken
+            if code < 0:
+                self._done.report_death(cause)
+            else:
+                self._done.report_failure(cause)  # the first one counts: a trainer that could speak has spoken
             raise RuntimeError(cause)
 
 
-def _start_child() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dlobd.launchers.child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+def start_child(**options: Any) -> subprocess.Popen[bytes]:
+    """A trainer's process that waits for `tell` on its stdin; `options` are those of Popen."""
+    return subprocess.Popen([sys.executable, "-m", "dlobd.launchers.child"], stdin=subprocess.PIPE, **options)
 
 
-def _tell(pipe: IO[bytes], main: Main, job: Any, rank: int, addresses: list[str], fed: bool) -> None:
+def tell(pipe: IO[bytes], main: Main, job: Any, rank: int, addresses: list[str], fed: bool) -> None:
     """The first message: a pickle, over the pipe that only parent and child have."""
     role, index = ("chief", 0) if rank == 0 else ("worker", rank - 1)
     cluster = {"chief": addresses[:1], **({"worker": addresses[1:]} if addresses[1:] else {})}

@@ -69,7 +69,7 @@ Main = Callable[[Any, Node], None]
 
 
 class Launcher(Protocol):
-    """One way to start trainers on Spark's executors."""
+    """One way to start trainers: on Spark's executors, or, with `sc` None, without Spark."""
 
     def spark_conf(self) -> dict[str, str]:
         """Spark settings that spark-submit needs for this launcher."""
@@ -94,7 +94,10 @@ class Done(Protocol):
         """The cause in one line, if a rank has left a failure marker."""
 
     def report_failure(self, cause: str) -> None:
-        """Leaves a failure marker. Called on an executor, so it must pickle."""
+        """Leaves a failure marker: what a rank says of itself. Called on an executor, so it must pickle."""
+
+    def report_death(self, cause: str) -> None:
+        """Leaves a marker for a rank that could not speak. It outranks failures: its peers fail because of it."""
 
 
 class TrainingFailed(Exception):

@@ -29,17 +29,22 @@ class TfosLauncher:
             "spark.python.worker.reuse": "true",
         }
 
+    def _prepared(self) -> Any:
+        """The module TFCluster, made importable and measurable."""
+        tfos_compat.install()
+        from tensorflowonspark import TFCluster, TFSparkNode, reservation
+
+        record_driver(TFCluster, TFSparkNode, reservation)
+        return TFCluster
+
     def launch(
         self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
     ) -> None:
         """See `dlobd.launchers.base`."""
         with trace.span("launcher", "import tensorflowonspark"):
-            tfos_compat.install()
-            from tensorflowonspark import TFCluster, TFSparkNode, reservation
-
-            _record_driver(TFCluster, TFSparkNode, reservation)
+            TFCluster = self._prepared()  # noqa: N806  a module of that name
         watch = _ExecutorWatch(sc)
-        tf_args = {"job": job, "on_trainer_death": done.report_failure}
+        tf_args = {"job": job, "on_trainer_death": done.report_death}
         try:
             with trace.span("launcher", "TFCluster.run"):
                 cluster = TFCluster.run(
@@ -135,7 +140,7 @@ class _FeedTask:
         trace.instant("feed exhausted", blocks=count)
 
 
-def _record_driver(cluster: Any, node: Any, reservation: Any) -> None:
+def record_driver(cluster: Any, node: Any, reservation: Any) -> None:
     """Spans around TensorFlowOnSpark's calls on the driver."""
     original_train = node.train
     if not getattr(original_train, "dlobd", False):

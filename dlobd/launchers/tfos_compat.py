@@ -37,7 +37,7 @@ def install() -> None:
     """Prepares this process. Harmless when called twice."""
     if "tensorflowonspark.TFSparkNode" in sys.modules:
         return
-    _provide_pkg_resources()
+    provide_pkg_resources()
     _import_tensorflow_late()
     from tensorflowonspark import TFManager, TFNode, TFSparkNode, reservation, util
 
@@ -58,7 +58,8 @@ def install() -> None:
     TFSparkNode.multiprocessing = Multiprocessing
 
 
-def _provide_pkg_resources() -> None:
+def provide_pkg_resources() -> None:
+    """Lets TensorFlowOnSpark be imported where setuptools 82 or later is installed, or none."""
     try:
         import pkg_resources  # noqa: F401
     except ImportError:
@@ -146,11 +147,12 @@ class WatchedProcess(multiprocessing.Process):
 
     def start(self) -> None:
         """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
+        tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing forgets it once the child runs
         with trace.span("launcher", "fork trainer"):
             super().start()
-        threading.Thread(target=self._watch, name="dlobd-watch", daemon=True).start()
+        threading.Thread(target=self._watch, args=(tf_args,), name="dlobd-watch", daemon=True).start()
 
-    def _watch(self) -> None:
+    def _watch(self, tf_args: dict[str, Any]) -> None:
         from tensorflowonspark import TFSparkNode
 
         self.join()
@@ -164,7 +166,6 @@ class WatchedProcess(multiprocessing.Process):
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)
         except (OSError, EOFError):
             pass  # the manager is gone too; the executor's loss is reported by Spark itself
-        tf_args = self._args[0]  # type: ignore[attr-defined]
         if "on_trainer_death" in tf_args:
             tf_args["on_trainer_death"](cause)
 

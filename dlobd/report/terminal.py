@@ -44,7 +44,11 @@ def breakdown(run: dict[str, Any], console: Console) -> None:
     _rows(
         console,
         "Not measured",
-        [(_title(n["layer"]), f"inside {_title(n['inside'])}: {n['why']}") for n in run["not_measured"]],
+        [
+            # where nothing contains a layer, it took no part in the run
+            (_title(n["layer"]), f"inside {_title(n['inside'])}: {n['why']}" if n["inside"] else n["why"])
+            for n in run["not_measured"]
+        ],
     )
     _hdfs(run, console)
     _ranks(run, console)

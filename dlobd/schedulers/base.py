@@ -20,6 +20,8 @@ class Target:
     fs_uri: str
     bind_ip: str  # the address that driver, executors and ranks advertise
     tmp_dir: Path  # what a killed driver leaves there goes with the cluster
+    master: str = ""  # of Spark's own Master, where there is one
+    spark_home: Path | None = None  # where Workers keep their work; None: pip's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The two ways in which a trainer gets its batches, behind one call.
 
     feed    Spark reads HDFS; the launcher's queue delivers blocks of records
-    read    the trainer reads its own HDFS file by WebHDFS, in a tf.data pipeline that prefetches
+    read    the trainer reads its own file, from HDFS by WebHDFS, in a tf.data pipeline that prefetches
 
 Both give rank r block t of file r as its batch t, so that a seeded run trains on the same batches in the same order.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dlobd import trace, webhdfs
+from dlobd import trace
 from dlobd.datasets.tfrecord import decode_block
 from dlobd.launchers.base import Node
 from dlobd.workloads.job import Job
@@ -45,9 +45,9 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
     path = f"{job.train_dir}/part-{rank:05d}.tfrecord"
 
     def decoded() -> Iterator[Any]:  # runs in a thread of tf.data
-        client = webhdfs.connect(job.webhdfs_url, job.user)
+        storage = job.storage()
         for _ in range(job.epochs):
-            for block in webhdfs.stream(client, path, job.batch_size * layout.record_bytes, "input"):
+            for block in storage.stream(path, job.batch_size * layout.record_bytes, "input"):
                 with trace.span("tensorflow", "decode"):
                     batch = decode_block(block, layout)
                 yield batch

@@ -8,15 +8,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlobd import webhdfs
 from dlobd.datasets.tfrecord import Layout
+from dlobd.storage import LocalDirectory, Storage, WebHdfs
+from dlobd.webhdfs import HdfsError
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One training job. Paths are in HDFS unless said otherwise."""
+    """One training job. Paths are in its storage unless said otherwise."""
 
     name: str
+    scheduler: str
     deploy_mode: str
     launcher: str
     input: str  # feed or read
@@ -29,7 +31,7 @@ class Job:
     checkpoint_every_steps: int
     seed: int
     fs_uri: str
-    webhdfs_url: str
+    webhdfs_url: str  # empty: the storage is this machine's own directories
     user: str
     train_dir: str  # one file a worker
     test_path: str
@@ -42,6 +44,10 @@ class Job:
     def layout(self) -> Layout:
         """How one record of the files is laid out."""
         return Layout(self.image_values)
+
+    def storage(self) -> Storage:
+        """Where its files lie; a new connection."""
+        return WebHdfs(self.webhdfs_url, self.user) if self.webhdfs_url else LocalDirectory()
 
     def build_model(self) -> Any:
         """The model, built in the current strategy scope."""
@@ -60,7 +66,7 @@ class Job:
 
 
 class Markers:
-    """Done and failure markers in HDFS: they outlive every process, and need no port of ours."""
+    """Done and failure markers in the job's storage: they outlive every process, and need no port of ours."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -68,17 +74,21 @@ class Markers:
 
     def report_done(self, rank: int, result: dict[str, Any]) -> None:
         """Leaves the rank's result."""
-        webhdfs.write(
-            self._connect(), f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), "done-marker"
-        )
+        self._job.storage().write(f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), "done-marker")
 
     def report_failure(self, cause: str) -> None:
-        """Leaves the cause in one line; the first one written is the one that counts."""
-        client = self._connect()
+        """Leaves what a rank says of its failure, in one line; the first one written is the one that counts."""
+        self._report("failed", cause)
+
+    def report_death(self, cause: str) -> None:
+        """Leaves what was seen of a rank that could not speak. It counts more than what its peers say then."""
+        self._report("died", cause)
+
+    def _report(self, name: str, cause: str) -> None:
         try:
-            client.write(f"{self._directory}/failed", " ".join(cause.split()).encode(), overwrite=False)
-        except webhdfs.HdfsError:
-            pass  # another rank was first
+            self._job.storage().create(f"{self._directory}/{name}", " ".join(cause.split()).encode())
+        except HdfsError:
+            pass  # the cause is on stderr too
 
     def finished(self) -> set[int]:
         """Ranks whose done-marker is complete."""
@@ -88,15 +98,12 @@ class Markers:
 
     def failure(self) -> str | None:
         """The failure marker's line, if there is one."""
-        if "failed" not in self._list():
-            return None
-        with self._connect(timed=False).read(f"{self._directory}/failed") as reader:
-            return reader.read().decode() or "a rank failed"
+        there = self._list()
+        for name in ("died", "failed"):
+            if name in there:
+                return self._job.storage().read(f"{self._directory}/{name}", "failure marker").decode()
+        return None
 
     def _list(self) -> list[str]:
-        status = self._connect(timed=False).list(self._directory, status=True)
-        # a file being written has length 0 until its first block is reported
-        return [name for name, facts in status if facts["length"] > 0]
-
-    def _connect(self, timed: bool = True) -> Any:
-        return webhdfs.connect(self._job.webhdfs_url, self._job.user, timed)
+        # an empty one is still being written
+        return [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]

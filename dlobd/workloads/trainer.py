@@ -14,9 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from dlobd import trace, webhdfs
+from dlobd import trace
 from dlobd.datasets.tfrecord import decode_block
 from dlobd.launchers.base import Node
+from dlobd.storage import Storage
 from dlobd.workloads.inputs import batches
 from dlobd.workloads.job import Job, Markers
 
@@ -54,7 +55,7 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
             model = job.build_model()
         step = _step_function(tf, strategy, model, job.learning_rate, node.ranks)
 
-    hdfs = webhdfs.connect(job.webhdfs_url, job.user)
+    storage = job.storage()
     incoming = batches(tf, job, node)
     losses: list[float] = []
     samples = 0
@@ -70,7 +71,7 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
             trace.instant("first step done")
         samples += len(batch[1])
         if node.rank == 0 and job.checkpoint_every_steps and (k + 1) % job.checkpoint_every_steps == 0:
-            _checkpoint(tf, job, model, hdfs, k + 1)
+            _checkpoint(tf, job, model, storage, k + 1)
     trace.instant("last step done")
 
     result: dict[str, Any] = {
@@ -84,9 +85,9 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
     if not all(map(math.isfinite, losses)):
         raise ValueError("the loss is not finite")
     if node.rank == 0:
-        _save(tf, job, model, hdfs)
+        _save(tf, job, model, storage)
         trace.instant("saved")
-        result["test"] = _evaluate(tf, job, hdfs)
+        result["test"] = _evaluate(tf, job, storage)
         trace.instant("evaluated")
     return result
 
@@ -121,42 +122,40 @@ def _plain_copy(job: Job, model: Any) -> Any:
     return copy
 
 
-def _checkpoint(tf: Any, job: Job, model: Any, hdfs: Any, step: int) -> None:
+def _checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
     with trace.span("tensorflow", "checkpoint"), tempfile.TemporaryDirectory() as local:
         tf.train.Checkpoint(model=_plain_copy(job, model)).write(f"{local}/ckpt-{step}")
-        _upload(hdfs, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
+        _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
 
 
-def _save(tf: Any, job: Job, model: Any, hdfs: Any) -> None:
+def _save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
     with trace.span("tensorflow", "save model"), tempfile.TemporaryDirectory() as local:
         exported = _plain_copy(job, model)
         images = tf.TensorSpec([None, job.image_values], tf.float32)
         exported.logits = tf.function(exported.__call__, input_signature=[images])
         tf.saved_model.save(exported, local)
-        _upload(hdfs, Path(local), f"{job.run_dir}/model", "model")
+        _upload(storage, Path(local), f"{job.run_dir}/model", "model")
 
 
-def _upload(hdfs: Any, local: Path, directory: str, purpose: str) -> None:
+def _upload(storage: Storage, local: Path, directory: str, purpose: str) -> None:
     for path in sorted(p for p in local.rglob("*") if p.is_file()):
-        webhdfs.write(hdfs, f"{directory}/{path.relative_to(local)}", path.read_bytes(), purpose)
+        storage.write(f"{directory}/{path.relative_to(local)}", path.read_bytes(), purpose)
 
 
-def _download(hdfs: Any, directory: str, local: Path, purpose: str) -> None:
-    with trace.span("hdfs", "list model"):
-        files = [f"{parent}/{name}" for parent, _, names in hdfs.walk(directory) for name in names]
-    for remote in files:
+def _download(storage: Storage, directory: str, local: Path, purpose: str) -> None:
+    for remote in storage.files(directory):
         path = local / remote.removeprefix(directory).lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(webhdfs.read(hdfs, remote, purpose))
+        path.write_bytes(storage.read(remote, purpose))
 
 
-def _evaluate(tf: Any, job: Job, hdfs: Any) -> dict[str, Any]:
-    """Accuracy of the model as it lies in HDFS, on the test set as it lies in HDFS."""
+def _evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
+    """Accuracy of the model as it was stored, on the test set as it was stored."""
     with trace.span("tensorflow", "evaluate"), tempfile.TemporaryDirectory() as local:
-        _download(hdfs, f"{job.run_dir}/model", Path(local), "model")
+        _download(storage, f"{job.run_dir}/model", Path(local), "model")
         with trace.span("tensorflow", "load model"):
             model = tf.saved_model.load(local)
-        images, labels = decode_block(webhdfs.read(hdfs, job.test_path, "test set"), job.layout)
+        images, labels = decode_block(storage.read(job.test_path, "test set"), job.layout)
         with trace.span("tensorflow", "predict"):
             predicted = model.logits(tf.constant(images)).numpy().argmax(axis=1)
         return {"samples": len(labels), "accuracy": float((predicted == labels).mean())}

@@ -37,11 +37,21 @@ def run(job_file: str) -> None:
     """
     job = Job.read(job_file)
     trace.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
+    if job.scheduler == "none":
+        with trace.span("launcher", "parent"):
+            _launch(None, job, None)
+        return
     with trace.span("spark", "driver"):
-        _run(job)
+        _run_on_spark(job)
 
 
-def _run(job: Job) -> None:
+def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
+    roles = Roles(chief=1, worker=job.workers - 1)
+    LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, Markers(job))
+    trace.instant("launcher shut down")
+
+
+def _run_on_spark(job: Job) -> None:
     with trace.span("spark", "import pyspark"):
         from pyspark import SparkConf, SparkContext
     trace.instant("SparkContext start")
@@ -49,11 +59,7 @@ def _run(job: Job) -> None:
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
     trace.instant("SparkContext ready", application_id=sc.applicationId)
     try:
-        blocks = _blocks(sc, job) if job.input == "feed" else None
-        markers = Markers(job)
-        roles = Roles(chief=1, worker=job.workers - 1)
-        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, markers)
-        trace.instant("launcher shut down")
+        _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
     finally:
         with trace.span("spark", "SparkContext.stop"):
             sc.stop()

@@ -1,0 +1,119 @@
+"""The trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
+
+client -> driver (the parent) -> rank-0 .. rank-(n-1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlobd.clock import tick_ns
+from dlobd.importers import rank_lane
+from dlobd.importers.builder import OWN_MARK, LaneBuilder
+from dlobd.importers.evidence import Evidence
+from dlobd.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
+
+CLIENT = "client clock"
+PARENT = "driver"
+RANK_ROLES = ("chief", "worker")
+
+NOT_PART = tuple(
+    NotMeasured(layer, "", "not part of this way: plain processes on local files")
+    for layer in ("yarn", "spark", "feed", "hdfs")
+)
+
+
+def assemble(evidence: Evidence, inside_step: NotMeasured) -> Trace:
+    """The trace of a native run.
+
+    Args:
+        inside_step: why the gradient exchange has no time of its own.
+
+    Raises:
+        BundleError: nothing was started, so that there is no window.
+    """
+    window = evidence.window
+    host = window["anchors"][0]["domain"].split("/")[0]
+    ranks = [process for process in evidence.processes if process.process.role in RANK_ROLES]
+    spans = _client(window, host)
+    spans += _parent(evidence, host, ranks)
+    for process in ranks:
+        spans += rank_lane.build(
+            process, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, process), _resolve
+        )
+    startup, teardown = _anatomy(evidence, ranks)
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=tuple(spans),
+        anchors=evidence.anchors,
+        not_measured=(inside_step, *NOT_PART),
+        startup=startup,
+        teardown=teardown,
+    )
+
+
+def _client(window: dict[str, Any], host: str) -> list[Span]:
+    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    lane.add("client", "start parent process", window["exec_ns"], window["started_ns"], CLIENT)
+    lane.add("client", "wait for parent process", window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
+    return lane.spans
+
+
+def _parent(evidence: Evidence, host: str, ranks: list[RecordedProcess]) -> list[Span]:
+    """The parent's Python: its start, what it recorded, its exit."""
+    window, python = evidence.window, evidence.driver_process
+    lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
+    if python is None:
+        return []
+    last = max(ranks, key=lambda process: process.last_ns, default=None)
+
+    def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if "@trainers" not in wait.get("waits_for", ()):
+            return _resolve(span, wait)
+        return {**wait, "waits_for": (rank_lane.lane_of(last),) if last else ()}
+
+    first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    lane.add("launcher", "parent Python starts", window["started_ns"], first_ns, f"{CLIENT}, {OWN_MARK}")
+    lane.add_recorded(python, resolve=resolve)
+    lane.add("launcher", "parent Python exits", last_ns, window["exit_ns"], f"{OWN_MARK}, {CLIENT}")
+    return lane.spans
+
+
+def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
+
+
+def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
+    """When the parent saw the rank's process end."""
+    number = rank.process.index if rank.process.role == "chief" else rank.process.index + 1
+    exits = [i for i in parent.instants if i.name == "rank exited"] if parent else []
+    return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == number), None)
+
+
+def _anatomy(evidence: Evidence, ranks: list[RecordedProcess]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Startup along the rank that took its first step last, teardown along the chief."""
+    window, parent = evidence.window, evidence.driver_process
+    firsts = [(at.at_ns, process) for process in ranks if (at := process.instant("first step done"))]
+    slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
+    chief = next((process for process in ranks if process.process.role == "chief"), None)
+    startup = [Event("parent process exec", window["exec_ns"], CLIENT)]
+    teardown = [Event("parent process exit", window["exit_ns"], CLIENT)]
+    if parent and parent.process.start_ns is not None:
+        startup.append(Event("parent Python up", parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
+    if slowest:
+        lane = rank_lane.lane_of(slowest)
+        startup.append(Event("rank process up", slowest.opened_ns, OWN_MARK, lane=lane))
+        startup += _instants(slowest, "TensorFlow imported", "TensorFlow rendezvous done", "first batch")
+        startup += _instants(slowest, "first step done")
+    if chief:
+        teardown += _instants(chief, "last step done", "saved", "evaluated")
+    if parent:
+        teardown += _instants(parent, "launcher shut down")
+    return tuple(sorted(startup, key=lambda e: e.at_ns)), tuple(sorted(teardown, key=lambda e: e.at_ns))
+
+
+def _instants(process: RecordedProcess, *names: str) -> list[Event]:
+    return [Event(name, at.at_ns, OWN_MARK) for name in names if (at := process.instant(name))]

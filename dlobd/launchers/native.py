@@ -1,0 +1,117 @@
+"""The same training as plain processes, one a rank: what a job costs without Spark, YARN and HDFS.
+
+    parent: start a process a rank (each imports TensorFlow at once) -> tell each its place -> wait for all
+
+The parent is the job's one process that dlobd starts and watches; ranks die with it. They meet over loopback.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlobd import trace
+from dlobd.launchers.barrier import start_child, tell
+from dlobd.launchers.base import Done, Main, Roles, TrainingFailed
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+HOST = "127.0.0.1"
+GRACE_S = 5.0
+"""For ranks to end after SIGTERM, once one of them has failed."""
+
+
+class NativeLauncher:
+    """See `dlobd.launchers.base`. Chief and workers only; nothing is fed."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """Nothing: there is no Spark."""
+        return {}
+
+    def launch(
+        self,
+        sc: SparkContext | None,
+        main: Main,
+        job: Any,
+        roles: Roles,
+        blocks: RDD[bytes] | None,
+        epochs: int,
+        done: Done,
+    ) -> None:
+        """See `dlobd.launchers.base`; `sc` and `blocks` are None."""
+        ranks: list[subprocess.Popen[bytes]] = []
+        try:
+            with trace.span("launcher", "start ranks"):
+                for rank in range(roles.ranks):
+                    spans = Path(job.spans_dir).parent / f"rank-{rank}"
+                    # one by one: what was started is ended, also when the next one cannot be
+                    ranks.append(start_child(env={**os.environ, "LOG_DIRS": str(spans)}))
+            with trace.span("launcher", "tell ranks their places"):
+                addresses = _addresses(roles.ranks)
+                for rank, process in enumerate(ranks):
+                    assert process.stdin is not None
+                    tell(process.stdin, main, job, rank, addresses, fed=False)
+                    process.stdin.close()
+            with trace.span("launcher", "wait for ranks", {"waits_for": ["@trainers"]}):
+                _wait(ranks, done)
+        except BrokenPipeError:
+            raise TrainingFailed(done.failure() or "a rank ended before it was told its place") from None
+        finally:
+            _end(ranks)
+
+
+def _addresses(count: int) -> list[str]:
+    """Free ports for TensorFlow's servers, all different because they are held together."""
+    with ExitStack() as held:
+        found = []
+        for _ in range(count):
+            reserved = held.enter_context(socket.socket())
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((HOST, 0))
+            found.append(f"{HOST}:{reserved.getsockname()[1]}")
+        return found
+
+
+def _wait(ranks: list[subprocess.Popen[bytes]], done: Done) -> None:
+    """Returns when all ranks have ended well. The job's own deadline is its parent's: `dlobd.submit`.
+
+    Raises:
+        TrainingFailed: one has not.
+    """
+    with ExitStack() as opened:
+        poller = select.poll()
+        rank_of: dict[int, int] = {}
+        for rank, process in enumerate(ranks):
+            fd = os.pidfd_open(process.pid)
+            opened.callback(os.close, fd)
+            poller.register(fd, select.POLLIN)
+            rank_of[fd] = rank
+        while rank_of:
+            for fd, _ in poller.poll():
+                poller.unregister(fd)
+                rank = rank_of.pop(fd)
+                code = ranks[rank].wait()
+                trace.instant("rank exited", rank=rank)
+                if code:
+                    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+                    died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how}"
+                    raise TrainingFailed(done.failure() or died)
+
+
+def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
+    """Ends what still runs: after a failure, ranks wait for the one that is gone."""
+    left = [process for process in ranks if process.poll() is None]
+    for process in left:
+        process.terminate()
+    for process in left:
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,111 @@
+"""Reduces a run's bundle to what the importers read, without the paths and names of the machine that made it.
+
+    python tests/data/capture.py BUNDLE TARGET
+
+Log lines stay as they were written. Those of loggers that no importer reads, such as the web server's, are left out,
+and so are lines that are no log events. TARGET is a bundle again, sealed with its own hashes.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import dlobd
+from dlobd import record
+from dlobd.importers import log4j
+from dlobd.schema import Experiment
+from dlobd.store import Bundle
+
+KEEP = (
+    "evidence/window.json",
+    "evidence/job.json",
+    "evidence/markers.json",
+    "evidence/blocks.json",
+    "evidence/rm-app.json",
+    "evidence/driver-jvm.log",
+    "logs/driver.*",
+    "logs/daemons/resourcemanager.log",
+    "logs/daemons/nodemanager-[0-9].log",
+    "logs/daemons/namenode.log",
+    "logs/daemons/namenode-audit.log",
+    "logs/daemons/datanode-[0-9]-clienttrace.log",
+    "logs/containers/*/stderr",
+    "logs/containers/*/jvm.log",
+    "spans/*/*.jsonl",
+)
+NOISE = re.compile(
+    r"ContextHandler|ServerInfo|server\.|SecurityManager|MemoryStore|ResourceUtils|ResourceProfile|security\.|util\.log|"
+    r"BlockManager|ParentQueue|LeafQueue|SchedulerNode|AuditLogger|logaggregation|MapOutputTracker|StateChange|"
+    r"localizer|ContainersMonitor|cmd=(getfileinfo|listStatus)"
+)
+JVM_MARKS = re.compile(r"\] Using|Pause|gc,heap,exit")
+
+
+def main(source: Path, target: Path) -> None:
+    """Writes the reduced bundle; a bundle that is there already is replaced."""
+    shutil.rmtree(target, ignore_errors=True)
+    names = _Names(source)
+    for pattern in KEEP:
+        for path in sorted(source.glob(pattern)):
+            name = str(path.relative_to(source))
+            lines = path.read_text(errors="replace").splitlines(keepends=True)
+            _write(target / name, names.hide("".join(line for line in lines if _is_read(name, line))))
+    run = json.loads(names.hide((source / "run.json").read_text()))
+    bundle = Bundle(target)
+    # its own figures: the importers' of now, not those of the day when the job ran
+    record.fill(run, bundle, Experiment(**run["configuration"]), [])
+    bundle.write(run)
+    bundle.seal()
+
+
+def _is_read(name: str, line: str) -> bool:
+    if name.endswith("jvm.log"):
+        return bool(JVM_MARKS.search(line))
+    if name.endswith("driver.stdout"):
+        return "dlobd: " in line
+    if name.endswith("namenode.log"):
+        return "COMMITTED but not COMPLETE" in line
+    if not name.startswith("logs/"):
+        return True
+    event = next(log4j.parse([line], name), None)
+    return event is not None and not NOISE.search(f"{event.logger} {event.message[:100]}")
+
+
+class _Names:
+    """What would tell the machine: its paths, its name and its boot id."""
+
+    def __init__(self, source: Path) -> None:
+        domain = json.loads((source / "evidence" / "window.json").read_text())["anchors"][0]["domain"]
+        host, boot, _ = domain.split("/")
+        user = getpass.getuser()
+        checkout = Path(dlobd.__file__).resolve().parents[1]
+        self._changes = (
+            (re.escape(str(checkout)), "/opt/dlobd"),
+            (rf"/user/{user}\b", "/user/dlobd"),
+            (rf"ugi={user}\b", "ugi=dlobd"),
+            (rf"usercache/{user}\b", "usercache/dlobd"),
+            (r"(?<![\w.-])" + re.escape(str(Path.home())) + r"(?=/)", "/opt/dlobd"),
+            (r"/tmp/[\w.-]+", "/var/dlobd"),
+            (r"/usr/lib/jvm/[\w.-]+", "/opt/java"),
+            (re.escape(boot), "00000000-0000-0000-0000-000000000000"),
+            (rf'(?<=["@]){re.escape(host)}(?=["/\s])', "host"),
+        )
+
+    def hide(self, text: str) -> str:
+        for pattern, instead in self._changes:
+            text = re.sub(pattern, instead, text)
+        return text
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

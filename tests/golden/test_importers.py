@@ -1,0 +1,159 @@
+"""Two real runs, captured (tests/data/README.md), through all importers: every span, event and sum as text.
+
+After a wanted change, `pytest tests/golden --update-golden` writes the expected text anew, and the captures' run.json.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlobd import experiment, record
+from dlobd.attribution import attribute
+from dlobd.importers import recorder
+from dlobd.importers.assemble import assemble
+from dlobd.lanes import by_lane
+from dlobd.schema import Event, Span, Trace
+from dlobd.store import Bundle
+
+DATA = Path(__file__).parents[1] / "data"
+GOLDEN = Path(__file__).parent
+RUNS = ("quick-run", "killed-trainer")
+
+
+def as_text(trace: Trace) -> str:
+    """The whole trace and its attribution; times in milliseconds since the window's start, to the nanosecond."""
+    lines = [f"wall {trace.wall_ns} ns", "", "STARTUP"]
+    lines += [_event(trace, event) for event in trace.startup]
+    lines += ["", "TEARDOWN", *[_event(trace, event) for event in trace.teardown]]
+    for lane, spans in by_lane(trace.spans).items():
+        lines += ["", f"LANE {lane}"]
+        lines += [_span(trace, s) for s in sorted(spans, key=lambda s: (s.start_ns, -s.end_ns, s.id))]
+    lines += ["", "ATTRIBUTION", *_attribution(trace)]
+    return "\n".join(lines) + "\n"
+
+
+def _event(trace: Trace, event: Event) -> str:
+    return (
+        f"{_ms(event.at_ns - trace.start_ns)}  {event.event}  [{event.source}, {event.resolution_ns} ns] {event.lane}"
+    )
+
+
+def _span(trace: Trace, span: Span) -> str:
+    start, end = span.start_ns - trace.start_ns, span.end_ns - trace.start_ns
+    more = [f"waits for {', '.join(span.waits_for)}"] if span.waits_for else []
+    more += [f"released {_ms(span.released_ns - trace.start_ns).strip()}"] if span.released_ns else []
+    more += [f"rendezvous {span.rendezvous}"] if span.rendezvous else []
+    more += [f"cause {span.cause}"] if span.cause else []
+    more += ["TRUNCATED"] if span.truncated else []
+    return f"{_ms(start)} {_ms(end)}  {span.layer}: {span.name}  [{span.source}] {'; '.join(more)}".rstrip()
+
+
+def _attribution(trace: Trace) -> Iterator[str]:
+    found = attribute(trace)
+    for layer in found.layers:
+        yield f"{layer.layer:<12}{layer.ns:>14}{layer.unexplained_ns:>14}{layer.lo_ns:>14}{layer.hi_ns:>14}"
+    yield f"{'unattributed':<12}{found.unattributed_ns:>14}"
+    for i in found.intervals:
+        yield f"interval {i.name}: {i.layer} inside {i.inside} of {i.lane}: {i.lo_ns} to {i.hi_ns} ns"
+    for clip in found.clips:
+        yield f"clip {clip.kind}: {clip.span}: {clip.ns} ns"
+
+
+def _refresh(bundle: Bundle) -> None:
+    """Makes the figures in a capture's run.json those of the importers of now; what was measured stays as it is."""
+    run = bundle.read()
+    quick = experiment.load("softmax-mnist-quick")
+    record.fill(run, bundle, dataclasses.replace(quick, epochs=run["configuration"]["epochs"]), [])
+    bundle.write(run)
+    bundle.seal()
+
+
+def _ms(ns: int) -> str:
+    return f"{ns / 1e6:>13.6f}"
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def run(request: pytest.FixtureRequest) -> str:
+    """The name of a captured run."""
+    return str(request.param)
+
+
+def test_the_whole_trace_is_as_expected(run: str, update_golden: bool) -> None:
+    """Lanes, spans with their bounds, sources and waits, events, and the attribution, all from the bundle alone."""
+    found = as_text(assemble(DATA / run))
+    golden = GOLDEN / f"{run}.txt"
+    if update_golden:
+        golden.write_text(found)
+        _refresh(Bundle(DATA / run))
+    assert found.splitlines() == golden.read_text().splitlines()
+
+
+def test_the_attribution_sums_exactly(run: str) -> None:
+    """Layers and the unattributed rest are the wall, to the nanosecond; at most 5 % of it is without an explanation."""
+    trace = assemble(DATA / run)
+    found = attribute(trace)
+    assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == found.wall_ns == trace.wall_ns
+    assert all(0 <= layer.lo_ns <= layer.ns <= layer.hi_ns for layer in found.layers)
+    assert found.unexplained_ns + found.unattributed_ns <= 0.05 * trace.wall_ns
+
+
+def test_nothing_that_was_recorded_is_lost(run: str) -> None:
+    """Each span of each process stands in some lane, with its bounds and attributes, and points to its parent."""
+    spans = {span.id.split("/")[-1]: span for span in assemble(DATA / run).spans}
+    ids = {span.id for span in spans.values()}
+    recorded = 0
+    for process in recorder.read_all(DATA / run / "spans"):
+        for own in process.spans:
+            span = spans[f"{process.process.pid}-{process.opened_ns}-{own.id}"]
+            assert (span.layer, span.name, span.start_ns, span.end_ns) == (
+                own.layer,
+                own.name,
+                own.start_ns,
+                own.end_ns,
+            )
+            assert (span.truncated, span.attrs, span.process) == (own.truncated, own.attrs, process.process)
+            assert span.parent is None if own.parent == 0 else span.parent in ids
+            recorded += 1
+    assert recorded > 100
+
+
+def test_the_evidence_is_consistent(run: str) -> None:
+    """No two spans of a lane contradict each other beyond their resolutions, not even where a trainer was killed."""
+    clips = attribute(assemble(DATA / run)).clips
+    assert [clip for clip in clips if clip.kind == "inconsistent"] == []
+
+
+def test_only_what_was_killed_is_truncated() -> None:
+    """A good run has an end for every span. In the killed one they are the killed rank's, and the task that fed the
+    other rank when the application ended."""
+    assert not any(span.truncated for span in assemble(DATA / "quick-run").spans)
+    cut = {(span.lane, span.name) for span in assemble(DATA / "killed-trainer").spans if span.truncated}
+    assert cut == {("rank-1", "trainer"), ("rank-1", "get"), ("executor-1", "task of collect")}
+
+
+def test_startup_and_teardown_are_in_order() -> None:
+    """A good run has every event of the anatomy, each with a source, in the order of time."""
+    trace = assemble(DATA / "quick-run")
+    startup = [event.event for event in trace.startup]
+    teardown = [event.event for event in trace.teardown]
+    assert (len(startup), len(teardown)) == (23, 8)
+    assert startup[0] == "spark-submit exec"
+    assert startup[-1] == "first step done"
+    assert teardown[0] == "last step done"
+    assert teardown[-1] == "spark-submit exit"
+    for events in (trace.startup, trace.teardown):
+        assert [event.at_ns for event in events] == sorted(event.at_ns for event in events)
+        assert all(event.source and event.resolution_ns >= 1 for event in events)
+
+
+def test_a_capture_is_a_sealed_bundle_without_paths_of_a_machine(run: str) -> None:
+    """What is captured can be handed on: its hashes hold, and it names nobody's directories."""
+    assert Bundle(DATA / run).verify() == []
+    for path in (DATA / run).rglob("*"):
+        if path.is_file():
+            text = path.read_text()
+            assert not any(word in text for word in ("/tmp/", "/root/", "/home/", "/work/")), path

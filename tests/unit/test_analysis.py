@@ -1,0 +1,84 @@
+"""The scripts of analysis/, run as a person runs them, on captured bundles."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+DATA = TOP / "tests" / "data"
+
+
+def script(name: str, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a script of analysis/."""
+    command = [sys.executable, str(TOP / "analysis" / name), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=cwd)
+
+
+def test_the_overhead_table_of_a_real_run(tmp_path: Path) -> None:
+    """One row a layer with the seconds of run.json, and the two pictures, from the bundle alone."""
+    done = script("layer_breakdown.py", DATA / "quick-run", "-o", tmp_path / "new", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    run = json.loads((DATA / "quick-run" / "run.json").read_text())
+    spark = next(layer for layer in run["layers"] if layer["layer"] == "spark")
+    row = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["Spark"])
+    assert row.split()[1:3] == ["1", f"{spark['ns'] / 1e9:.3f}"]
+    wall = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["wall"])
+    assert wall.split()[2] == f"{run['wall_ns'] / 1e9:.3f}"
+    assert (tmp_path / "new" / "layer-breakdown.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "new" / "layer-breakdown.svg").read_text()
+    assert done.stdout.splitlines()[-1] == str(tmp_path / "new" / "layer-breakdown.svg")
+
+
+def test_several_runs_become_means(tmp_path: Path) -> None:
+    """The same run twice: two runs, and no deviation."""
+    done = script("layer_breakdown.py", DATA / "quick-run", DATA / "quick-run", cwd=tmp_path)
+    wall = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["wall"])
+    assert wall.split()[1] == "2"
+    assert wall.split()[3] == "0.000"
+    assert (tmp_path / "layer-breakdown.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("runs", "code", "said"),
+    [
+        (["none"], 7, "there is no run"),
+        ([DATA / "quick-run", DATA / "killed-trainer"], 2, "has no place in a mean"),
+    ],
+)
+def test_what_has_no_table_is_refused_in_one_line(tmp_path: Path, runs: list[object], code: int, said: str) -> None:
+    """The documented exit code and one line, no traceback, no picture."""
+    done = script("layer_breakdown.py", *runs, cwd=tmp_path)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path) -> None:
+    """A file stands where the directory is to be."""
+    (tmp_path / "file").write_text("")
+    done = script("layer_breakdown.py", DATA / "quick-run", "-o", tmp_path / "file" / "x", cwd=tmp_path)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "cannot be used" in line
+
+
+def test_the_cost_of_a_span_is_measured(tmp_path: Path) -> None:
+    """Recording costs more than not recording; both lines name nanoseconds."""
+    done = script("span_cost.py", "--spans", 500, "--repeats", 3, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cost = dict(re.findall(r"^(on|off) +(\d+) ns a span", done.stdout, re.MULTILINE))
+    assert int(cost["on"]) > int(cost["off"])
+
+
+def test_scripts_stay_short() -> None:
+    """What is longer than 60 lines belongs into dlobd."""
+    scripts = list((TOP / "analysis").glob("*.py"))
+    assert len(scripts) >= 2
+    assert all(len(path.read_text().splitlines()) <= 60 for path in scripts)

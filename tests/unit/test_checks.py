@@ -1,0 +1,121 @@
+"""What must hold before a run's numbers count: a real good run passes, and each single fault is found and named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd import experiment
+from dlobd.checks import Check, check
+from dlobd.importers.evidence import Evidence
+from dlobd.schema import Experiment
+
+DATA = Path(__file__).parents[1] / "data"
+WALL_NS = 10**10
+Results = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A copy of the captured good run's evidence, to be changed."""
+    shutil.copytree(DATA / "quick-run" / "evidence", tmp_path / "evidence")
+    return tmp_path
+
+
+def main() -> Experiment:
+    """What the captured run was."""
+    return experiment.load("softmax-mnist-quick")
+
+
+def change(bundle: Path, how: Callable[[Results], None]) -> None:
+    """Changes what the ranks reported; NaN stays NaN."""
+    path = bundle / "evidence" / "markers.json"
+    results = {name: json.loads(text) for name, text in json.loads(path.read_text()).items()}
+    how(results)
+    path.write_text(json.dumps({name: json.dumps(result) for name, result in results.items()}))
+
+
+def broken(bundle: Path, clips: list[dict[str, Any]] | None = None, wanted: Experiment | None = None) -> list[str]:
+    """Names of the checks that do not hold."""
+    found = check(wanted or main(), Evidence(bundle), clips or [], WALL_NS)
+    return [item.check for item in found if not item.ok]
+
+
+def test_a_good_run_holds(bundle: Path) -> None:
+    """Every check of a real good run holds, and all that must be asked are asked."""
+    found = check(main(), Evidence(bundle), [], WALL_NS)
+    assert [item for item in found if not item.ok] == []
+    assert [item.check for item in found] == [
+        "every rank reported", "steps", "train samples", "loss is finite", "ranks agree on the loss", "loss falls",
+        "test samples", "test accuracy", "evidence is consistent",
+    ]  # fmt: skip
+    assert all(isinstance(item, Check) and item.detail for item in found)
+
+
+def _set(rank: int, key: str, value: Any) -> Callable[[Results], None]:
+    def how(results: Results) -> None:
+        results[f"rank-{rank}.json"][key] = value
+
+    return how
+
+
+def _loss(change: Callable[[list[float]], list[float]], *ranks: int) -> Callable[[Results], None]:
+    def how(results: Results) -> None:
+        for rank in ranks:
+            result = results[f"rank-{rank}.json"]
+            result["losses"] = change(result["losses"])
+
+    return how
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        (lambda results: results.pop("rank-1.json"), ["every rank reported"]),
+        (_set(1, "steps", 29), ["steps"]),
+        (_set(0, "samples", 2_900), ["train samples"]),
+        (_loss(lambda losses: [*losses[:-1], math.nan], 1), ["loss is finite"]),
+        (_loss(lambda losses: [math.inf, *losses[1:]], 0), ["loss is finite"]),
+        (_loss(lambda losses: [losses[0] + 0.1, *losses[1:]], 1), ["ranks agree on the loss"]),
+        (_loss(lambda losses: losses[:-1], 1), ["ranks agree on the loss"]),
+        (_loss(lambda losses: losses[::-1], 0, 1), ["loss falls"]),
+        (_loss(lambda losses: [2.3] * len(losses), 0, 1), ["loss falls"]),
+        (_loss(lambda losses: [], 0, 1), ["loss falls"]),
+        (_set(0, "test", None), ["evaluation"]),
+        (_set(0, "test", {"samples": 1_999, "accuracy": 0.9}), ["test samples"]),
+        (_set(0, "test", {"samples": 2_000, "accuracy": 0.1}), ["test accuracy"]),
+        (_set(0, "test", {"samples": 2_000, "accuracy": math.nan}), ["test accuracy"]),
+    ],
+)
+def test_each_fault_is_found_and_named(bundle: Path, how: Callable[[Results], None], named: list[str]) -> None:
+    """One thing is wrong: exactly that check does not hold."""
+    change(bundle, how)
+    assert broken(bundle) == named
+
+
+def test_without_results_no_rank_reported(bundle: Path) -> None:
+    """A missing or damaged record of the ranks counts as none."""
+    path = bundle / "evidence" / "markers.json"
+    path.write_text(path.read_text()[:-20])
+    assert broken(bundle) == ["every rank reported"]
+    path.unlink()
+    assert broken(bundle) == ["every rank reported"]
+
+
+def test_another_experiment_expects_other_numbers(bundle: Path) -> None:
+    """What is expected comes from the experiment, not from what the run says of itself."""
+    assert broken(bundle, wanted=dataclasses.replace(main(), epochs=2)) == ["steps", "train samples"]
+
+
+def test_contradicting_evidence_is_named(bundle: Path) -> None:
+    """Clips up to one percent of the wall are tolerated, and only those that contradict count."""
+    small, large = [{"kind": "inconsistent", "span": "1", "ns": ns} for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
+    assert broken(bundle, [small, {"kind": "outside window", "span": "2", "ns": WALL_NS}]) == []
+    assert broken(bundle, [large]) == ["evidence is consistent"]

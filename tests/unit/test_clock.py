@@ -1,0 +1,122 @@
+"""Clocks: one axis for own marks and for other people's wall-clock stamps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlobd import clock
+from dlobd.clock import FakeClock, WallToMonotonic
+from dlobd.schema import ClockAnchor
+
+BOOT_NS = 1_700_000_000_000_000_000
+
+
+def anchor(monotonic_ns: int, offset_ns: int = BOOT_NS) -> ClockAnchor:
+    """An anchor of a wall clock that is `offset_ns` ahead."""
+    return ClockAnchor("h/b/t", monotonic_ns, monotonic_ns + offset_ns, 1)
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1), st.integers(0, 10**15))
+def test_a_steady_wall_clock_maps_exactly(readings: list[int], at_ns: int) -> None:
+    """With any number of anchors of one offset every stamp comes back as the monotonic time it was taken at."""
+    place = WallToMonotonic([anchor(reading) for reading in readings])
+    assert place.ns(at_ns + BOOT_NS) == at_ns
+    assert place.step_ns == 0
+
+
+def test_the_nearest_anchor_counts() -> None:
+    """A wall clock that was set back by an hour in between: stamps before and after keep their own offsets."""
+    hour = 3_600 * 10**9
+    before, after = anchor(1_000), anchor(10 * hour, BOOT_NS - hour)
+    place = WallToMonotonic([after, before])
+    assert place.ns(2_000 + BOOT_NS) == 2_000
+    assert place.ns(10 * hour + 5 + BOOT_NS - hour) == 10 * hour + 5
+    assert place.step_ns == hour
+
+
+def test_milliseconds_are_the_start_of_their_millisecond() -> None:
+    """An event log's stamp says [t, t + 1 ms)."""
+    place = WallToMonotonic([anchor(0)])
+    assert place.ms(BOOT_NS // 10**6 + 7) == 7 * 10**6
+
+
+def test_without_an_anchor_nothing_can_be_placed() -> None:
+    """A guess would be worse than an error."""
+    with pytest.raises(ValueError, match="no clock anchor"):
+        WallToMonotonic([])
+
+
+def test_an_anchor_reads_both_clocks_at_once() -> None:
+    """Its monotonic time lies between two readings around it, its error is no larger than they are apart, and it maps
+    the wall clock of now to the monotonic clock of now."""
+    before = time.monotonic_ns()
+    found = clock.anchor()
+    after = time.monotonic_ns()
+    assert before <= found.monotonic_ns <= after
+    assert 0 < found.error_ns <= after - before
+    assert found.domain == clock.domain()
+    placed = WallToMonotonic([found]).ns(found.wall_ns)
+    assert placed == found.monotonic_ns
+
+
+def test_a_domain_is_the_same_in_every_process_of_this_machine() -> None:
+    """Host, boot and time namespace: a child shares them, so that its times compare with ours."""
+    code = "from dlobd import clock; print(clock.domain(), clock.monotonic_ns())"
+    before = clock.monotonic_ns()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    domain, at_ns = done.stdout.split()
+    assert domain == clock.domain()
+    assert domain.count("/") == 2
+    assert "unknown" not in domain
+    assert before < int(at_ns) < clock.monotonic_ns()
+
+
+def test_a_process_start_is_known_to_one_tick() -> None:
+    """A child's start lies between our readings around its start, to one kernel tick; it stays the same while it runs;
+    one that is gone has none."""
+    before = clock.monotonic_ns()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        after = clock.monotonic_ns()
+        first = clock.process_start_ns(child.pid)
+        assert first is not None
+        assert before - clock.tick_ns() <= first <= after + clock.tick_ns()
+        again = clock.process_start_ns(str(child.pid))
+        assert again is not None
+        # the two boot clocks are read one after the other
+        assert abs(again - first) < clock.tick_ns()
+        child.communicate(b"\n")
+    assert clock.process_start_ns(child.pid) is None
+
+
+def test_a_process_name_may_hold_anything() -> None:
+    """The kernel writes the name unquoted, with its spaces and brackets."""
+    code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (x', 0, 0, 0); from dlobd import clock; "
+    code += "print(open('/proc/self/comm').read().strip(), clock.process_start_ns(), sep='|')"
+    before = clock.monotonic_ns()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    name, start = done.stdout.strip().split("|")
+    assert name == ") R 1 (x"
+    assert before - clock.tick_ns() <= int(start) <= clock.monotonic_ns()
+
+
+def test_own_start_is_before_now() -> None:
+    """By default it is this process's."""
+    own = clock.process_start_ns()
+    assert own is not None
+    assert own < clock.monotonic_ns()
+    assert abs(own - (clock.process_start_ns(os.getpid()) or 0)) < clock.tick_ns()
+
+
+def test_a_fake_clock_moves_by_its_step() -> None:
+    """Each call returns the time and then moves it."""
+    now = FakeClock(100, 5)
+    assert [now(), now(), now()] == [100, 105, 110]
+    still = FakeClock(7)
+    assert still() == still() == 7

@@ -1,0 +1,136 @@
+"""A run may have died anywhere, and its bundle may lack anything: what is there is shown, and it still adds up."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from dlobd.attribution import attribute
+from dlobd.errors import BundleError
+from dlobd.importers.assemble import assemble
+from dlobd.schema import Trace
+
+DATA = Path(__file__).parents[1] / "data"
+FILES = sorted(
+    str(path.relative_to(DATA / "quick-run"))
+    for part in ("evidence", "logs", "spans")
+    for path in (DATA / "quick-run" / part).rglob("*")
+    if path.is_file()
+)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """A copy of the captured good run, to be damaged."""
+    return Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
+
+
+def adds_up(trace: Trace) -> None:
+    """The parts sum to the wall, none is negative, and spans are well formed."""
+    found = attribute(trace)
+    assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == trace.wall_ns
+    assert all(layer.ns >= 0 for layer in found.layers)
+    assert all(span.end_ns >= span.start_ns for span in trace.spans)
+    assert len({span.id for span in trace.spans}) == len(trace.spans)
+
+
+def test_ids_are_unique_and_lanes_are_those_of_the_chain() -> None:
+    """client -> driver -> application and executors -> ranks, each with spans that have an id of their own."""
+    trace = assemble(DATA / "quick-run")
+    adds_up(trace)
+    assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
+    assert trace.lanes[0] == "client"
+
+
+def test_every_wait_is_for_a_lane_that_exists() -> None:
+    """No symbolic name is left, nobody waits for a lane without spans, and for itself only the one that arrived last,
+    whose wait was over before it began."""
+    for run in ("quick-run", "killed-trainer"):
+        trace = assemble(DATA / run)
+        lanes = set(trace.lanes)
+        waits = [(span, target) for span in trace.spans for target in span.waits_for]
+        assert len(waits) > 20
+        assert {target for _, target in waits} <= lanes
+        own = [span for span, target in waits if span.lane == target]
+        assert all(span.released_ns is not None and span.released_ns <= span.start_ns for span in own)
+
+
+def test_the_same_bundle_gives_the_same_trace() -> None:
+    """Assembling is a function of the files."""
+    assert assemble(DATA / "quick-run") == assemble(DATA / "quick-run")
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "evidence/window.json"])
+def test_any_file_may_be_missing_or_cut(bundle: Path, name: str) -> None:
+    """Without one file, with a half of it, or with an empty one, the rest is shown and still sums exactly."""
+    path = bundle / name
+    whole = path.read_bytes()
+    for data in (whole[: len(whole) // 2], whole[:-7], b""):
+        path.write_bytes(data)
+        adds_up(assemble(bundle))
+    path.unlink()
+    adds_up(assemble(bundle))
+
+
+@pytest.mark.parametrize("part", ["spans", "logs", "logs/containers", "logs/daemons"])
+def test_a_whole_part_may_be_missing(bundle: Path, part: str) -> None:
+    """YARN's logs may be gone, or nothing but the window be left."""
+    shutil.rmtree(bundle / part)
+    adds_up(assemble(bundle))
+
+
+def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -> None:
+    """The wall is known, and it is unexplained: shown as such, not left out."""
+    for part in ("spans", "logs"):
+        shutil.rmtree(bundle / part)
+    (bundle / "evidence" / "driver-jvm.log").unlink()
+    trace = assemble(bundle)
+    found = attribute(trace)
+    assert {span.lane for span in trace.spans} == {"client"}
+    assert found.unexplained_ns > 0.99 * trace.wall_ns
+    adds_up(trace)
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "no json"])
+def test_without_a_window_there_is_no_trace(bundle: Path, text: str | None) -> None:
+    """A run that submitted nothing has no wall to split; one line says so."""
+    path = bundle / "evidence" / "window.json"
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    with pytest.raises(BundleError, match="nothing was submitted"):
+        assemble(bundle)
+
+
+def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
+    """An executor's log and JVM log end in the middle of its task: the task is truncated at its container's end."""
+    container = next((bundle / "logs" / "containers").glob("*_000003"))
+    stderr = container / "stderr"
+    text = stderr.read_text()
+    stderr.write_text(text[: text.index("Finished task")])
+    jvm = container / "jvm.log"
+    jvm.write_text("".join(line for line in jvm.read_text().splitlines(keepends=True) if "exit" not in line))
+    spans = assemble(bundle).spans
+    cut = [span for span in spans if span.truncated]
+    assert {span.lane for span in cut} == {"executor-2"}
+    assert all(span.name.startswith("task of") for span in cut)
+    ends = [span.end_ns for span in spans if span.lane == "executor-2"]
+    assert max(span.end_ns for span in cut) == max(ends)
+    adds_up(assemble(bundle))
+
+
+def test_a_repeated_task_does_not_make_its_executor_look_as_if_it_did_two_things_at_once() -> None:
+    """After a failed task the executor takes the next: tasks of a lane follow each other, also where one has no end."""
+    trace = assemble(DATA / "killed-trainer")
+    for lane in ("executor-1", "executor-2"):
+        tasks = sorted(
+            (span.start_ns, span.end_ns)
+            for span in trace.spans
+            if span.lane == lane and span.name.startswith("task of")
+        )
+        assert len(tasks) >= 3
+        assert all(end <= start for (_, end), (start, _) in pairwise(tasks))

@@ -1,0 +1,125 @@
+"""HDFS's own records: audit log, client trace, and refused closes, with real lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlobd.importers import hdfs, hdfs_use, log4j
+from dlobd.importers.assemble import assemble
+from dlobd.importers.evidence import Evidence
+
+QUICK = Path(__file__).parents[1] / "data" / "quick-run"
+
+AUDIT = (
+    "4947485023494 2026-11-21T03:02:40.202 INFO FSNamesystem.audit: allowed=true\tugi=dlobd (auth:SIMPLE)\t"
+    "ip=/127.0.0.1\tcmd={command}\tsrc={src}\tdst={dst}\tperm=dlobd:supergroup:rwx------\tproto=rpc\n"
+)
+READ = (
+    "4948715619794 2026-11-21T03:02:41.432 DEBUG DataNode.clienttrace: src: {src}, dest: {dest}, volume: , "
+    "bytes: 3987928, op: HDFS_READ, cliID: DFSClient_NONMAPREDUCE_-1676773075_117, offset: 0, "
+    "srvID: 594f0aa5-417f-4ab6-8d56-e9114fa955c8, "
+    "blockid: BP-243020829-127.0.0.1-1795230145805:blk_1073741828_1004, duration(ns): 28141330\n"
+)
+RETRY = (
+    "{at} 2026-11-21T03:02:56.217 INFO namenode.FSNamesystem: BLOCK* blk_1073741832_1008 is COMMITTED but not "
+    "COMPLETE(numNodes= 0 <  minimum = 1) in file {path}\n"
+)
+
+
+def parsed(*lines: str) -> Iterator[log4j.LogLine]:
+    """Log lines of a text."""
+    return log4j.parse("".join(lines).splitlines(keepends=True), "test")
+
+
+def test_an_audited_operation() -> None:
+    """Command, path, target and protocol, at the time of the log call."""
+    line = AUDIT.format(command="rename", src="/spark-events/a.inprogress", dst="/spark-events/a")
+    assert list(hdfs.audits(parsed(line))) == [
+        hdfs.Audit(4947485023494, "rename", "/spark-events/a.inprogress", "/spark-events/a", "rpc")
+    ]
+
+
+def test_an_audited_path_may_hold_spaces() -> None:
+    """Fields end at a tab: neither a command with an option nor a path with spaces, or with `dst=`, is cut."""
+    line = AUDIT.format(command="delete (options=[RECURSIVE])", src="/my data/a dst=b/part 0", dst="null")
+    (audit,) = hdfs.audits(parsed(line))
+    assert (audit.command, audit.path, audit.target) == (
+        "delete (options=[RECURSIVE])",
+        "/my data/a dst=b/part 0",
+        "null",
+    )
+
+
+def test_a_cut_audit_line_is_left_out() -> None:
+    """What was cut in the middle of its fields says nothing."""
+    line = AUDIT.format(command="create", src="/a", dst="null")
+    assert list(hdfs.audits(parsed(line[: line.index("dst=")]))) == []
+
+
+@pytest.mark.parametrize(
+    ("src", "dest"), [("/127.0.0.1:23172", "/127.0.0.1:40504"), ("/[0:0:0:0:0:0:0:1]:23172", "/[::1]:40504")]
+)
+def test_a_transfer_ends_when_it_is_logged(src: str, dest: str) -> None:
+    """Its start is its end less its duration; addresses of either kind do not disturb."""
+    (transfer,) = hdfs.transfers(parsed(READ.format(src=src, dest=dest)))
+    assert (transfer.operation, transfer.bytes, transfer.block) == ("HDFS_READ", 3987928, "blk_1073741828")
+    assert transfer.client == "DFSClient_NONMAPREDUCE_-1676773075_117"
+    assert (transfer.end_ns, transfer.end_ns - transfer.start_ns) == (4948715619794, 28141330)
+
+
+def test_other_lines_of_a_datanode_are_no_transfers() -> None:
+    """A short-circuit request has no bytes."""
+    line = (
+        "4948715619794 2026-11-21T03:02:41.432 INFO DataNode.clienttrace: src: 127.0.0.1, dest: 127.0.0.1, "
+        "op: REQUEST_SHORT_CIRCUIT_FDS, blockid: 1073741828, srvID: 594f, success: true\n"
+    )
+    assert list(hdfs.transfers(parsed(line))) == []
+
+
+def test_each_refused_close_doubles_its_sleep() -> None:
+    """The client sleeps 0.4 s, then 0.8 s; another file begins anew."""
+    lines = [RETRY.format(at=4963500121959 + n, path=path) for n, path in enumerate(("/a b", "/a b", "/c"))]
+    found = list(hdfs.close_retries(parsed(*lines)))
+    assert [retry.delay_ns for retry in found] == [400_000_000, 800_000_000, 400_000_000]
+    assert [retry.path for retry in found][2] == "/c"
+
+
+def test_intervals_of_a_real_run() -> None:
+    """What executors' JVMs read is [bytes / fastest rate, trace duration]: never empty, never negative, in bounds."""
+    found = hdfs_use.intervals(Evidence(QUICK))
+    assert {interval.name for interval in found} == {"read input", "localise"}
+    for interval in found:
+        assert 0 <= interval.lo_ns <= interval.hi_ns <= interval.end_ns - interval.start_ns
+        assert interval.hi_ns > 0
+    assert {i.lane for i in found if i.name == "read input"} == {"executor-1", "executor-2"}
+
+
+def test_the_summary_of_a_real_run() -> None:
+    """Bytes are those that the files have; a purpose measured by us has a number, one that was not an interval."""
+    evidence, trace = Evidence(QUICK), assemble(QUICK)
+    rows = {row["purpose"]: row for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
+    assert rows["read input"]["bytes"] == 2 * 2_514_000
+    assert rows["read input"]["ns"] is None
+    assert rows["read test set"]["bytes"] == 2_000 * 838
+    assert rows["write done-marker"]["operations"] == 2
+    assert rows["staging"]["operations"] == 3
+    for row in rows.values():
+        assert 0 <= row["lo_ns"] <= row["hi_ns"]
+        assert row["source_begin"]
+        assert row["source_end"]
+
+
+def test_a_sleep_before_closing_lies_in_its_write() -> None:
+    """The named sleep is a part of the write to the same file, so that it never adds time."""
+    spans = assemble(QUICK).spans
+    sleeps = [span for span in spans if span.name == "sleep before closing again"]
+    assert len(sleeps) == len(Evidence(QUICK).close_retries) > 0
+    for sleep in sleeps:
+        (write,) = [
+            s for s in spans if s.lane == sleep.lane and s.attrs.get("path") and s.id == sleep.id.rpartition("/")[0]
+        ]
+        assert write.start_ns <= sleep.start_ns < sleep.end_ns <= write.end_ns
+        assert sleep.cause

@@ -1,0 +1,84 @@
+"""Log lines in our pattern, and the logs of JVMs: what is a line, what is not, and what a killed process leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlobd.importers import jvm, log4j
+
+FAILED_TASK = """\
+5052106251625 2026-11-21T03:04:24.823 ERROR executor.Executor: Exception in task 3.0 in stage 1.0 (TID 5)
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 3416, in main
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:561)
+Caused by: java.lang.RuntimeException: 2026-11-21T03:04:24.823 ERROR executor.Executor: not a line of its own
+2026-11-21 03:04:19,005 INFO (MainThread-14073) node: {'executor_id': 0}
+5052131759763 2026-11-21T03:04:24.848 INFO executor.YarnCoarseGrainedExecutorBackend: Got assigned task 6
+"""
+
+JVM = """\
+[4954344961592ns][gc] Using G1
+[4954346961592ns][gc,init] Version: 17.0.15+6 (release)
+[4957475355059ns][gc     ] GC(9) Pause Young (Normal) (G1 Evacuation Pause) 84M->37M(117M) 22.925ms
+[4961734496786ns][gc     ] GC(12) Pause Remark 42M->42M(117M) 18,458ms
+[4961734496999ns][gc     ] GC(12) Concurrent Mark Cycle 30.000ms
+[4970972024223ns][gc,heap,exit] Heap
+[4970972057943ns][gc,heap,exit]   class space    used 7278K, committed 7616K, reserved 1048576K
+"""
+
+
+def written(directory: Path, text: str) -> Path:
+    """A file with `text`."""
+    path = directory / "log"
+    path.write_text(text)
+    return path
+
+
+def test_stack_traces_and_other_writers_are_no_lines(tmp_path: Path) -> None:
+    """Continuation lines and what Python printed into the same file are left out, what follows them is not."""
+    lines = log4j.read(written(tmp_path, FAILED_TASK), "executor")
+    assert [(line.at_ns, line.level, line.logger) for line in lines] == [
+        (5052106251625, "ERROR", "executor.Executor"),
+        (5052131759763, "INFO", "executor.YarnCoarseGrainedExecutorBackend"),
+    ]
+    assert lines[0].message == "Exception in task 3.0 in stage 1.0 (TID 5)"
+    assert {line.source for line in lines} == {"executor"}
+
+
+def test_a_line_without_a_message_or_cut_in_its_head(tmp_path: Path) -> None:
+    """An empty message is a line; one that was cut before its message is none, and harms no other."""
+    text = "4952330364599 2026-11-21T03:02:45.047 INFO yarn.ApplicationMaster: \n4952330364599 2026-11-21T03:02:45.0"
+    (line,) = log4j.read(written(tmp_path, text))
+    assert (line.message, line.source) == ("", "log")
+
+
+def test_bytes_that_are_no_text_harm_only_their_line(tmp_path: Path) -> None:
+    """A log may hold anything that a library printed."""
+    path = tmp_path / "log"
+    path.write_bytes(b"\xff\xfe\x00rubbish\n" + FAILED_TASK.encode())
+    assert len(log4j.read(path)) == 2
+
+
+def test_an_absent_log_has_no_lines(tmp_path: Path) -> None:
+    """A run may have died before its log was made."""
+    assert log4j.read(tmp_path / "none") == []
+    assert jvm.read(tmp_path / "none") is None
+
+
+def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
+    """The first stamp is the start, the last exit record the end; pauses are summed, concurrent work is no pause."""
+    life = jvm.read(written(tmp_path, JVM))
+    assert life == jvm.JvmLife(4954344961592, 4970972057943, 22_925_000 + 18_458_000)
+
+
+def test_a_jvm_that_was_killed_has_no_exit(tmp_path: Path) -> None:
+    """Without an exit record the end is not known, and a cut last line changes nothing."""
+    life = jvm.read(written(tmp_path, JVM[: JVM.index("[4970972024223ns]")] + "[49709720"))
+    assert life is not None
+    assert (life.start_ns, life.exit_ns) == (4954344961592, None)
+
+
+def test_a_jvm_log_without_a_stamp_is_none(tmp_path: Path) -> None:
+    """A JVM that could not start wrote a message, not a log."""
+    assert jvm.read(written(tmp_path, "Error: Could not create the Java Virtual Machine.\n")) is None
+    assert jvm.read(written(tmp_path, "")) is None

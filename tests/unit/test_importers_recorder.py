@@ -1,0 +1,114 @@
+"""Span files may end anywhere, because their writer may have been killed anywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dlobd.importers import recorder
+
+PROCESS = {
+    "k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90,
+    "opened_ns": 100, "forked": True, "domain": "h/b/t", "schema": 1,
+}  # fmt: skip
+ANCHOR = {"k": "anchor", "monotonic_ns": 101, "wall_ns": 1_000_101, "error_ns": 2}
+OUTER = {"k": "b", "l": "tensorflow", "n": "trainer", "i": 1, "p": 0, "t": 110}
+INNER = {"k": "b", "l": "feed", "n": "get", "i": 2, "p": 1, "t": 120, "w": {"waits_for": ["@feeder"]}, "a": {"x": 1}}
+INNER_END = {"k": "e", "i": 2, "t": 130, "a": {"bytes": 5}}
+INSTANT = {"k": "i", "n": "first batch", "t": 140}
+OUTER_END = {"k": "e", "i": 1, "t": 150}
+ALL = (PROCESS, ANCHOR, OUTER, INNER, INNER_END, INSTANT, OUTER_END)
+
+
+def written(directory: Path, *lines: dict[str, Any], cut: int = 0, name: str = "spans-7-100.jsonl") -> Path:
+    """A span file, without its last `cut` characters."""
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text(text[: len(text) - cut])
+    return path
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    """Spans with parents, waits and the attributes of both ends; instants; anchors; the last evidence."""
+    process = recorder.read(written(tmp_path, *ALL))
+    assert process is not None
+    outer, inner = process.spans
+    assert (outer.start_ns, outer.end_ns, outer.truncated, outer.parent) == (110, 150, False, 0)
+    assert (inner.start_ns, inner.end_ns, inner.truncated, inner.parent) == (120, 130, False, 1)
+    assert (inner.wait, inner.attrs) == ({"waits_for": ["@feeder"]}, {"x": 1, "bytes": 5})
+    assert (process.last_ns, process.bad_lines, process.forked) == (150, 0, True)
+    assert process.anchors[0].domain == "h/b/t"
+    assert process.named("get") == [inner]
+    assert process.instant("last batch") is None
+
+
+def test_every_cut_of_a_file_is_readable(tmp_path: Path) -> None:
+    """Wherever a file ends, what is whole before it is kept, an open span ends at the last evidence, and at most one
+    line is damaged."""
+    text = [json.dumps(line) + "\n" for line in ALL]
+    ends = [len("".join(text[: n + 1])) - 1 for n in range(len(text))]  # a line is whole without its line break
+    for kept in range(ends[-1] + 2):
+        whole = sum(end <= kept for end in ends)
+        process = recorder.read(written(tmp_path, *ALL, cut=ends[-1] + 1 - kept))
+        if not whole:
+            assert process is None
+            continue
+        assert process is not None
+        assert process.bad_lines <= 1
+        assert len(process.spans) == min(max(whole - 2, 0), 2)
+        for span in process.spans:
+            assert span.truncated == (whole < {"get": 5, "trainer": 7}[span.name])
+            assert span.end_ns == process.last_ns if span.truncated else span.end_ns <= process.last_ns
+
+
+def test_a_cut_last_line_truncates_what_was_open(tmp_path: Path) -> None:
+    """The end line of the outer span is cut: it ends at the last whole line, and the inner one is whole."""
+    process = recorder.read(written(tmp_path, *ALL, cut=5))
+    assert process is not None
+    assert [(s.name, s.end_ns, s.truncated) for s in process.spans] == [("trainer", 140, True), ("get", 130, False)]
+    assert process.bad_lines == 1
+
+
+def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
+    """A kind of line that is not known here harms nothing; a known one without its fields counts as damaged."""
+    process = recorder.read(written(tmp_path, PROCESS, {"k": "counter", "v": 3}, {"k": "b", "i": 9}, OUTER, OUTER_END))
+    assert process is not None
+    assert [span.name for span in process.spans] == ["trainer"]
+    assert process.bad_lines == 1
+
+
+def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:
+    """What is no JSON, or JSON but no line, is counted and passed over."""
+    path = written(tmp_path, PROCESS, OUTER)
+    path.write_text(path.read_text() + "null\n5\n{}\n\x00\x00\n" + json.dumps(OUTER_END) + "\n")
+    process = recorder.read(path)
+    assert process is not None
+    assert process.bad_lines == 4
+    assert [span.truncated for span in process.spans] == [False]
+
+
+def test_an_end_without_a_begin_is_passed_over(tmp_path: Path) -> None:
+    """The end of a span that its parent process had opened before the fork."""
+    process = recorder.read(written(tmp_path, PROCESS, OUTER_END))
+    assert process is not None
+    assert process.spans == []
+    assert process.last_ns == 150
+
+
+def test_an_empty_file_is_no_process(tmp_path: Path) -> None:
+    """A process killed before its first write leaves nothing to be shown."""
+    assert recorder.read(written(tmp_path)) is None
+
+
+def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None:
+    """Files lie a directory a container; other files there are left alone, an absent directory has none."""
+    written(tmp_path, PROCESS | {"opened_ns": 300}, name="container_2/spans-7-300.jsonl")
+    written(tmp_path, PROCESS | {"opened_ns": 200}, name="container_3/spans-7-200.jsonl")
+    written(tmp_path, name="container_3/spans-8-250.jsonl")
+    (tmp_path / "container_3" / "stderr").write_text("x")
+    found = recorder.read_all(tmp_path)
+    assert [process.opened_ns for process in found] == [200, 300]
+    assert found[0].path.parent.name == "container_3"
+    assert recorder.read_all(tmp_path / "none") == []

@@ -1,0 +1,135 @@
+"""Spark's logs of driver, ApplicationMaster and executors, with real lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlobd.importers import log4j, spark
+from dlobd.importers.evidence import Evidence
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def parsed(*messages: str, level: str = "INFO", start: int = 1_000_000) -> Sequence[log4j.LogLine]:
+    """Log lines with these messages, 1,000 ns apart."""
+    text = [f"{start + 1_000 * k} 2026-11-21T03:02:40.666 {level} a.B: {m}\n" for k, m in enumerate(messages)]
+    return list(log4j.parse(text, "log"))
+
+
+STARTING = (
+    "Starting task {n}.0 in stage {stage}.0 (TID {tid}) (localhost,executor {executor}, partition 0, ANY, 9 bytes) "
+)
+
+
+def test_the_driver_of_a_real_run() -> None:
+    """All points in the order of time, both executors, and three jobs with two tasks each that ended."""
+    log = Evidence(DATA / "quick-run").driver_log
+    points = [
+        log.points[name].at_ns
+        for name in ("JVM SparkContext", "application id", "submitting", "submitted", "running", "ready", "stopping")
+    ]
+    assert points == sorted(points)
+    assert set(log.registered) == {"1", "2"}
+    assert [(job.name, len(job.tasks)) for job in log.jobs] == [
+        ("foreachPartition", 2),
+        ("collect", 2),
+        ("foreachPartition", 2),
+    ]
+    for job in log.jobs:
+        assert job.end_ns is not None
+        assert all(job.start_ns < task.start_ns < job.end_ns for task in job.tasks)
+        assert {task.executor for task in job.tasks} == {"1", "2"}
+    assert len(log.uploads) == 3
+    assert log.errors == []
+
+
+def test_the_application_master_of_a_real_run() -> None:
+    """Executor ids with their containers, and the AM's own steps in order."""
+    log = Evidence(DATA / "quick-run").application_master
+    assert list(log.containers) == ["1", "2"]
+    assert all(name.startswith("container_") for name in log.containers.values())
+    marks = [log.first, log.registering, log.requested, log.unregistering]
+    times = [mark.at_ns for mark in marks if mark]
+    assert len(times) == 4
+    assert times == sorted(times)
+
+
+def test_the_executors_of_a_real_run() -> None:
+    """Each ran three tasks and finished them; the one that read input knows its split."""
+    for log in Evidence(DATA / "quick-run").executors.values():
+        assert set(log.got) == set(log.finished)
+        assert len(log.got) == 3
+        assert all(log.got[task] < log.finished[task] for task in log.got)
+        (split,) = log.splits.values()
+        assert split[0].endswith(".tfrecord")
+        assert split[1] == 2_514_000
+
+
+def test_a_failed_task_ended_too() -> None:
+    """Of a killed trainer's run: the task that failed and the one that was killed for it have an end; the other
+    executor was stopped before it could say so."""
+    executors = Evidence(DATA / "killed-trainer").executors
+    assert set(executors["2"].got) == set(executors["2"].finished) == {1, 3, 5, 6}
+    assert set(executors["1"].got) - set(executors["1"].finished) == {4}
+
+
+def test_a_container_with_an_epoch_is_an_executors() -> None:
+    """After a restart of the ResourceManager ids read container_e01_...; other hosts and ids are kept whole."""
+    name = "container_e01_1795230150220_0001_01_000004"
+    log = spark.application_master(
+        parsed(
+            f"Launching container {name} on host node-3.example.org for executor with ID 12 for ResourceProfile Id 0"
+        )
+    )
+    assert log.containers == {"12": name}
+
+
+def test_tasks_belong_to_their_job_by_stage() -> None:
+    """A retried task is a task of its own; a task of a stage that nobody submitted is left out."""
+    log = spark.driver(
+        parsed(
+            "Got job 4 (collect at a.py:1) with 1 output partitions",
+            "Submitting ResultStage 7 (PythonRDD[3] at b), which has no missing parents",
+            STARTING.format(n=0, stage=7, tid=8, executor=2),
+            "Got job 5 (foreachPartition at /a dir/b.py:321) with 1 output partitions",
+            "Submitting ResultStage 9 (PythonRDD[4] at b), which has no missing parents",
+            STARTING.format(n=0, stage=9, tid=9, executor=1),
+            STARTING.format(n=0, stage=7, tid=10, executor=1),
+            STARTING.format(n=0, stage=3, tid=11, executor=1),
+            "Job 5 failed: foreachPartition at /a dir/b.py:321, took 6570.49435 ms",
+        )
+    )
+    assert [(job.id, job.name, [task.id for task in job.tasks]) for job in log.jobs] == [
+        (4, "collect", [8, 10]),
+        (5, "foreachPartition", [9]),
+    ]
+    assert [job.end_ns for job in log.jobs] == [None, 1_008_000]
+
+
+def test_the_last_upload_of_a_dead_driver_has_an_end() -> None:
+    """Where the log stops behind an upload, its end is its own line, not a crash."""
+    target = "hdfs://127.0.0.1:9000/user/a/.sparkStaging/application_1_1/py4j.zip"
+    log = spark.driver(parsed("x", f"Uploading resource file:/a/py4j.zip -> {target}"))
+    assert [(line.at_ns, path, after) for line, path, after in log.uploads] == [
+        (1_001_000, "/user/a/.sparkStaging/application_1_1/py4j.zip", 1_001_000)
+    ]
+
+
+def test_errors_are_kept_in_order() -> None:
+    """They may be the only thing that says why a driver died."""
+    log = spark.driver([*parsed("fine"), *parsed("first", "second", level="ERROR")])
+    assert log.errors == ["first", "second"]
+
+
+def test_a_cut_line_of_a_killed_executor() -> None:
+    """The last line may stop before its number."""
+    log = spark.executor(parsed("Got assigned task 3", "Finished task 0.0 in stage 1.0 (TI", "Got assigned task "))
+    assert (list(log.got), log.finished) == ([3], {})
+
+
+def test_without_logs_there_is_nothing() -> None:
+    """A driver, an ApplicationMaster or an executor that wrote nothing is no error."""
+    assert spark.driver([]).points == {}
+    assert spark.application_master([]).first is None
+    assert spark.executor([]).got == {}

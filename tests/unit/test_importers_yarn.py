@@ -1,0 +1,151 @@
+"""YARN's logs: one application's transitions, also over restarts of the ResourceManager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlobd.importers import log4j, yarn
+from dlobd.importers.evidence import Evidence
+
+DATA = Path(__file__).parents[1] / "data"
+APP = "application_1795230150220_0001"
+STATES = (
+    "SUBMITTED", "ACCEPTED", "ATTEMPT_SUBMITTED", "ATTEMPT_SCHEDULED", "ATTEMPT_ALLOCATED", "ATTEMPT_LAUNCHED",
+    "ATTEMPT_RUNNING", "RUNNING", "ATTEMPT_FINISHING", "FINISHING", "ATTEMPT_FINISHED", "FINISHED",
+)  # fmt: skip
+
+
+def line(at_ns: int, logger: str, message: str, level: str = "INFO") -> str:
+    """One log line."""
+    return f"{at_ns} 2026-11-21T03:02:40.666 {level} {logger}: {message}\n"
+
+
+def app(at_ns: int, old: str, new: str, name: str = APP) -> str:
+    """A transition of an application."""
+    return line(at_ns, "rmapp.RMAppImpl", f"{name} State change from {old} to {new} on event = X")
+
+
+def container(at_ns: int, name: str, old: str, new: str) -> str:
+    """A transition of a container at the ResourceManager."""
+    return line(at_ns, "rmcontainer.RMContainerImpl", f"{name} Container Transitioned from {old} to {new}")
+
+
+def parsed(*lines: str) -> Iterator[log4j.LogLine]:
+    """Log lines of a text."""
+    return log4j.parse("".join(lines).splitlines(keepends=True), "log")
+
+
+def test_the_life_of_a_real_application() -> None:
+    """Every transition of a good run, in order; each container from its allocation over its process to its end."""
+    life = Evidence(DATA / "quick-run").yarn
+    times = [life.application.at[state] for state in STATES]
+    assert times == sorted(times)
+    assert len(set(life.containers)) == 3
+    for marks in life.containers.values():
+        steps = ("ALLOCATED", "ACQUIRED", "START_REQUEST", "LOCALIZING", "SCHEDULED", "RUNNING", "EXITED")
+        times = [marks.at[step] for step in steps]
+        assert times == sorted(times)
+        assert "RM_RUNNING" in marks.at
+
+
+def test_a_restarted_resourcemanager_tells_the_story_again() -> None:
+    """What happened first counts: recovery replays the application, it does not submit it again."""
+    life = yarn.life(
+        parsed(
+            app(1_000_000, "NEW_SAVING", "SUBMITTED"),
+            app(2_000_000, "SUBMITTED", "ACCEPTED"),
+            app(3_000_000, "ACCEPTED", "RUNNING"),
+            line(4_000_000, "resourcemanager.ResourceManager", "STARTUP_MSG: Starting ResourceManager"),
+            app(5_000_000, "NEW", "ACCEPTED"),
+            app(6_000_000, "ACCEPTED", "RUNNING"),
+            app(7_000_000, "FINISHING", "FINISHED"),
+        ),
+        [],
+        APP,
+    )
+    assert life.application.at == {
+        "SUBMITTED": 1_000_000,
+        "ACCEPTED": 2_000_000,
+        "RUNNING": 3_000_000,
+        "FINISHED": 7_000_000,
+    }
+
+
+def test_container_ids_carry_the_epoch_of_a_restart() -> None:
+    """container_e01_... belongs to the same application; each container has marks of its own, from both logs."""
+    old, new = "container_1795230150220_0001_01_000001", "container_e01_1795230150220_0001_01_000004"
+    life = yarn.life(
+        parsed(container(1_000_000, old, "NEW", "ALLOCATED"), container(2_000_000, new, "NEW", "ALLOCATED")),
+        parsed(
+            line(3_000_000, "containermanager.ContainerManagerImpl", f"Start request for {new} by user appattempt_1"),
+            line(
+                4_000_000,
+                "container.ContainerImpl",
+                f"Container {new} transitioned from RUNNING to EXITED_WITH_FAILURE",
+            ),
+        ),
+        APP,
+    )
+    assert {name: dict(marks.at) for name, marks in life.containers.items()} == {
+        old: {"ALLOCATED": 1_000_000},
+        new: {"ALLOCATED": 2_000_000, "START_REQUEST": 3_000_000, "EXITED": 4_000_000},
+    }
+    assert "log: " in life.containers[new].source["EXITED"]
+
+
+def test_other_applications_are_not_ours() -> None:
+    """Neither another number, nor one that begins with ours, nor another ResourceManager's."""
+    ours = "application_1795230150220_1000"
+    theirs = ("application_1795230150220_10000", "application_1795230150220_1001", "application_9795230150220_1000")
+    life = yarn.life(
+        parsed(
+            *[app(1_000_000, "SUBMITTED", "ACCEPTED", name) for name in theirs],
+            *[container(1_000_000, f"container_{n[12:]}_01_000001", "NEW", "ALLOCATED") for n in theirs],
+            app(2_000_000, "SUBMITTED", "ACCEPTED", ours),
+        ),
+        parsed(
+            *[
+                line(
+                    1_000_000,
+                    "container.ContainerImpl",
+                    f"Container container_{n[12:]}_01_000001 transitioned from A to B",
+                )
+                for n in theirs
+            ]
+        ),
+        ours,
+    )
+    assert life.application.at == {"ACCEPTED": 2_000_000}
+    assert life.containers == {}
+
+
+def test_running_at_the_nodemanager_is_when_the_process_started() -> None:
+    """The ResourceManager hears of it one heartbeat later, which is kept apart."""
+    name = "container_1795230150220_0001_01_000002"
+    life = yarn.life(
+        parsed(container(9_000_000, name, "ACQUIRED", "RUNNING")),
+        parsed(line(8_000_000, "container.ContainerImpl", f"Container {name} transitioned from SCHEDULED to RUNNING")),
+        APP,
+    )
+    assert life.containers[name].at == {"RM_RUNNING": 9_000_000, "RUNNING": 8_000_000}
+
+
+def test_warnings_about_the_application_are_its_diagnostics() -> None:
+    """What YARN complained of, such as a container beyond its memory, is kept for the cause of a failure."""
+    name = "container_1795230150220_0001_01_000002"
+    said = f"Container [pid=1,containerID={name}] is running 1B beyond the 'PHYSICAL' memory limit."
+    life = yarn.life(
+        parsed(
+            line(1_000_000, "rmapp.RMAppImpl", f"{APP} failed 1 times", "WARN"), line(1_000_000, "x.Y", "z", "ERROR")
+        ),
+        parsed(line(2_000_000, "monitor.ContainersMonitorImpl", said, "WARN")),
+        APP,
+    )
+    assert life.diagnostics == [f"{APP} failed 1 times", said]
+
+
+def test_without_logs_there_is_nothing() -> None:
+    """A run whose application was never submitted has no life, and that is no error."""
+    life = yarn.life([], [], "application_0_0")
+    assert (life.application.at, life.containers, life.diagnostics) == ({}, {}, [])

@@ -1,0 +1,90 @@
+"""What a job is told, and the markers by which its ranks report back; in a real directory of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd.workloads.job import Job, Markers
+
+EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "image_values": 784, "classes": 10}
+DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5}
+
+
+def job(directory: Path, **changes: Any) -> Job:
+    """A job whose storage is this machine's own directories."""
+    values = {field.name: DEFAULTS[str(field.type)] for field in dataclasses.fields(Job)}
+    return Job(**{**values, **EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes})
+
+
+@pytest.fixture
+def markers(tmp_path: Path) -> Markers:
+    """Markers of a job that was prepared."""
+    (tmp_path / "run" / "done").mkdir(parents=True)
+    return Markers(job(tmp_path))
+
+
+def test_a_job_survives_json_and_pickle(tmp_path: Path) -> None:
+    """It reaches the driver as JSON and the ranks by pickle, and is the same there."""
+    told = job(tmp_path, seed=7)
+    path = tmp_path / "job.json"
+    path.write_text(told.to_json())
+    assert Job.read(path) == told
+    assert pickle.loads(pickle.dumps(told)) == told
+    assert told.layout.record_bytes > told.image_values
+
+
+def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
+    """A field that is not known, or one that is missing, never becomes a default in silence."""
+    path = tmp_path / "job.json"
+    values = json.loads(job(tmp_path).to_json())
+    path.write_text(json.dumps({**values, "new": 1}))
+    with pytest.raises(TypeError):
+        Job.read(path)
+    del values["workers"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(TypeError):
+        Job.read(path)
+
+
+def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
+    """Each leaves its result; an empty marker is still being written, and other files are none."""
+    assert (markers.finished(), markers.failure()) == (set(), None)
+    markers.report_done(0, {"rank": 0, "steps": 3})
+    markers.report_done(11, {"rank": 11})
+    directory = tmp_path / "run" / "done"
+    (directory / "rank-2.json").write_text("")
+    assert markers.finished() == {0, 11}
+    assert json.loads((directory / "rank-0.json").read_text()) == {"rank": 0, "steps": 3}
+    assert markers.failure() is None
+
+
+def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:
+    """What comes after it is its consequence."""
+    markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
+    markers.report_failure("rank 0: peer is gone")
+    assert markers.failure() == "rank 1: RuntimeError: boom at line 3"
+    assert markers.finished() == set()
+
+
+def _report(markers: Markers, cause: str) -> None:
+    markers.report_failure(cause)
+
+
+def test_of_many_failures_at_once_exactly_one_counts(markers: Markers) -> None:
+    """Several processes fail in the same moment: the marker is one whole cause, not a mixture."""
+    context = multiprocessing.get_context("spawn")
+    causes = [f"rank {n}: {str(n) * 200}" for n in range(4)]
+    processes = [context.Process(target=_report, args=(pickle.loads(pickle.dumps(markers)), c)) for c in causes]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(50)
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert markers.failure() in causes

@@ -1,0 +1,140 @@
+"""What all launchers share: roles, the cause of a failure in one line, and the trainers' log lines at the driver."""
+
+from __future__ import annotations
+
+import io
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dlobd.launchers import log_stream
+from dlobd.launchers.base import Node, Roles
+from dlobd.launchers.cause import one_line
+
+PY4J = """\
+An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent
+failure: Lost task 0.0 in stage 1.0 (TID 2): {failure}
+\tat org.apache.spark.scheduler.DAGScheduler.failJobAndIndependentStages(DAGScheduler.scala:2856)
+\tat py4j.GatewayConnection.run(GatewayConnection.java:238)
+Caused by: {failure}
+\tat org.apache.spark.executor.Executor$TaskRunner.run(Executor.scala:621)
+"""
+
+
+class Markers:
+    """Markers of a job in which a rank has failed, or none."""
+
+    def __init__(self, cause: str | None = None) -> None:
+        self._cause = cause
+
+    def finished(self) -> set[int]:
+        return set()
+
+    def failure(self) -> str | None:
+        return self._cause
+
+    def report_failure(self, cause: str) -> None:
+        raise AssertionError(cause)
+
+    report_death = report_failure
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + 20
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_ranks_are_chief_and_workers() -> None:
+    """The chief is rank 0, worker i rank i + 1; parameter servers and evaluators take executors but do not train."""
+    roles = Roles(worker=2, ps=3, evaluator=1)
+    assert (roles.executors, roles.ranks) == (7, 3)
+    assert Node("chief", 0, 3, None).rank == 0
+    assert [Node("worker", index, 3, None).rank for index in range(2)] == [1, 2]
+    assert Roles().ranks == 1
+
+
+def test_what_a_rank_said_of_itself_comes_first() -> None:
+    """The failure marker is the cause, whatever Spark makes of it."""
+    assert one_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        ("Exception: trainer process 7 died: killed by signal 9", "died: killed by signal 9"),
+        ("ExecutorLostFailure (executor 2 exited) Reason: Container marked as failed", "Reason: Container marked"),
+        ("java.lang.RuntimeException: bad record", "RuntimeException: bad record"),
+    ],
+)
+def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str) -> None:
+    """The line that names the cause, not one of the frames around it."""
+    line = one_line(Exception(PY4J.format(failure=failure)), Markers())
+    assert said in line
+    assert "\n" not in line
+
+
+def test_an_error_without_a_known_mark() -> None:
+    """Its first line; without any text, its type."""
+    assert one_line(Exception("\n  something \nelse"), Markers()) == "something"
+    assert one_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]
+
+
+def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line whole, in order, with the rank's name; the container's own log has them too."""
+    with log_stream.listen("127.0.0.1") as address:
+        log_stream.forward(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
+        printed = ""
+
+        def arrived() -> bool:
+            nonlocal printed
+            printed += capsys.readouterr().out
+            return "last" in printed
+
+        err = capsys.readouterr()
+        printed += err.out
+        until(arrived)
+    assert printed.splitlines() == ["rank 1: one", "rank 1: two \ufffd", "rank 1: last without end"]
+    assert err.err == "one\ntwo \ufffd\nlast without end"
+
+
+def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who does not know the run's secret is hung up on; each listener has a secret of its own."""
+    with log_stream.listen("127.0.0.1") as address, log_stream.listen("127.0.0.1") as other:
+        assert address.secret != other.secret
+        with socket.create_connection((address.host, address.port), 5) as stranger:
+            stranger.sendall(b"guess\nhello\n")
+            stranger.settimeout(10)
+            try:
+                assert stranger.recv(1) == b""
+            except ConnectionResetError:
+                pass  # it hung up with our second line unread
+    assert "hello" not in capsys.readouterr().out
+
+
+def test_a_driver_that_is_gone_costs_only_its_copy(capsys: pytest.CaptureFixture[str]) -> None:
+    """The trainer's output is read to its end, so that it never blocks on a full pipe."""
+    with log_stream.listen("127.0.0.1") as address:
+        pass
+    source = io.BytesIO(b"line\n" * 1000)
+    log_stream.forward(source, "rank 0", address)
+    assert source.read() == b""
+    assert capsys.readouterr().err == "line\n" * 1000
+
+
+def test_the_listener_binds_only_where_it_was_told() -> None:
+    """Another address of this machine is refused."""
+    with log_stream.listen("127.0.0.2") as address:
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            assert probe.connect_ex(("127.0.0.3", address.port)) != 0
+        with socket.socket() as probe:
+            probe.settimeout(5)
+            assert probe.connect_ex(("127.0.0.2", address.port)) == 0

@@ -1,0 +1,78 @@
+"""The barrier launcher's pipe between a Spark task and its trainer: real pipes, and a real child that dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dlobd.importers import recorder
+from dlobd.launchers import barrier, child
+
+
+def fed(blocks: list[bytes], epochs: int) -> list[bytes]:
+    """What the trainer's end gets of what a task feeds."""
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb") as source, os.fdopen(write_fd, "wb") as sink:
+        task = threading.Thread(target=barrier._feed, args=(sink, iter(blocks), epochs))
+        task.start()
+        feed, found = child._PipeFeed(source), []
+        while (block := feed.next_block()) is not None:
+            found.append(block)
+        task.join(20)
+    return found
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_blocks_arrive_whole_and_in_order(epochs: int) -> None:
+    """Also blocks larger than the pipe, and empty ones; later epochs repeat the first, though Spark reads once."""
+    blocks = [b"a" * 10, b"", os.urandom(3 << 20), b"end"]
+    assert fed(blocks, epochs) == blocks * epochs
+
+
+def test_a_feed_without_blocks_ends() -> None:
+    """An empty partition is an end, not a wait for ever."""
+    assert fed([], 2) == []
+
+
+@pytest.mark.parametrize("cut", [3, 10])
+def test_a_feeding_task_that_is_gone_is_an_error(cut: int) -> None:
+    """An end without the end-of-feed mark, in a length or inside a block, is never taken for the end of the data."""
+    read_fd, write_fd = os.pipe()
+    os.write(write_fd, (barrier.LENGTH.pack(5) + b"abcde")[:cut])
+    os.close(write_fd)
+    with os.fdopen(read_fd, "rb") as source, pytest.raises(EOFError, match="Spark task"):
+        child._PipeFeed(source).next_block()
+
+
+def test_a_trainer_does_not_outlive_its_killed_task(tmp_path: Path) -> None:
+    """kill -9 of the Python worker: the kernel ends the trainer, although nobody is left to tell it."""
+    code = """
+import sys, time
+from dlobd.launchers import barrier
+process = barrier.start_child()
+print(process.pid, flush=True)
+time.sleep(100)
+"""
+    environment = {**os.environ, "LOG_DIRS": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment) as task:
+        assert task.stdout is not None
+        trainer = psutil.Process(int(task.stdout.readline()))
+        deadline = time.monotonic() + 30
+        # its recorder is opened after it asked the kernel
+        while not list(tmp_path.glob("spans-*.jsonl")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        task.send_signal(signal.SIGKILL)
+    psutil.wait_procs([trainer], timeout=20)
+    assert not trainer.is_running() or trainer.status() == psutil.STATUS_ZOMBIE
+    (process,) = recorder.read_all(tmp_path)
+    assert process.spans[0].layer == "tensorflow"
+    assert process.spans[0].truncated or process.named("await place")[0].truncated

@@ -1,0 +1,259 @@
+"""TensorFlowOnSpark, prepared: importable, lazy, bound where it was told, and a dead trainer is noticed.
+
+Each test is a process of its own, because preparing a process is for good.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlobd import trace
+from dlobd.importers import recorder
+
+
+def python(code: str, *arguments: object, **environment: str) -> list[str]:
+    """What `code` prints, a line each."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=55, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_install_with_and_without_pkg_resources(there: bool) -> None:
+    """TensorFlowOnSpark imports where setuptools brings pkg_resources and where it does not; one that is there stays,
+    and the stand-in answers what is asked of it."""
+    code = """
+import sys, types
+there = sys.argv[1] == "True"
+own = types.ModuleType("pkg_resources")
+own.get_distribution = lambda name: types.SimpleNamespace(version="0")
+own.DistributionNotFound = KeyError
+sys.modules["pkg_resources"] = own if there else None  # None: as if it could not be found
+from dlobd.launchers import tfos_compat
+tfos_compat.install()
+tfos_compat.install()
+from tensorflowonspark import TFCluster, TFNode, TFSparkNode
+import pkg_resources
+print((pkg_resources is own) == there, pkg_resources.get_distribution("tensorflowonspark").version)
+try:
+    pkg_resources.get_distribution("no-such-package-of-anybody")
+except pkg_resources.DistributionNotFound:
+    print("not found")
+except Exception as error:
+    print(error)
+"""
+    said = python(code, there)
+    assert said[0] == ("True 0" if there else "True 2.2.5")
+    assert there or said[1] == "not found"
+
+
+def test_tensorflow_is_not_imported_by_preparing() -> None:
+    """Neither on the driver nor in a Python worker: that costs seconds, and belongs to the trainer."""
+    code = """
+import sys
+from dlobd.launchers import tfos, tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFCluster, TFManager, TFNode, TFSparkNode, compat, reservation, util
+print(sorted(name for name in sys.modules if name.partition(".")[0] in ("tensorflow", "keras")))
+print(compat.__name__, callable(compat.export_saved_model), compat.__spec__)
+"""
+    assert python(code) == ["[]", "tensorflowonspark.compat True None"]
+
+
+def test_rdma_is_refused() -> None:
+    """TensorFlow 2 has none: asking for it is an error instead of a silent TCP."""
+    code = """
+from dlobd.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFNode
+for arguments, named in (((None, 1, True), {}), ((None,), {"rdma": True})):
+    try:
+        TFNode.start_cluster_server(*arguments, **named)
+    except ValueError as error:
+        print(error)
+"""
+    said = python(code)
+    assert len(said) == 2
+    assert all(line.startswith("rdma=True: TensorFlow 2 has no RDMA transport") for line in said)
+
+
+def test_the_reservation_server_listens_only_where_it_was_told() -> None:
+    """TFOS_BIND_IP names the one address; another address of the same machine is refused, and the server works."""
+    code = """
+import socket
+from dlobd.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import reservation, util
+server = reservation.Server(1)
+host, port = server.start()
+print(host, util.get_ip_address())
+for address in ("127.0.0.2", "127.0.0.3"):
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        print(address, probe.connect_ex((address, port)) == 0)
+client = reservation.Client((host, port))
+client.register({"executor_id": 0})
+print(client.await_reservations())
+client.request_stop()
+"""
+    assert python(code, TFOS_BIND_IP="127.0.0.2") == [
+        "127.0.0.2 127.0.0.2",
+        "127.0.0.2 True",
+        "127.0.0.3 False",
+        "[{'executor_id': 0}]",
+    ]
+
+
+WATCH = """
+import json, os, signal, sys, time
+from dlobd import trace
+from dlobd.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFManager, TFSparkNode
+trace.start(sys.argv[2], "python-worker")
+TFSparkNode.TFSparkNode.mgr = TFManager.start(b"key", ["error"])
+ends = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "exit": lambda: os._exit(3),
+    "well": lambda: None,
+}
+def trainer(tf_args, context):
+    with trace.span("tensorflow", "trainer"):
+        ends[sys.argv[1]]()
+told = []
+process = TFSparkNode.multiprocessing.Process(target=trainer, args=({"on_trainer_death": told.append}, None))
+process.start()
+process.join()
+deadline = time.monotonic() + 5
+while not told and process.exitcode and time.monotonic() < deadline:
+    time.sleep(0.01)
+time.sleep(0.2 if not process.exitcode else 0)
+queue = TFSparkNode.TFSparkNode.mgr.get_queue("error")
+queued = []
+while not queue.empty():
+    queued.append(queue.get())
+print(json.dumps({"pid": process.pid, "told": told, "queued": queued}))
+"""
+
+
+@pytest.mark.parametrize(("end", "how"), [("kill", "killed by signal 9"), ("exit", "exit code 3")])
+def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str) -> None:
+    """Its death reaches the job and TensorFlowOnSpark's error queue in one line, and stands in its parent's spans."""
+    (line,) = python(WATCH, end, tmp_path)
+    found = json.loads(line)
+    cause = f"trainer process {found['pid']} died: {how}"
+    assert found["told"] == found["queued"] == [cause]
+    parent = next(p for p in recorder.read_all(tmp_path) if not p.forked)
+    died = parent.instant("trainer died")
+    assert died is not None
+    assert died.attrs == {"cause": cause}
+    assert parent.named("fork trainer")
+    assert not any(span.name == "trainer" for span in parent.spans)
+
+
+def test_a_trainer_that_ends_well_is_not_reported(tmp_path: Path) -> None:
+    """Nobody is told of an exit code 0; its spans are in a file of its own."""
+    (line,) = python(WATCH, "well", tmp_path)
+    found = json.loads(line)
+    assert (found["told"], found["queued"]) == ([], [])
+    child = next(p for p in recorder.read_all(tmp_path) if p.process.pid == found["pid"])
+    assert child.forked
+    assert [(span.name, span.truncated) for span in child.spans] == [("trainer", False)]
+
+
+def test_the_queue_is_timed_at_the_feeding_end(tmp_path: Path) -> None:
+    """Each block has a span while Spark reads it and one while TensorFlowOnSpark puts it, which may block; afterwards
+    the moment is noted from which on only the trainer is awaited."""
+    code = """
+import sys
+from dlobd import trace
+from dlobd.launchers.tfos import _FeedTask
+trace.start(sys.argv[1], "python-worker", threaded=False)
+def put_all(blocks):
+    return [len(block) for block in blocks]
+print(_FeedTask(put_all)(iter([b"abc", b"d"])))
+"""
+    assert python(code, tmp_path) == ["[3, 1]"]
+    (process,) = recorder.read_all(tmp_path)
+    assert [span.name for span in process.spans] == [
+        "feed task", "read block", "put", "read block", "put", "read block",
+    ]  # fmt: skip
+    task, *inner = process.spans
+    assert [span.attrs["bytes"] for span in process.named("put")] == [3, 1]
+    assert all(span.parent == task.id and not span.truncated for span in inner)
+    exhausted = process.instant("feed exhausted")
+    assert exhausted is not None
+    assert exhausted.attrs == {"blocks": 2}
+    assert inner[-1].end_ns <= exhausted.at_ns <= task.end_ns
+
+
+def test_calls_of_the_driver_are_wrapped_once(tmp_path: Path) -> None:
+    """Preparing the driver twice does not measure twice, and TFCluster's sleeps carry their cause."""
+    code = """
+import sys
+from dlobd import trace
+from dlobd.launchers import tfos, tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFCluster, TFSparkNode, reservation
+for _ in range(2):
+    tfos.record_driver(TFCluster, TFSparkNode, reservation)
+trace.start(sys.argv[1], "driver")
+TFCluster.time.sleep(0.01)
+server = reservation.Server(1)
+server.reservations.add({"executor_id": 0})
+server.await_reservations(None)
+print(type(TFSparkNode.train({}, {}, 1)).__name__, type(TFSparkNode.train({}, {}, 1)._inner).__name__)
+"""
+    assert python(code, tmp_path) == ["_FeedTask function"]
+    (process,) = recorder.read_all(tmp_path)
+    assert [span.name for span in process.spans] == ["sleep", "await reservations"]
+    sleep, waiting = process.spans
+    assert sleep.wait["cause"].startswith("TensorFlowOnSpark TFCluster.shutdown poll")
+    assert sleep.wait["cause_period_ns"] >= 10_000_000
+    assert waiting.wait["waits_for"] == ["@last-reservation"]
+
+
+def test_the_daemon_measures_nothing_outside_a_container() -> None:
+    """Without YARN's log directory there is nowhere to write to, and nothing is recorded."""
+    code = """
+import sys, types
+daemon = types.ModuleType("pyspark.daemon")
+daemon.manager = lambda: print("manager")
+sys.modules["pyspark.daemon"] = daemon
+from dlobd.launchers import worker_daemon
+worker_daemon.serve(lambda: print("prepared"))
+"""
+    assert python(code, LOG_DIRS="") == ["prepared", "manager"]
+
+
+def test_the_daemon_records_its_own_start_in_the_containers_log_directory(tmp_path: Path) -> None:
+    """In the first of YARN's log directories, before it forks, and without a thread."""
+    code = """
+import sys, threading, types
+daemon = types.ModuleType("pyspark.daemon")
+daemon.manager = lambda: print(threading.active_count())
+sys.modules["pyspark.daemon"] = daemon
+from dlobd.launchers import worker_daemon
+worker_daemon.serve()
+"""
+    first = tmp_path / "log 0"
+    assert python(code, LOG_DIRS=f"{first},{tmp_path / 'log1'}") == ["1"]
+    (process,) = recorder.read_all(first)
+    assert (process.process.role, process.forked) == ("python-worker", False)
+    assert process.spans[0].layer == "spark"
+    assert process.instant("python daemon up") is not None
+    assert not (tmp_path / "log1").exists()
+
+
+def test_this_process_records_nothing() -> None:
+    """The tests above leave no recorder here: spans of this process are still no-ops."""
+    assert type(trace.span("hdfs", "x")).__name__ == "_NoSpan"

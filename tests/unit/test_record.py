@@ -1,0 +1,151 @@
+"""run.json from a bundle's evidence: status and cause in one line, figures that follow from the evidence alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd import experiment, record, store
+from dlobd.schema import Experiment
+from dlobd.store import Bundle
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def main() -> Experiment:
+    """What the captured runs were, but for the epochs of the killed one."""
+    return experiment.load("softmax-mnist-quick")
+
+
+def bundle_of(run: str, directory: Path) -> Bundle:
+    """A copy of a captured run, to be changed."""
+    return Bundle(Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b")))
+
+
+def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> dict[str, Any]:
+    """The record of a bundle, with changes to its window."""
+    path = bundle.evidence / "window.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | window))
+    found = record.begin(bundle, wanted or main())
+    record.fill(found, bundle, wanted or main(), ["something was missing"])
+    store.validate(json.loads(json.dumps(found)), "test")
+    return found
+
+
+def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
+    """A run that was interrupted before its job has a record that follows the schema and says so."""
+    bundle = store.create(tmp_path, "softmax-mnist-quick")
+    begun = record.begin(bundle, main())
+    bundle.write(begun)
+    found = bundle.read()
+    assert (found["status"], found["wall_ns"], found["layers"]) == ("interrupted", None, [])
+    assert found["cause"] == "ended before the job was submitted"
+    assert found["configuration"] == dataclasses.asdict(main())
+    assert found["experiment_key"] == experiment.key(main())
+    assert found["seeds"] == {"data_order": main().seed, "weights": main().seed}
+
+
+def test_a_good_run(tmp_path: Path) -> None:
+    """Status, checks, exact sum, metrics from the ranks' own reports, quantiles only where there are enough steps."""
+    found = filled(bundle_of("quick-run", tmp_path))
+    assert (found["status"], found["cause"]) == ("ok", None)
+    assert all(item["ok"] for item in found["checks"])
+    assert sum(layer["ns"] for layer in found["layers"]) + found["unattributed_ns"] == found["wall_ns"]
+    assert found["window"]["end_ns"] - found["window"]["start_ns"] == found["wall_ns"]
+    metrics = found["metrics"]
+    assert (metrics["steps"], metrics["train_samples"], metrics["test_samples"]) == (30, 6_000, 2_000)
+    assert metrics["test_accuracy"] >= main().min_accuracy
+    assert metrics["last_loss"] < metrics["first_loss"]
+    assert metrics["samples_per_second"] == pytest.approx(6_000 / metrics["training_ns"] * 1e9)
+    assert [(rank["role"], rank["steps"]) for rank in found["ranks"]] == [("chief", 30), ("worker", 30)]
+    for rank in found["ranks"]:
+        assert 0 < rank["step_p50_ns"] <= rank["step_max_ns"]
+        assert rank["step_p99_ns"] is None
+    assert found["warnings"] == ["something was missing"]
+
+
+def test_the_same_evidence_gives_the_same_record() -> None:
+    """The stored figures of a run come out of its evidence again.
+
+    After a wanted change of the importers: `pytest tests/golden --update-golden`."""
+    for run in ("quick-run", "killed-trainer"):
+        bundle = Bundle(DATA / run)
+        stored = bundle.read()
+        wanted = dataclasses.replace(main(), epochs=stored["configuration"]["epochs"])
+        found = record.begin(bundle, wanted)
+        record.fill(found, bundle, wanted, [])
+        found = json.loads(json.dumps(found))
+        for key in ("status", "cause", "wall_ns", "layers", "startup", "teardown", "hdfs", "ranks", "clips", "checks"):
+            assert found[key] == stored[key], (run, key)
+
+
+def test_a_killed_trainer_is_a_failed_run_with_its_spans(tmp_path: Path) -> None:
+    """The cause is one line; what was recorded up to then is attributed, and the cut spans are counted."""
+    found = filled(bundle_of("killed-trainer", tmp_path))
+    assert found["status"] == "failed"
+    assert found["cause"]
+    assert "\n" not in found["cause"]
+    assert found["checks"] == []
+    assert found["metrics"]["test_accuracy"] is None
+    assert sum(rank["steps"] for rank in found["ranks"]) > 20
+    assert any("spans have no recorded end" in line for line in found["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("window", "status", "said"),
+    [
+        ({"ended_by": "timeout", "exit_code": -15}, "failed", "timeout_s = 600 s"),
+        ({"ended_by": "interrupt", "exit_code": -15}, "interrupted", "interrupted by a person"),
+        ({"exit_code": -9}, "failed", "spark-submit was killed by signal 9"),
+        ({"exit_code": 137}, "failed", "the driver's Python was killed by signal 9"),
+        ({"exit_code": 1}, "failed", "spark-submit exited with code 1"),
+    ],
+)
+def test_how_a_job_ended_is_its_cause(tmp_path: Path, window: dict[str, Any], status: str, said: str) -> None:
+    """By us, by a signal, or by itself; a run that did not end well is never checked for its result."""
+    found = filled(bundle_of("quick-run", tmp_path), dataclasses.replace(main(), timeout_s=600), **window)
+    assert found["status"] == status
+    assert said in found["cause"]
+    assert found["checks"] == []
+
+
+def test_what_the_driver_said_comes_first(tmp_path: Path) -> None:
+    """Its last line about the failure is the cause, before signals and YARN's diagnostics."""
+    bundle = bundle_of("quick-run", tmp_path)
+    (bundle.logs / "driver.stdout").write_text("dlobd: job failed: first\nx\ndlobd: job failed: rank 1: boom \n")
+    assert filled(bundle, exit_code=1)["cause"] == "rank 1: boom"
+
+
+def test_what_yarn_said_comes_before_an_exit_code(tmp_path: Path) -> None:
+    """The first line of the diagnostics, without line breaks and not endless."""
+    bundle = bundle_of("quick-run", tmp_path)
+    (bundle.evidence / "rm-app.json").write_text(json.dumps({"diagnostics": "\n AM container  is launched\nmore" * 99}))
+    assert filled(bundle, exit_code=1)["cause"] == "AM container is launched"
+
+
+def test_a_run_with_a_wrong_result_is_invalid(tmp_path: Path) -> None:
+    """It ended well, but a check does not hold: the first one that does not is the cause."""
+    found = filled(bundle_of("quick-run", tmp_path), dataclasses.replace(main(), min_accuracy=0.999))
+    assert found["status"] == "invalid"
+    assert found["cause"].startswith("test accuracy: ")
+
+
+def test_a_cut_span_file_is_a_warning(tmp_path: Path) -> None:
+    """Lines that were cut are counted where a person sees it."""
+    bundle = bundle_of("quick-run", tmp_path)
+    path = max(bundle.spans.rglob("*.jsonl"), key=lambda path: path.stat().st_size)
+    path.write_text(path.read_text()[:-10])
+    warnings = filled(bundle)["warnings"]
+    assert "1 lines of span files are cut: their process was killed while it wrote" in warnings
+
+
+def test_the_summary_names_the_largest_layers() -> None:
+    """One line for progress; a run without layers has its status only."""
+    layers = [{"layer": name, "ns": ns} for name, ns in (("hdfs", 1), ("spark", 3 * 10**9), ("yarn", 2), ("feed", 3))]
+    assert record.summary_line({"status": "ok", "layers": layers}) == "ok: spark 3.0 s, feed 0.0 s, yarn 0.0 s"
+    assert record.summary_line({"status": "failed", "layers": []}) == "failed"

@@ -1,0 +1,176 @@
+"""Which ways to run a job can be combined, and what each scheduler submits. Nothing is started."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd import experiment
+from dlobd.cluster.standalone import links_home
+from dlobd.errors import UsageError
+from dlobd.registry import LAUNCHERS, SCHEDULERS
+from dlobd.schedulers.base import Command, Target
+
+QUICK = "softmax-mnist-quick"
+TARGET = Target(
+    client_conf_dir=Path("/c/client"),
+    spark_conf_dir=Path("/c/spark"),
+    java_home=Path("/java"),
+    fs_uri="hdfs://127.0.0.1:9000",
+    bind_ip="127.0.0.1",
+    tmp_dir=Path("/c/tmp"),
+    master="spark://127.0.0.1:7077",
+    spark_home=Path("/c/spark-home"),
+)
+
+REFUSED = [
+    (("launcher=native", "input=feed"), "input", "plain processes without Spark: nobody feeds them", "input=read"),
+    (("launcher=native",), "input", "nobody feeds them", "--set input=read"),
+    (
+        ("launcher=native", "input=read", "deploy_mode=cluster"),
+        "deploy_mode",
+        "there is no cluster for a driver",
+        "deploy_mode=client",
+    ),
+    (("launcher=native", "input=read", "scheduler=yarn"), "scheduler", "yarn has nothing to do", "scheduler=none"),
+    (("launcher=native", "input=read", "scheduler=standalone"), "scheduler", "has nothing to do", "scheduler=none"),
+    (("launcher=native", "input=read", "scheduler=local-cluster"), "scheduler", "has nothing", "scheduler=none"),
+    (("scheduler=none", "launcher=tfos"), "scheduler", "scheduler none brings none", "launcher=native"),
+    (("scheduler=none", "launcher=tfos-stock"), "scheduler", "on Spark's executors", "scheduler=yarn"),
+    (("scheduler=none", "launcher=barrier"), "scheduler", "on Spark's executors", "scheduler=yarn"),
+    *(
+        ((f"scheduler={scheduler}", f"launcher={launcher}", "deploy_mode=cluster"), "deploy_mode", why, "client")
+        for scheduler, why in (("standalone", "runs no Python driver"), ("local-cluster", "the driver's own JVM"))
+        for launcher in ("tfos", "tfos-stock", "barrier")
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "field", "why", "remedy"), REFUSED)
+def test_what_cannot_work_is_refused(settings: tuple[str, ...], field: str, why: str, remedy: str) -> None:
+    """One line: the option that was typed, why it cannot work, and what to set instead."""
+    with pytest.raises(UsageError) as caught:
+        experiment.load(QUICK, settings)
+    line = caught.value.line
+    assert "\n" not in line
+    assert why in line
+    assert remedy in line.partition("Next: ")[2]
+    typed = [setting for setting in settings if setting.startswith(field)]
+    assert line.startswith(f"--set {typed[0]}: " if typed else "/")
+
+
+def _valid() -> list[tuple[str, ...]]:
+    """Every combination of scheduler, launcher, input and deploy mode that is not refused."""
+    found = []
+    for scheduler in SCHEDULERS.names():
+        for launcher in LAUNCHERS.names():
+            for source in ("feed", "read"):
+                for mode in ("client", "cluster"):
+                    way = (scheduler, launcher, source, mode)
+                    try:
+                        experiment.load(QUICK, _settings(way))
+                    except UsageError:
+                        continue
+                    found.append(way)
+    return found
+
+
+def _settings(way: tuple[str, ...]) -> list[str]:
+    fields = ("scheduler", "launcher", "input", "deploy_mode")
+    return [f"{field}={value}" for field, value in zip(fields, way, strict=True)]
+
+
+def test_exactly_these_ways_are_valid() -> None:
+    """Three launchers on three schedulers with both inputs, cluster mode on YARN alone; native in its one way."""
+    spark = ("tfos", "tfos-stock", "barrier")
+    wanted = {("yarn", launcher, source, mode) for launcher in spark for source in ("feed", "read") for mode in MODES}
+    wanted |= {(s, launcher, i, "client") for s in OWN for launcher in spark for i in ("feed", "read")}
+    assert set(_valid()) == wanted | {("none", "native", "read", "client")}
+
+
+MODES = ("client", "cluster")
+OWN = ("standalone", "local-cluster")
+
+
+def test_a_launcher_brings_what_it_needs_unless_somebody_said_otherwise(tmp_path: Path) -> None:
+    """Over a shipped experiment's values only: what a person wrote stays, in a file as on the command line."""
+    assert experiment.load(QUICK, ["launcher=native", "input=read"]).scheduler == "none"
+    default = experiment.load(QUICK).executor_overhead_mb
+    stock = experiment.load(QUICK, ["launcher=tfos-stock"])
+    assert stock.executor_overhead_mb > default
+    assert dataclasses.replace(stock, launcher="tfos", executor_overhead_mb=default) == experiment.load(QUICK)
+    assert experiment.load(QUICK, ["launcher=tfos-stock", "executor_overhead_mb=900"]).executor_overhead_mb == 900
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'extends = "{QUICK}"\nexecutor_overhead_mb = 901\n')
+    assert experiment.load(mine, ["launcher=tfos-stock"]).executor_overhead_mb == 901
+
+
+def _command(scheduler: str, target: Target | None = TARGET, *settings: str) -> Command:
+    chosen = experiment.load(QUICK, [f"scheduler={scheduler}", *settings])
+    conf = {"spark.python.daemon.module": "x.daemon"}
+    command: Command = SCHEDULERS.get(scheduler)().command(
+        chosen, target, conf, Path("/b/evidence"), Path("/jobs/train.py"), Path("/b/evidence/job.json")
+    )
+    return command
+
+
+def _conf(command: Command) -> Mapping[str, str]:
+    words = iter(command.argv)
+    return dict(next(words).split("=", 1) for word in words if word == "--conf")  # type: ignore[misc]
+
+
+def _option(command: Command, name: str) -> str:
+    return command.argv[command.argv.index(name) + 1]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "master"), [("standalone", "spark://127.0.0.1:7077"), ("local-cluster", "local-cluster[2,1,512]")]
+)
+def test_spark_without_yarn(scheduler: str, master: str) -> None:
+    """One core and the experiment's memory an executor; executors record in their own directory; nothing of YARN."""
+    command = _command(scheduler)
+    conf = _conf(command)
+    assert _option(command, "--master") == master
+    assert command.argv[-2:] == ("/jobs/train.py", "/b/evidence/job.json")
+    assert (conf["spark.executor.cores"], conf["spark.cores.max"], conf["spark.executor.memory"]) == ("1", "2", "512m")
+    assert conf["spark.executorEnv.LOG_DIRS"] == "."
+    assert conf["spark.python.daemon.module"] == "x.daemon"
+    assert conf["spark.eventLog.dir"] == "hdfs://127.0.0.1:9000/spark-events"
+    assert command.environment["SPARK_HOME"] == "/c/spark-home"
+    assert not [word for word in (*command.argv, *command.environment) if "yarn" in word.lower()]
+
+
+def test_the_same_settings_on_yarn() -> None:
+    """What is not YARN's own is said alike to all schedulers, so that they can be compared."""
+    yarn, own = _conf(_command("yarn")), _conf(_command("standalone"))
+    different = {key for key in yarn.keys() & own.keys() if yarn[key] != own[key]}
+    assert different == {"spark.executor.extraJavaOptions"}
+    memory = {"spark.executor.memoryOverhead", "spark.executor.maxNumFailures"}  # read by YARN only
+    assert {key for key in yarn.keys() - own.keys() if not key.startswith("spark.yarn.")} == memory
+
+
+def test_no_spark_at_all() -> None:
+    """Launcher native is Python, the script and the job; no Spark setting, no Java."""
+    command = _command("none", None, "launcher=native", "input=read")
+    assert command.argv[1:] == ("/jobs/train.py", "/b/evidence/job.json")
+    assert not any("SPARK" in name or "JAVA" in name for name in command.environment)
+
+
+def test_workers_write_into_a_home_of_links(tmp_path: Path) -> None:
+    """Everything of Spark is reachable there, the work of Workers is its own, and an old one is replaced."""
+    home = tmp_path / "pyspark"
+    for name in ("bin", "jars", "work"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").write_text(name)
+    links = links_home(home, tmp_path / "cluster")
+    (links / "work" / "app-1").mkdir()
+    again = links_home(home, tmp_path / "cluster")
+    assert again == links
+    assert (links / "bin" / "file").read_text() == "bin"
+    assert list((links / "work").iterdir()) == []
+    assert [path.name for path in (home / "work").iterdir()] == ["file"]
+    assert sorted(path.name for path in links.iterdir()) == ["bin", "jars", "work"]

@@ -1,0 +1,87 @@
+"""The data set as a job reads it: equal files, one a worker, reused by name; on a real directory of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dlobd import experiment, staging
+from dlobd.datasets.tfrecord import Layout
+from dlobd.errors import ClusterError
+from dlobd.schema import Experiment
+from dlobd.storage import LocalDirectory, WebHdfs
+
+
+def small(**changes: object) -> Experiment:
+    """The quick experiment on few samples."""
+    quick = experiment.load("softmax-mnist-quick")
+    return dataclasses.replace(quick, train_samples=600, test_samples=100, **changes)  # type: ignore[arg-type]
+
+
+def silent(line: str) -> None:
+    """Nobody watches."""
+
+
+def test_files_are_equal_and_one_a_worker(tmp_path: Path) -> None:
+    """As many files as workers, of one size that the records' layout gives, and the test set beside them."""
+    told: list[str] = []
+    staged = staging.stage(small(workers=3), LocalDirectory(), str(tmp_path), told.append)
+    record_bytes = Layout(staged.image_values).record_bytes
+    sizes = [path.stat().st_size for path in sorted(Path(staged.train_dir).iterdir())]
+    assert sizes == [200 * record_bytes] * 3
+    assert staged.bytes == sum(sizes)
+    assert Path(staged.test_path).stat().st_size == 100 * record_bytes
+    assert (staged.image_values, staged.classes, staged.reused) == (28 * 28, 10, False)
+    assert len([line for line in told if "tfrecord" in line]) == 4
+
+
+def test_what_is_there_is_used_again(tmp_path: Path) -> None:
+    """The second time nothing is written; without its last file, _SUCCESS, all of it is written anew."""
+    first = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
+    part = next(Path(first.train_dir).iterdir())
+    stamp = part.stat().st_mtime_ns
+    again = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
+    assert again == dataclasses.replace(first, reused=True)
+    assert part.stat().st_mtime_ns == stamp
+    part.write_bytes(b"damaged")
+    Path(first.train_dir).with_name("_SUCCESS").unlink()
+    assert not staging.stage(small(), LocalDirectory(), str(tmp_path), silent).reused
+    assert part.stat().st_size > 100
+
+
+def test_equal_parameters_give_equal_bytes(tmp_path: Path) -> None:
+    """A seeded run repeats, and another seed has another order."""
+
+    def data(name: str, seed: int) -> list[bytes]:
+        staged = staging.stage(small(seed=seed), LocalDirectory(), str(tmp_path / name), silent)
+        return [path.read_bytes() for path in sorted(Path(staged.train_dir).iterdir())]
+
+    assert data("a", 1) == data("b", 1) != data("c", 2)
+
+
+@pytest.mark.parametrize(
+    "change", [{"workers": 3}, {"seed": 5}, {"train_samples": 1_200}, {"test_samples": 50}, {"dataset": "other"}]
+)
+def test_the_directory_names_all_that_its_content_depends_on(change: dict[str, object]) -> None:
+    """What changes the files changes the directory, so that an old one is never taken for a new one."""
+    quick = experiment.load("softmax-mnist-quick")
+    other = dataclasses.replace(quick, **change)  # type: ignore[arg-type]
+    assert staging.directory(other) != staging.directory(quick)
+    assert staging.directory(dataclasses.replace(quick, epochs=9, learning_rate=1.0)) == staging.directory(quick)
+
+
+def test_a_storage_that_refuses_is_one_clear_line(tmp_path: Path) -> None:
+    """A file stands where the directory is to be: what, why, and the next step."""
+    (tmp_path / "dlobd").write_text("")
+    with pytest.raises(ClusterError, match="refused to store the data set") as caught:
+        staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
+    assert caught.value.remedy
+
+
+def test_hdfs_that_is_gone_is_one_clear_line() -> None:
+    """Nobody listens where the NameNode was: no traceback of an HTTP library."""
+    with pytest.raises(ClusterError, match="HDFS refused") as caught:
+        staging.stage(small(), WebHdfs("http://127.0.0.1:9", "nobody"), "", silent)
+    assert "cluster status" in caught.value.remedy

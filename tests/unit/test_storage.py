@@ -1,0 +1,57 @@
+"""The storage of a job on this machine's own directories; HDFS's keeps the same contract in every run on a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlobd.storage import Failures, LocalDirectory
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> str:
+    """A directory."""
+    return str(tmp_path)
+
+
+def test_what_is_written_is_read_back(top: str) -> None:
+    """Bytes, also a second time, with directories made on the way; sizes and paths are as on the disk."""
+    storage = LocalDirectory()
+    storage.write(f"{top}/a/b/one", b"old", "test")
+    storage.write(f"{top}/a/b/one", b"newer", "test", block_bytes=1 << 20)
+    storage.write(f"{top}/a/two", b"", "test")
+    assert storage.read(f"{top}/a/b/one", "test") == b"newer"
+    assert storage.sizes(f"{top}/a/b") == {"one": 5}
+    assert storage.files(f"{top}/a") == [f"{top}/a/b/one", f"{top}/a/two"]
+    assert storage.exists(f"{top}/a/two")
+    assert not storage.exists(f"{top}/a/three")
+
+
+def test_create_is_for_the_first_one_only(top: str) -> None:
+    """The first failure marker counts: the second writer is told that it was late."""
+    storage = LocalDirectory()
+    assert storage.create(f"{top}/done/failed", b"first")
+    assert not storage.create(f"{top}/done/failed", b"second")
+    assert storage.read(f"{top}/done/failed", "test") == b"first"
+
+
+def test_pieces_join_to_the_file(top: str) -> None:
+    """Every piece has the asked length but the last."""
+    storage = LocalDirectory()
+    data = bytes(range(256)) * 10
+    storage.write(f"{top}/file", data, "test")
+    pieces = list(storage.stream(f"{top}/file", 1000, "test"))
+    assert [len(piece) for piece in pieces] == [1000, 1000, 560]
+    assert b"".join(pieces) == data
+
+
+def test_a_file_that_does_not_exist_is_an_expected_failure(top: str) -> None:
+    """Callers catch `Failures`, whatever the storage is."""
+    storage = LocalDirectory()
+    with pytest.raises(Failures):
+        storage.read(f"{top}/none", "test")
+    with pytest.raises(Failures):
+        next(iter(storage.stream(f"{top}/none", 10, "test")))
+    with pytest.raises(Failures):
+        storage.sizes(f"{top}/none")

@@ -1,0 +1,155 @@
+"""The window of a submit command, and that nothing of the job outlives it. Real processes throughout."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dlobd import clock
+from dlobd.schedulers.base import Command
+from dlobd.submit import Window, submit
+
+APP = "application_1795230150220_0001"
+
+
+def run(
+    script: str,
+    logs: Path,
+    timeout_s: float = 30,
+    told: Callable[[str], None] = lambda line: None,
+    on_abort: Callable[[str], None] = lambda application_id: None,
+    **environment: str,
+) -> Window:
+    """Submits a shell script."""
+    return submit(Command(("sh", "-c", script), environment), logs, timeout_s, told, on_abort)
+
+
+def gone(pid: int, within_s: float = 10) -> bool:
+    """Whether a process ends in time; a zombie has ended."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def until(condition: Callable[[], Any], within_s: float = 20) -> Any:
+    """What `condition` returns once it is true."""
+    deadline = time.monotonic() + within_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_the_window_of_a_job_that_ends_well(tmp_path: Path) -> None:
+    """exec <= started <= exit, all between our own readings; exit code, application id and anchors are noted."""
+    before = clock.monotonic_ns()
+    window = run(f"echo out; echo 'Submitted application {APP}' >&2; sleep 0.2", tmp_path / "logs")
+    after = clock.monotonic_ns()
+    assert before < window.exec_ns < window.started_ns < window.exit_ns < after
+    assert window.exit_ns - window.started_ns >= 200_000_000
+    assert (window.exit_code, window.ended_by, window.application_id) == (0, "", APP)
+    assert [set(anchor) for anchor in window.anchors] == [{"domain", "monotonic_ns", "wall_ns", "error_ns"}] * 2
+    assert window.anchors[0]["monotonic_ns"] < window.exec_ns
+    assert window.anchors[1]["monotonic_ns"] > window.exit_ns
+    assert (tmp_path / "logs" / "driver.stdout").read_text() == "out\n"
+    assert APP in (tmp_path / "logs" / "driver.stderr").read_text()
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", -9), ("sh -c 'kill -9 $$'; exit $?", 137)])
+def test_exit_codes_and_signals_are_told_apart(tmp_path: Path, script: str, code: int) -> None:
+    """Negative where spark-submit itself was killed; 128 + n is what a shell says of its child."""
+    window = run(script, tmp_path)
+    assert (window.exit_code, window.ended_by) == (code, "")
+
+
+def test_lines_are_told_whole_and_once(tmp_path: Path) -> None:
+    """Progress sees every line in order, never a half of one, and what was not ended by a line break not at all."""
+    told: list[str] = []
+    script = "printf 'one\\ntw' >&2; sleep 0.4; printf 'o\\nthree\\nfo' >&2; sleep 0.3; printf 'ur' >&2"
+    run(script, tmp_path, told=told.append)
+    assert told == ["one", "two", "three"]
+    assert (tmp_path / "driver.stderr").read_text() == "one\ntwo\nthree\nfour"
+
+
+def test_the_command_gets_its_environment_and_no_input(tmp_path: Path) -> None:
+    """Ours is added to this process's; whoever reads stdin reads nothing instead of a person's typing."""
+    run('echo "$SPARK_CONF_DIR $HOME_SEEN"; cat', tmp_path, SPARK_CONF_DIR="/conf a", HOME_SEEN="x")
+    assert (tmp_path / "driver.stdout").read_text() == "/conf a x\n"
+
+
+def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    """Its application is killed first, then its whole session, also a grandchild that does not want to."""
+    aborted: list[str] = []
+    script = f"echo {APP} >&2; (trap '' TERM; sleep 100) & echo $!; wait"
+    window = run(script, tmp_path, timeout_s=0.5, on_abort=aborted.append)
+    assert (window.ended_by, window.exit_code, aborted) == ("timeout", -signal.SIGTERM, [APP])
+    assert gone(int((tmp_path / "driver.stdout").read_text()))
+
+
+def test_a_job_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the grace it gets SIGKILL; the window ends when it is gone. Without an application nothing is aborted."""
+    monkeypatch.setattr("dlobd.submit.GRACE_S", 0.5)
+    aborted: list[str] = []
+    window = run("trap '' TERM; while :; do sleep 0.1; done", tmp_path, timeout_s=0.3, on_abort=aborted.append)
+    assert (window.exit_code, window.ended_by, aborted) == (-signal.SIGKILL, "timeout", [])
+    assert window.exit_ns - window.exec_ns >= (0.3 + 0.5) * 1e9
+
+
+def test_ctrl_c_ends_the_job_and_keeps_the_window(tmp_path: Path) -> None:
+    """A SIGINT while the job runs: the job is ended, and the window says so instead of an exception, so that what the
+    job left can still be collected."""
+    stderr = tmp_path / "driver.stderr"
+
+    def interrupt() -> None:
+        until(lambda: stderr.exists() and APP in stderr.read_text())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    aborted: list[str] = []
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    window = run(f"echo {APP} >&2; echo $$; exec sleep 100", tmp_path, on_abort=aborted.append)
+    thread.join()
+    assert (window.ended_by, window.exit_code, aborted) == ("interrupt", -signal.SIGTERM, [APP])
+    assert gone(int((tmp_path / "driver.stdout").read_text()))
+
+
+def test_another_error_ends_the_job_too(tmp_path: Path) -> None:
+    """Whatever goes wrong on our side while the job runs, the job does not outlive it."""
+
+    def fail(line: str) -> None:
+        raise RuntimeError(line)
+
+    with pytest.raises(RuntimeError, match="boom"):
+        run("echo $$; echo boom >&2; exec sleep 100", tmp_path, told=fail)
+    assert gone(int((tmp_path / "driver.stdout").read_text()))
+
+
+def test_kill_9_of_the_command_ends_the_job(tmp_path: Path) -> None:
+    """The kernel tells the job when its parent has died, because nobody else can."""
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from dlobd.schedulers.base import Command; from dlobd.submit import submit\n"
+        "submit(Command(('sh', '-c', 'echo $$; exec sleep 100'), {}), Path(sys.argv[1]), 60, print, print)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as parent:
+        stdout = tmp_path / "driver.stdout"
+        job = int(until(lambda: stdout.exists() and stdout.read_text().strip()))
+        assert psutil.pid_exists(job)
+        parent.kill()
+    assert gone(job)

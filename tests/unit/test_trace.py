@@ -1,0 +1,237 @@
+"""The recorder: what was written comes back, whatever ends the process that wrote it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlobd import trace
+from dlobd.clock import FakeClock
+from dlobd.importers import recorder
+from dlobd.importers.recorder import RecordedProcess
+from dlobd.trace import Recorder
+
+# a tree of spans: layer, name, attributes, children
+TREES = st.recursive(
+    st.tuples(
+        st.sampled_from(["hdfs", "spark"]), st.text(max_size=8), st.dictionaries(st.just("bytes"), st.integers())
+    ),
+    lambda inner: st.tuples(st.just("feed"), st.text(max_size=8), st.just({"n": 1}), st.lists(inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+def only(directory: Path) -> RecordedProcess:
+    """The one process that wrote to `directory`."""
+    (process,) = recorder.read_all(directory)
+    return process
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """All lines of a file, which must be whole."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@given(st.lists(TREES, max_size=5))
+@settings(deadline=None, max_examples=50)
+def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFactory, forest: list[Any]) -> None:
+    """Any nesting: layers, names, attributes, parents and times are those of the `with` blocks."""
+    directory = tmp_path_factory.mktemp("spans")
+    own = Recorder(directory, "driver", now=FakeClock(1_000, 10), threaded=False)
+    expected: list[tuple[str, str, dict[str, Any], int]] = []
+
+    def walk(tree: Any, parent: int) -> None:
+        layer, name, attrs, *children = tree
+        with own.span(layer, name, None, **attrs):
+            expected.append((layer, name, attrs, parent))
+            here = len(expected)
+            for child in children[0] if children else ():
+                walk(child, here)
+
+    for tree in forest:
+        walk(tree, 0)
+    own.close()
+    spans = [span for process in recorder.read_all(directory) for span in process.spans]
+    assert [(s.layer, s.name, s.attrs, s.parent) for s in spans] == expected
+    assert not any(span.truncated or span.thread for span in spans)
+    by_id = {span.id: span for span in spans}
+    assert len(by_id) == len(spans)
+    for span in spans:
+        assert span.start_ns < span.end_ns
+        if span.parent:
+            around = by_id[span.parent]
+            assert around.start_ns < span.start_ns < span.end_ns < around.end_ns
+    if spans:
+        # the clock moves by 10 at each reading, and only begins and ends read it after the file was named
+        assert sorted(t for s in spans for t in (s.start_ns, s.end_ns)) == [
+            1_010 + 10 * k for k in range(2 * len(spans))
+        ]
+
+
+def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> None:
+    """Everything that a span can carry survives, also what is known only at its end, and the error that ended it."""
+    own = Recorder(tmp_path, "worker", 3, threaded=False)
+    wait = {"waits_for": ["@trainers"], "cause": "poll", "cause_period_ns": 5}
+    with suppress(ZeroDivisionError), own.span("feed", "put", wait, block=1) as span:
+        span.note(bytes=7)
+        own.instant("feed exhausted", blocks=2)
+        raise ZeroDivisionError
+    own.close()
+    process = only(tmp_path)
+    (found,) = process.spans
+    assert found.wait == wait
+    assert found.attrs == {"block": 1, "bytes": 7, "error": "ZeroDivisionError"}
+    instant = process.instant("feed exhausted")
+    assert instant is not None
+    assert instant.attrs == {"blocks": 2}
+    assert found.start_ns <= instant.at_ns <= found.end_ns
+    assert (process.process.role, process.process.index, process.process.pid) == ("worker", 3, os.getpid())
+    assert len(process.anchors) == 2
+
+
+def test_a_process_may_become_something_else(tmp_path: Path) -> None:
+    """The last word of a process about itself holds, also for spans that it recorded before."""
+    own = Recorder(tmp_path, "python-worker", threaded=False)
+    with own.span("spark", "before"):
+        pass
+    own.identify("chief", 0)
+    own.close()
+    assert only(tmp_path).process.role == "chief"
+    assert len(only(tmp_path).spans) == 1
+
+
+def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
+    """Spans of threads nest inside their own thread only, no line is lost, and ids stay unique."""
+    own = Recorder(tmp_path, "worker", flush_s=0.001)
+    each = 300
+
+    def work() -> None:
+        for _ in range(each):
+            with own.span("tensorflow", "outer"), own.span("hdfs", "inner"):
+                pass
+
+    threads = [threading.Thread(target=work, name=f"reader-{i}") for i in range(4)]
+    with own.span("tensorflow", "main"):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    own.close()
+    process = only(tmp_path)
+    by_id = {span.id: span for span in process.spans}
+    assert len(by_id) == len(process.spans) == 1 + 2 * each * len(threads)
+    assert not any(span.truncated for span in process.spans)
+    for span in process.spans:
+        if span.name == "inner":
+            assert by_id[span.parent].name == "outer"
+            assert by_id[span.parent].thread == span.thread != ""
+        else:
+            assert span.parent == 0
+    assert {span.thread for span in process.spans} == {""} | {thread.name for thread in threads}
+
+
+def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
+    """While one thread writes as fast as it can, what others record in the same moment is written too."""
+    own = Recorder(tmp_path, "worker", threaded=False)
+    done = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            own.flush()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for k in range(5_000):
+            own.instant("k", k=k)
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        writer.join()
+    own.close()
+    assert [instant.attrs["k"] for instant in only(tmp_path).instants] == list(range(5_000))
+
+
+def test_spans_inside_a_long_span_are_written_meanwhile(tmp_path: Path) -> None:
+    """The thread writes without being asked, so that a long training can be looked at while it runs."""
+    own = Recorder(tmp_path, "worker", flush_s=0.01)
+    with own.span("tensorflow", "trainer"):
+        until(lambda: list(tmp_path.glob("spans-*.jsonl")))
+        (path,) = tmp_path.glob("spans-*.jsonl")
+        until(lambda: path.read_text().endswith("\n"))
+        assert [line["n"] for line in lines(path) if line["k"] == "b"] == ["trainer"]
+    own.close()
+
+
+def test_a_file_can_go_on_after_close(tmp_path: Path) -> None:
+    """A thread that ends its span after the exit handler ran still gets its line into the same file."""
+    own = Recorder(tmp_path, "driver", threaded=False)
+    with own.span("spark", "late"):
+        own.close()
+    assert [(span.name, span.truncated) for span in only(tmp_path).spans] == [("late", False)]
+
+
+def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where spans cannot be written the job goes on, and its log says once that they are lost."""
+    (tmp_path / "no directory").write_text("")
+    own = Recorder(tmp_path / "no directory", "worker", threaded=False)
+    for _ in range(3):
+        with own.span("tensorflow", "step"):
+            pass
+    own.close()
+    said = capsys.readouterr().err
+    assert said.count("are lost") == 1
+    assert f"process {os.getpid()}" in said
+
+
+def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> None:
+    """An attribute such as a path or a numpy number never stops the writer."""
+    own = Recorder(tmp_path, "driver", threaded=False)
+    with own.span("hdfs", "read", path=Path("/a b"), title="Zürich\n"):
+        pass
+    own.close()
+    assert only(tmp_path).spans[0].attrs == {"path": "/a b", "title": "Zürich\n"}
+
+
+def test_a_span_costs_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cost of a span is printed; recording costs more than not recording, and stays far below any step's time."""
+    own = Recorder(tmp_path, "benchmark", threaded=False)
+    count = 2_000
+
+    def best_ns(span: Callable[..., Any]) -> float:
+        found = []
+        for _ in range(3):
+            start_ns = time.perf_counter_ns()
+            with own.span("tensorflow", "trainer"):
+                for _ in range(count):
+                    with span("tensorflow", "step"):
+                        pass
+            found.append((time.perf_counter_ns() - start_ns) / count)
+        return min(found)
+
+    off, on = best_ns(trace.span), best_ns(own.span)
+    own.close()
+    with capsys.disabled():
+        print(f"\na span costs {on:.0f} ns recorded and {off:.0f} ns not recorded")
+    assert off < on
+
+
+def until(condition: Callable[[], Any], within_s: float = 20) -> None:
+    """Waits until `condition` holds."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

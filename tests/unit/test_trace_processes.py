@@ -1,0 +1,226 @@
+"""The recorder over the life of a process: forks, exits, and kill -9. Every process is real."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlobd.importers import recorder
+from dlobd.importers.recorder import RecordedProcess
+from dlobd.trace import FLUSH_S
+
+
+def only(directory: Path) -> RecordedProcess:
+    """The one process that wrote to `directory`."""
+    (process,) = recorder.read_all(directory)
+    return process
+
+
+def python(code: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a process of its own."""
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=30)
+
+
+FORK = """
+import os, sys
+from dlobd import trace
+trace.start(sys.argv[1], "python-worker", threaded=False)
+with trace.span("spark", "parent"):
+    child = os.fork()
+    if child == 0:
+        # its parent's span is open here, and its end below must end nothing of the child
+        trace.span("spark", "never ended").__enter__()
+        with trace.span("tensorflow", "child"):
+            pass
+        trace.identify("worker", 1)
+    else:
+        os.waitpid(child, 0)
+trace.flush()
+if child == 0:
+    os._exit(0)
+"""
+
+
+def test_a_forked_child_writes_its_own_file_with_an_empty_stack(tmp_path: Path) -> None:
+    """The child's first span has no parent, the parent's open span is not the child's, and neither file mixes them."""
+    python(FORK, str(tmp_path))
+    parent, child = recorder.read_all(tmp_path)
+    assert (parent.forked, child.forked) == (False, True)
+    assert parent.path != child.path
+    assert parent.process.pid != child.process.pid
+    assert [(s.name, s.parent, s.truncated) for s in parent.spans] == [("parent", 0, False)]
+    endless, child_span = child.spans
+    assert (endless.name, endless.parent, endless.truncated) == ("never ended", 0, True)
+    assert (child_span.name, child_span.parent, child_span.truncated) == ("child", endless.id, False)
+    assert (parent.process.role, child.process.role) == ("python-worker", "worker")
+    assert parent.opened_ns < child.opened_ns
+
+
+def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
+    """A trainer that lives long does not hold the file of the worker that forked it."""
+    code = FORK.replace("pass", "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
+                        " if os.path.exists(f'/proc/self/fd/{f}')], sep='\\n')").replace(
+        'with trace.span("spark", "parent"):', 'trace.instant("x"); trace.flush()\nwith trace.span("spark", "parent"):'
+    )  # fmt: skip
+    done = python(code, str(tmp_path))
+    parent, _ = recorder.read_all(tmp_path)
+    assert done.stdout.strip()
+    assert str(parent.path) not in done.stdout
+
+
+def test_no_thread_before_the_fork(tmp_path: Path) -> None:
+    """A daemon that forks stays without threads; its children may have one."""
+    code = """
+import os, sys, threading
+from dlobd import trace
+trace.start(sys.argv[1], "python-worker", threaded=False)
+with trace.span("spark", "import"):
+    pass
+trace.instant("up")
+print(threading.active_count(), len(os.listdir("/proc/self/task")), flush=True)
+if os.fork() == 0:
+    with trace.span("spark", "task"):
+        print(threading.active_count(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    assert python(code, str(tmp_path)).stdout.split() == ["1", "1", "2"]
+
+
+def test_what_nobody_records_costs_no_file(tmp_path: Path) -> None:
+    """Before `start` spans and instants do nothing; a recorder without a line makes no file."""
+    code = """
+import sys
+from dlobd import trace
+with trace.span("hdfs", "open") as span:
+    span.note(bytes=1)
+trace.instant("x"); trace.identify("worker", 1); trace.flush()
+trace.start(sys.argv[1], "driver")
+"""
+    python(code, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_ordinary_exit_writes_everything(tmp_path: Path) -> None:
+    """A script that just ends leaves its last instant, without having asked for it."""
+    code = 'import sys; from dlobd import trace; trace.start(sys.argv[1], "driver"); trace.instant("last")'
+    python(code, str(tmp_path))
+    assert only(tmp_path).instant("last") is not None
+
+
+def test_a_child_that_leaves_without_exit_handlers_has_written_its_spans(tmp_path: Path) -> None:
+    """PySpark's workers end by os._exit: whenever a thread's outermost span ends, its lines are on disk."""
+    code = """
+import os, sys
+from dlobd import trace
+trace.start(sys.argv[1], "python-worker", threaded=False)
+with trace.span("spark", "task"), trace.span("feed", "put"):
+    pass
+os._exit(0)
+"""
+    python(code, str(tmp_path))
+    assert [(span.name, span.truncated) for span in only(tmp_path).spans] == [("task", False), ("put", False)]
+
+
+KILLED = """
+import sys, time
+from dlobd import trace
+trace.start(sys.argv[1], "worker", 1)
+with trace.span("tensorflow", "trainer"):
+    k = 0
+    while True:
+        with trace.span("tensorflow", "step", k=k):
+            time.sleep(0.002)
+        k += 1
+        print(k, time.monotonic_ns(), flush=True)
+"""
+
+
+def kill_after(code: str, directory: Path, steps: int) -> list[tuple[int, int]]:
+    """Kills a process with -9 after it has printed `steps` lines; returns all that it printed: step, time."""
+    with subprocess.Popen([sys.executable, "-c", code, str(directory)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = [process.stdout.readline() for _ in range(steps)]
+        process.send_signal(signal.SIGKILL)
+        printed += process.stdout.readlines()
+    return [(int(step), int(at)) for step, at in (line.split() for line in printed if line.endswith("\n"))]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecordedProcess, list[tuple[int, int]]]:
+    """A trainer killed in the middle of its steps, and what it had printed."""
+    directory = tmp_path_factory.mktemp("killed")
+    printed = kill_after(KILLED, directory, 500)
+    return only(directory), printed
+
+
+def test_kill_9_leaves_all_but_the_last_lines(killed: tuple[RecordedProcess, list[tuple[int, int]]]) -> None:
+    """Of a killed trainer at most the time between two writes is lost, and a line that was cut costs only itself."""
+    process, printed = killed
+    whole = [span for span in process.spans if span.name == "step" and not span.truncated]
+    assert [span.attrs["k"] for span in whole] == list(range(len(whole)))
+    assert len(whole) > 50
+    lost = [at_ns for step, at_ns in printed if step > len(whole)]
+    # the writer's own delay on a busy machine is not the recorder's promise: it gets as much again
+    assert not lost or lost[-1] - lost[0] <= 2 * FLUSH_S * 1e9
+    assert process.bad_lines <= 1
+
+
+def test_a_killed_process_has_its_open_spans_truncated(
+    killed: tuple[RecordedProcess, list[tuple[int, int]]],
+) -> None:
+    """What was open ends at the last evidence of the process and says that its end is not known."""
+    process, _ = killed
+    (trainer,) = process.named("trainer")
+    assert trainer.truncated
+    assert trainer.end_ns == process.last_ns
+    assert trainer.end_ns >= max(span.end_ns for span in process.spans)
+    assert [span.name for span in process.spans if span.truncated] in (["trainer"], ["trainer", "step"])
+
+
+def test_an_exception_does_not_leave_spans_open(tmp_path: Path) -> None:
+    """A crash by an exception runs through the `with` blocks: every span has its end and the error's name."""
+    code = """
+import sys
+from dlobd import trace
+trace.start(sys.argv[1], "driver")
+with trace.span("spark", "driver"), trace.span("hdfs", "open"):
+    raise RuntimeError("boom")
+"""
+    assert python(code, str(tmp_path), check=False).returncode == 1
+    spans = only(tmp_path).spans
+    assert [(span.name, span.truncated, span.attrs) for span in spans] == [
+        ("driver", False, {"error": "RuntimeError"}),
+        ("open", False, {"error": "RuntimeError"}),
+    ]
+
+
+def test_start_twice_only_says_what_the_process_has_become(tmp_path: Path) -> None:
+    """A process has one recorder, and so one file."""
+    code = """
+import sys
+from dlobd import trace
+first = trace.start(sys.argv[1], "trainer")
+assert trace.start(sys.argv[1] + "/other", "worker", 2) is first
+trace.instant("x")
+"""
+    python(code, str(tmp_path))
+    assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
+    assert (only(tmp_path).process.role, only(tmp_path).process.index) == ("worker", 2)
+
+
+def test_the_recorder_needs_the_standard_library_only() -> None:
+    """It runs in every process of a job, on the cluster's Python: importing it must not bring anything else along."""
+    code = """
+import sys
+before = set(sys.modules)
+import dlobd.trace
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(new - set(sys.stdlib_module_names)))
+"""
+    assert python(code).stdout.split() == ["dlobd"]
