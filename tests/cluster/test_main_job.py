@@ -1,0 +1,205 @@
+"""The main job in its quick form, on real daemons: what its bundle holds, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import dlobd as package
+from dlobd.attribution import attribute, attribute_lane
+from dlobd.importers.assemble import assemble
+from dlobd.store import schema
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+STARTUP = [
+    "spark-submit exec",
+    "spark-submit JVM up",
+    "driver Python up",
+    "SparkContext start",
+    "submit RPC",
+    "application accepted",
+    "AM container allocated",
+    "AM start requested",
+    "AM localised",
+    "AM process up",
+    "AM registered",
+    "executor container allocated",
+    "executor start requested",
+    "executor localised",
+    "executor process up",
+    "executor registered",
+    "Python worker up",
+    "launcher rendezvous done",
+    "trainer forked",
+    "TensorFlow imported",
+    "TensorFlow rendezvous done",
+    "first batch",
+    "first step done",
+]
+TEARDOWN = [
+    "last step done",
+    "saved",
+    "evaluated",
+    "launcher shut down",
+    "SparkContext stopped",
+    "application finished",
+    "driver JVM exit",
+    "spark-submit exit",
+]
+
+
+@pytest.fixture(scope="module")
+def record(quick_run: Any) -> dict[str, Any]:
+    """run.json of the good run."""
+    found: dict[str, Any] = json.loads((quick_run.bundle.path / "run.json").read_text())
+    return found
+
+
+def test_the_parts_sum_to_the_wall_and_are_explained(record: dict[str, Any]) -> None:
+    """Exactly; what nothing explains is at most 5 % of the wall, and every layer of the stack has a part."""
+    assert record["status"] == "ok", record["cause"]
+    assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"]
+    unknown_ns = record["unattributed_ns"] + sum(layer["unexplained_ns"] for layer in record["layers"])
+    assert unknown_ns <= 0.05 * record["wall_ns"]
+    names = [layer["layer"] for layer in record["layers"]]
+    assert names == ["client", "yarn", "spark", "launcher", "feed", "hdfs", "tensorflow"]
+    assert all(layer["lo_ns"] <= layer["ns"] <= layer["hi_ns"] for layer in record["layers"])
+    assert [item["layer"] for item in record["not_measured"]] == ["channel"]
+
+
+def test_the_training_is_what_the_experiment_says(record: dict[str, Any]) -> None:
+    """Steps, samples and accuracy; the loss falls."""
+    metrics = record["metrics"]
+    assert metrics["steps"] == 30
+    assert metrics["train_samples"] == 6000
+    assert metrics["test_samples"] == 2000
+    assert metrics["test_accuracy"] >= 0.75
+    assert metrics["last_loss"] < metrics["first_loss"]
+    assert metrics["samples_per_second"] > 0
+    assert all(check["ok"] for check in record["checks"])
+    assert [(rank["role"], rank["index"], rank["steps"]) for rank in record["ranks"]] == [
+        ("chief", 0, 30),
+        ("worker", 0, 30),
+    ]
+
+
+def test_the_anatomy_is_complete_and_in_order(record: dict[str, Any]) -> None:
+    """Every event of a start-up and of a teardown, dated, with source, clock and resolution."""
+    for events, expected in ((record["startup"], STARTUP), (record["teardown"], TEARDOWN)):
+        assert sorted(event["event"] for event in events) == sorted(expected)
+        times = [event["at_ns"] for event in events]
+        assert times == sorted(times)
+        assert all(event["source"] and event["clock"] and event["resolution_ns"] >= 1 for event in events)
+    assert [event["event"] for event in record["startup"]] == STARTUP
+
+
+def test_hdfs_is_measured_by_purpose(record: dict[str, Any]) -> None:
+    """Staging, reading, checkpoints, model, event log: each with bytes, and a source at both ends."""
+    rows = {row["purpose"]: row for row in record["hdfs"]}
+    wanted = {"staging", "localise", "read input", "write checkpoint", "write model", "read model", "read test set"}
+    assert wanted | {"event log"} <= rows.keys()
+    for row in rows.values():
+        assert row["operations"] > 0
+        assert row["bytes"] > 0
+        assert row["source_begin"]
+        assert row["source_end"]
+        assert row["lo_ns"] <= row["hi_ns"]
+    assert rows["read input"]["bytes"] == 6000 * 838
+    assert rows["read test set"]["bytes"] == 2000 * 838
+
+
+def test_every_lane_sums_exactly(quick_run: Any) -> None:
+    """The run's lanes are there, and each is split without a remainder."""
+    trace = assemble(quick_run.bundle.path)
+    assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
+    for lane in trace.lanes:
+        split = attribute_lane(trace, lane)
+        assert sum(layer.ns for layer in split.layers) + split.unattributed_ns == split.wall_ns
+    again = attribute(trace)
+    assert again == attribute(trace)
+
+
+def test_show_json_follows_the_schema(dlobd: Any, quick_run: Any, record: dict[str, Any]) -> None:
+    """`show --json` prints one object, the record, and it validates against the shipped schema."""
+    ended = dlobd("show", str(quick_run.bundle.path), "--json")
+    assert ended.code == 0
+    shown = json.loads(ended.out)
+    jsonschema.validate(shown, schema())
+    assert shown == record
+
+
+def test_the_trace_has_a_track_for_each_lane(dlobd: Any, quick_run: Any, tmp_path: Path) -> None:
+    """`dlobd trace` writes a file whose slices of one track never overlap without nesting."""
+    target = tmp_path / "trace.json"
+    assert dlobd("trace", str(quick_run.bundle.path), "-o", str(target)).code == 0
+    events = json.loads(target.read_text())["traceEvents"]
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    assert len(tracks) >= 8  # seven lanes and the critical path
+    for slices in tracks.values():
+        open_: list[float] = []
+        for start, end in sorted(slices, key=lambda s: (s[0], -s[1])):
+            while open_ and open_[-1] <= start + 1e-4:
+                open_.pop()
+            assert not open_ or end <= open_[-1] + 1e-4
+            open_.append(end)
+
+
+def test_secrets_are_not_stored(quick_run: Any) -> None:
+    """TensorFlowOnSpark prints its managers' authkeys; the stored logs hold none."""
+    texts = [path.read_text(errors="replace") for path in quick_run.bundle.logs.rglob("*") if path.is_file()]
+    keyed = [line for text in texts for line in text.splitlines() if "'authkey'" in line]
+    assert keyed
+    assert all("[redacted]" in line for line in keyed)
+
+
+def test_the_bundle_is_enough(quick_run: Any, tmp_path: Path) -> None:
+    """A copy of it is shown where there is no cluster and no cache, and its hashes hold."""
+    copy = tmp_path / "elsewhere" / quick_run.bundle.run_id
+    shutil.copytree(quick_run.bundle.path, copy)
+    ended = subprocess.run(
+        [sys.executable, "-m", "dlobd", "show", str(copy)],
+        env={"DLOBD_CACHE": str(tmp_path / "cache"), "PATH": "/nowhere", "HOME": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "== wall" in ended.stdout
+    assert ended.stderr == ""
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_bundle_as_data_frames(quick_run: Any, record: dict[str, Any]) -> None:
+    """Spans, attribution and steps for pandas."""
+    bundle = package.load(quick_run.bundle.path)
+    assert bundle.attribution()["ns"].sum() == record["wall_ns"]
+    assert len(bundle.steps()) == 60
+    assert set(bundle.spans()["layer"]) >= {"yarn", "spark", "hdfs", "tensorflow"}
+
+
+def test_a_seeded_run_repeats_and_reuses_the_data(dlobd: Any, quick_run: Any) -> None:
+    """A second run finds the data set in HDFS, and every step has the same loss."""
+    ended = dlobd.run()
+    assert ended.code == 0, ended.err
+    again = json.loads((ended.bundle.path / "run.json").read_text())
+    assert again["metrics"]["staged_bytes"] == 0
+
+    def losses(bundle: Any) -> list[float]:
+        markers = json.loads((bundle.evidence / "markers.json").read_text())
+        found: list[float] = json.loads(markers["rank-0.json"])["losses"]
+        return found
+
+    assert losses(ended.bundle) == pytest.approx(losses(quick_run.bundle), rel=1e-5)
