@@ -59,9 +59,10 @@ def _checks(experiment: Experiment, evidence: Evidence) -> Iterator[Check]:
 
 
 def _loss(losses: list[list[float]]) -> Iterator[Check]:
-    finite = all(math.isfinite(loss) for rank in losses for loss in rank)
-    yield Check("loss is finite", finite, "all steps of all ranks")
-    if not finite:
+    wild = next(((k, r, x) for r, rank in enumerate(losses) for k, x in enumerate(rank) if not math.isfinite(x)), None)
+    detail = "step {} of rank {} has a loss of {}".format(*wild) if wild else "all steps of all ranks"
+    yield Check("loss is finite", wild is None, detail)
+    if wild:
         return
     if not losses[0]:
         yield Check("loss falls", False, "no loss was reported")

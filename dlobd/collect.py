@@ -109,20 +109,26 @@ def collect_from_workers(
 ) -> list[str]:
     """As `collect`, for an application of Spark's own Master; its executors' directories are in `work`."""
     found = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
-    missing = _collect_logs(cluster, {f"executor_{path.name}": path for path in found}, offsets, bundle)
+    directories = {f"executor_{path.name}": path for path in found}
+    missing = _collect_logs(cluster, directories, offsets, bundle, EXECUTOR_FILES)
     return missing + _collect_files(cluster, application_id, train_dir, run_dir, bundle)
 
 
-CONTAINER_FILES = ("stdout", "stderr", "jvm.log", "spans-", "prelaunch", "launch_container", "directory.info")
-"""How what we take from a container's or an executor's directory begins: a Worker's holds more than logs."""
+EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
+"""How what we take from an executor's working directory begins: it holds more than logs."""
 
 
 def _collect_logs(
-    cluster: EmbeddedCluster, directories: Mapping[str, Path], offsets: Mapping[str, int], bundle: Bundle
+    cluster: EmbeddedCluster,
+    directories: Mapping[str, Path],
+    offsets: Mapping[str, int],
+    bundle: Bundle,
+    names: tuple[str, ...] = ("",),
 ) -> list[str]:
-    """Logs and spans of containers or executors, and what the daemons logged since `offsets`."""
+    """Logs and spans of containers or executors whose names begin like one of `names`, and what the daemons logged
+    since `offsets`."""
     for container, directory in directories.items():
-        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(CONTAINER_FILES)):
+        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(names)):
             part = "spans" if path.name.startswith("spans-") else "logs/containers"
             bundle.add(path, f"{part}/{container}/{path.name}")
     for name, path in cluster.log_files().items():

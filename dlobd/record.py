@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from dlobd.store import Bundle
 WINDOW = "spark-submit exec -> exit"
 NATIVE_WINDOW = "parent process exec -> exit"
 INTERRUPTED = "interrupted by a person or the system while the job ran"
+INTERRUPTED_LATE = "interrupted by a person or the system after the job had ended, before its evidence was complete"
 
 _FAILED = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
 
@@ -163,12 +165,17 @@ def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, 
         "train_samples": samples,
         "steps": steps,
         "samples_per_second": rate,
-        "first_loss": losses[0],
-        "last_loss": losses[-1],
+        "first_loss": _finite(losses[0]),
+        "last_loss": _finite(losses[-1]),
         "training_ns": max(ended) - min(begun) if begun and ended else None,
         "driver_gc_ns": evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
         "spans": sum(len(process.spans) for process in evidence.processes),
     }
+
+
+def _finite(loss: float | None) -> float | None:
+    """JSON has no word for a loss that is not a number; the checks have said so."""
+    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def _warnings(evidence: Evidence, trace: Trace) -> list[str]:

@@ -17,20 +17,19 @@ import json
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from dlobd import environment, record, staging, store, submit
 from dlobd.clean import cluster_dir
 from dlobd.cluster.configuration import LOOPBACK, ClusterSettings
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.ports import port_base
-from dlobd.cluster.standalone import SparkWorkers, links_home
+from dlobd.cluster.standalone import SparkWorkers, links_home, spark_home_in
+from dlobd.cluster.startup import available_memory_bytes
 from dlobd.errors import ClusterError, DlobdError, Interrupted, SetupError
 from dlobd.experiment import steps
 from dlobd.places import Hadoop, OnSparkWorkers, Place, ThisMachine, native_dir, target_of
@@ -38,13 +37,16 @@ from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.schedulers.base import Command, Target
 from dlobd.schedulers.spark_submit import environment as spark_environment
 from dlobd.schedulers.spark_submit import spark_home
-from dlobd.schedulers.yarn import memory_needed_mb
+from dlobd.schedulers.yarn import AM_MEMORY_MB, MIN_OVERHEAD_MB, memory_needed_mb
 from dlobd.schema import Experiment
 from dlobd.shipped import shipped
 from dlobd.store import Bundle
 from dlobd.workloads.job import Job
 
 Progress = Callable[[str], None]
+
+YARN_STEP_MB = 128
+"""Containers are multiples of it: yarn.scheduler.minimum-allocation-mb of yarn/base."""
 
 
 def plan(experiment: Experiment) -> list[str]:
@@ -75,21 +77,24 @@ def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
-    _check_memory(experiment)
+    settings = ClusterSettings(cluster_dir(), port_base=port_base())
+    _check_memory(experiment, settings)
+    made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
     run_record = record.begin(bundle, experiment)
     setup: dict[str, int | None] = run_record["setup"]
     try:
-        with _place(experiment, setup, progress) as place:
+        with _place(experiment, settings, setup, progress) as place:
             run_record["versions"] = environment.versions(place.java_version)
             _execute(experiment, place, bundle, run_record, progress)
     except KeyboardInterrupt:
-        run_record["status"] = "interrupted"
-        _store(bundle, run_record)
+        _interrupted(bundle, run_record)
         raise Interrupted(f"interrupted; what is known is in {bundle.path}.") from None
-    except DlobdError:
-        if not run_record["command"]:
-            _discard(bundle)
+    except Exception as error:
+        if run_record["command"]:
+            _broken_off(bundle, run_record, error)
+        else:
+            _discard(bundle, made)
         raise
     progress(f"store: {record.summary_line(run_record)}")
     _store(bundle, run_record)
@@ -109,6 +114,8 @@ def _execute(
 
     command = _command(experiment, place.target(), bundle.evidence)
     run_record["command"] = list(command.argv)
+    run_record["cause"] = record.INTERRUPTED
+    bundle.write(run_record)  # what stays if this process is killed
     progress(f"submit: {Path(command.argv[0]).name} starts")
     window = submit.submit(
         command,
@@ -118,8 +125,8 @@ def _execute(
         place.abort,
     )
     bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
-    if window.ended_by == "interrupt":
-        run_record["cause"] = record.INTERRUPTED
+    if window.ended_by != "interrupt":
+        run_record["cause"] = record.INTERRUPTED_LATE
 
     progress(f"collect: {_evidence(experiment)}")
     with _timed(setup, "collect_ns"):
@@ -138,12 +145,14 @@ def _execute(
 
 
 @contextmanager
-def _place(experiment: Experiment, setup: dict[str, int | None], progress: Progress) -> Iterator[Place]:
+def _place(
+    experiment: Experiment, settings: ClusterSettings, setup: dict[str, int | None], progress: Progress
+) -> Iterator[Place]:
     """Where the job runs, started if need be."""
     if experiment.scheduler == "none":
         yield ThisMachine()
         return
-    with _cluster(setup, progress) as cluster:
+    with _cluster(settings, setup, progress) as cluster:
         if experiment.scheduler == "yarn":
             yield Hadoop(cluster)
             return
@@ -166,15 +175,19 @@ def _planned_place(experiment: Experiment) -> tuple[str, Target | None]:
     """What would be prepared, in words, and the cluster as far as it is known before it runs."""
     if experiment.scheduler == "none":
         return "nothing runs beside the job's own processes", None
+    work_dir = cluster_dir()
     try:
-        running = EmbeddedCluster.attach(cluster_dir(), hold=False)
-        return f"use the cluster that runs in {cluster_dir()}", target_of(running)
+        target = target_of(EmbeddedCluster.attach(work_dir, hold=False))
+        words = f"use the cluster that runs in {work_dir}"
     except ClusterError:
-        conf = cluster_dir() / "conf"
+        conf = work_dir / "conf"
+        target = Target(conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK, work_dir / "tmp")
         words = "start the embedded cluster: 1 NameNode, 2 DataNodes, 1 ResourceManager, 2 NodeManagers"
-        return words, Target(
-            conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK, cluster_dir() / "tmp"
-        )
+    if experiment.scheduler == "yarn":
+        return words, target
+    if experiment.scheduler == "standalone":
+        words += ", and Spark's own Master and Workers"
+    return words, replace(target, master="<spark-master>", spark_home=spark_home_in(work_dir))
 
 
 def _evidence(experiment: Experiment) -> str:
@@ -184,16 +197,15 @@ def _evidence(experiment: Experiment) -> str:
 
 
 @contextmanager
-def _cluster(setup: dict[str, int | None], progress: Progress) -> Iterator[EmbeddedCluster]:
+def _cluster(settings: ClusterSettings, setup: dict[str, int | None], progress: Progress) -> Iterator[EmbeddedCluster]:
     """The cluster that `dlobd cluster up` left running, or one for this run only."""
-    work_dir = cluster_dir()
     try:
-        cluster = EmbeddedCluster.attach(work_dir)
+        cluster = EmbeddedCluster.attach(settings.work_dir)
     except ClusterError:
-        cluster = EmbeddedCluster(ClusterSettings(work_dir, port_base=port_base()))
+        cluster = EmbeddedCluster(settings)
     else:
         setup["cluster_up_ns"] = None
-        progress(f"prepare: uses the cluster that runs in {work_dir}")
+        progress(f"prepare: uses the cluster that runs in {settings.work_dir}")
         try:
             yield cluster
         finally:
@@ -241,12 +253,14 @@ def _job(experiment: Experiment, place: Place, staged: staging.Staged, bundle: B
     )
 
 
-def _check_memory(experiment: Experiment) -> None:
+def _check_memory(experiment: Experiment, settings: ClusterSettings) -> None:
     """Said before anything is started, because YARN would only leave the application in ACCEPTED."""
     if experiment.scheduler == "none":
         return  # nobody sets such processes a limit
+    if experiment.scheduler == "yarn":
+        _check_containers(experiment, settings.nodemanager_memory_mb, len(settings.nodemanager_hosts))
     needed_mb = memory_needed_mb(experiment)
-    free_mb = psutil.virtual_memory().available >> 20
+    free_mb = available_memory_bytes() >> 20
     if needed_mb > free_mb:
         raise SetupError(
             f"The job's containers need {needed_mb} MB of memory ({experiment.workers} executors of "
@@ -256,18 +270,57 @@ def _check_memory(experiment: Experiment) -> None:
         )
 
 
+def _check_containers(experiment: Experiment, node_mb: int, nodes: int) -> None:
+    """Refuses what YARN could never give. A NodeManager's `node_mb` is also the largest container."""
+
+    def rounded(container_mb: int) -> int:
+        return -(-container_mb // YARN_STEP_MB) * YARN_STEP_MB
+
+    executor_mb = rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
+    asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
+    remedy = "lower executor_memory_mb or executor_overhead_mb with --set"
+    if executor_mb > node_mb:
+        raise SetupError(f"An executor needs a container of {asked}, and YARN gives at most {node_mb} MB.", remedy)
+    am_mb = rounded(AM_MEMORY_MB + MIN_OVERHEAD_MB)
+    room = (node_mb - am_mb) // executor_mb + (nodes - 1) * (node_mb // executor_mb)
+    if experiment.workers > room:
+        raise SetupError(
+            f"{experiment.workers} executors of {asked} do not fit into {nodes} NodeManagers of {node_mb} MB beside "
+            f"the ApplicationMaster of {am_mb} MB: there is room for {room}.",
+            f"lower workers, or {remedy}",
+        )
+
+
+def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
+    """Ctrl-C may come at any point: the record says at which."""
+    if run_record["status"] != "interrupted":  # it was complete
+        run_record["cause"] = f"interrupted after the job had ended: it was {run_record['status']}"
+        run_record["status"] = "interrupted"
+    _store(bundle, run_record)
+
+
+def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) -> None:
+    """The job was submitted, and then a step of ours failed: what there is of it is kept."""
+    if run_record["status"] == "interrupted":  # it was not complete
+        what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
+        run_record["status"] = "failed"
+        run_record["cause"] = " ".join(f"the run could not be completed: {what}".split())[:300]
+    _store(bundle, run_record)
+
+
 def _store(bundle: Bundle, run_record: dict[str, Any]) -> None:
     bundle.write(run_record)
     bundle.seal()
 
 
-def _discard(bundle: Bundle) -> None:
-    """Removes a bundle that holds nothing, and its experiment's directory if that is empty now."""
+def _discard(bundle: Bundle, made: Sequence[Path]) -> None:
+    """Removes a bundle that holds nothing, and of the directories around it those that were made for it."""
     shutil.rmtree(bundle.path, ignore_errors=True)
-    try:
-        bundle.path.parent.rmdir()
-    except OSError:
-        pass  # other runs are in it
+    for path in made:
+        try:
+            path.rmdir()
+        except OSError:
+            break  # other runs are in it
 
 
 @contextmanager

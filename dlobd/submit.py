@@ -93,6 +93,9 @@ def submit(
             on_abort(follower.application_id)
         _end_group(process)
         exit_ns = clock.monotonic_ns()
+    else:
+        # a JVM that was killed leaves the driver's Python behind
+        _end_group(process)
     code = process.wait(GRACE_S)
     follower.follow()
     anchors = tuple(asdict(anchor) for anchor in (first, clock.anchor()))

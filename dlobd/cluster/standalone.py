@@ -31,13 +31,18 @@ _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
 
 
+def spark_home_in(work_dir: Path) -> Path:
+    """Where `links_home` makes it."""
+    return work_dir / "spark-home"
+
+
 def links_home(home: Path, work_dir: Path) -> Path:
     """A SPARK_HOME of links to `home`, because Spark keeps the work of Workers in its own home, which is pip's.
 
     Returns:
         The directory; executors' logs are in work/<application>/<executor> below it.
     """
-    links = work_dir / "spark-home"
+    links = spark_home_in(work_dir)
     shutil.rmtree(links, ignore_errors=True)
     (links / "work").mkdir(parents=True)
     for entry in home.iterdir():

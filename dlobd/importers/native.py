@@ -67,12 +67,11 @@ def _parent(evidence: Evidence, host: str, ranks: list[RecordedProcess]) -> list
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
         return []
-    last = max(ranks, key=lambda process: process.last_ns, default=None)
 
     def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if "@trainers" not in wait.get("waits_for", ()):
             return _resolve(span, wait)
-        return {**wait, "waits_for": (rank_lane.lane_of(last),) if last else ()}
+        return {**wait, "waits_for": tuple(map(rank_lane.lane_of, ranks))}  # the last to end releases it
 
     first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
     last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)

@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import subprocess
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,28 +46,34 @@ class NativeLauncher:
         done: Done,
     ) -> None:
         """See `dlobd.launchers.base`; `sc` and `blocks` are None."""
+        # what a killed rank leaves there goes with the job
+        with tempfile.TemporaryDirectory(prefix="tmp-", dir=job.run_dir) as tmp_dir:
+            self._launch(main, job, roles, done, {**os.environ, "TMPDIR": tmp_dir})
+
+    def _launch(self, main: Main, job: Any, roles: Roles, done: Done, environment: dict[str, str]) -> None:
         ranks: list[subprocess.Popen[bytes]] = []
         try:
             with trace.span("launcher", "start ranks"):
                 for rank in range(roles.ranks):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     # one by one: what was started is ended, also when the next one cannot be
-                    ranks.append(start_child(env={**os.environ, "LOG_DIRS": str(spans)}))
+                    ranks.append(start_child(env={**environment, "LOG_DIRS": str(spans)}))
             with trace.span("launcher", "tell ranks their places"):
-                addresses = _addresses(roles.ranks)
+                addresses = free_addresses(roles.ranks)
                 for rank, process in enumerate(ranks):
                     assert process.stdin is not None
                     tell(process.stdin, main, job, rank, addresses, fed=False)
                     process.stdin.close()
             with trace.span("launcher", "wait for ranks", {"waits_for": ["@trainers"]}):
-                _wait(ranks, done)
+                wait(ranks, done)
         except BrokenPipeError:
-            raise TrainingFailed(done.failure() or "a rank ended before it was told its place") from None
+            wait(ranks, done)  # one has ended before it was told its place: this says which, and how
+            raise
         finally:
-            _end(ranks)
+            end(ranks)
 
 
-def _addresses(count: int) -> list[str]:
+def free_addresses(count: int) -> list[str]:
     """Free ports for TensorFlow's servers, all different because they are held together."""
     with ExitStack() as held:
         found = []
@@ -78,7 +85,7 @@ def _addresses(count: int) -> list[str]:
         return found
 
 
-def _wait(ranks: list[subprocess.Popen[bytes]], done: Done) -> None:
+def wait(ranks: list[subprocess.Popen[bytes]], done: Done) -> None:
     """Returns when all ranks have ended well. The job's own deadline is its parent's: `dlobd.submit`.
 
     Raises:
@@ -104,7 +111,7 @@ def _wait(ranks: list[subprocess.Popen[bytes]], done: Done) -> None:
                     raise TrainingFailed(done.failure() or died)
 
 
-def _end(ranks: list[subprocess.Popen[bytes]]) -> None:
+def end(ranks: list[subprocess.Popen[bytes]]) -> None:
     """Ends what still runs: after a failure, ranks wait for the one that is gone."""
     left = [process for process in ranks if process.poll() is None]
     for process in left:

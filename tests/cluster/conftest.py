@@ -29,6 +29,7 @@ from dlobd.cluster.processes import daemons_of
 from dlobd.store import Bundle
 
 QUICK = "softmax-mnist-quick"
+APPLICATIONS = "nodemanager-*/userlogs/application_*"
 
 
 def until(condition: Callable[[], Any], within_s: float, what: str) -> Any:
@@ -77,6 +78,8 @@ class Started:
 
     process: subprocess.Popen[str]
     here: Dlobd
+    before: frozenset[Path]
+    """The logs of earlier applications."""
     began_s: float = field(default_factory=time.monotonic)
 
     def ended(self, within_s: float) -> Ended:
@@ -88,20 +91,21 @@ class Started:
         """Sends a signal as a terminal or `kill` would: to the command, not to what it started."""
         self.process.send_signal(number)
 
-    def child(self, *words: str) -> psutil.Process:
-        """The process below the command whose command line has all `words`."""
+    def child(self, *words: str, program: str = "") -> psutil.Process:
+        """The process below the command whose command line has all `words`, and runs `program` if that is given."""
 
         def found() -> psutil.Process | None:
             for process in psutil.Process(self.process.pid).children(recursive=True):
                 try:
-                    line = " ".join(process.cmdline())
+                    line = process.cmdline()
                 except psutil.Error:
                     continue
-                if all(word in line for word in words):
+                runs = bool(line) and Path(line[0]).name.startswith(program)
+                if runs and all(word in " ".join(line) for word in words):
                     return process
             return None
 
-        return until(found, 60, f"a child with {words}")  # type: ignore[no-any-return]
+        return until(found, 60, f"a child {program} with {words}")  # type: ignore[no-any-return]
 
     def trains(self) -> dict[str, int]:
         """Waits until every rank has taken steps: role to pid of its trainer."""
@@ -109,14 +113,36 @@ class Started:
         def ranks() -> dict[str, int] | None:
             assert self.process.poll() is None, self.ended(5)
             found = {}
-            for path in self.here.work_dir.glob("nodemanager-*/userlogs/*/container_*/spans-*.jsonl"):
-                # psutil: the logs of earlier runs are there too
-                if psutil.pid_exists(int(path.name.split("-")[1])) and "first step done" in (text := path.read_text()):
+            for path in self._span_files():
+                if "first step done" in (text := path.read_text()):
                     lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"k":"process"')]
                     found[lines[-1]["role"]] = lines[-1]["pid"]
             return found if {"chief", "worker"} <= found.keys() else None
 
         return until(ranks, 120, "both ranks train")  # type: ignore[no-any-return]
+
+    def container(self, *words: str) -> psutil.Process:
+        """The JVM of one of the job's containers; `words` are in its command line."""
+        names = {path.name for path in self._applications()}
+
+        def found() -> psutil.Process | None:
+            for process in psutil.process_iter():
+                try:
+                    line = process.cmdline()
+                    mine = names & set(Path(process.environ().get("LOG_DIRS", "").split(",")[0]).parts)
+                except psutil.Error:
+                    continue
+                if mine and Path(line[0]).name == "java" and all(word in " ".join(line) for word in words):
+                    return process
+            return None
+
+        return until(found, 60, f"a container with {words}")  # type: ignore[no-any-return]
+
+    def _applications(self) -> set[Path]:
+        return set(self.here.work_dir.glob(APPLICATIONS)) - self.before
+
+    def _span_files(self) -> list[Path]:
+        return [path for folder in self._applications() for path in folder.glob("container_*/spans-*.jsonl")]
 
 
 @dataclass
@@ -135,6 +161,7 @@ class Dlobd:
     def start(self, *words: str, **environment: str) -> Started:
         """Starts `dlobd WORDS`."""
         # TMPDIR: nothing of a test may lie about in /tmp
+        before = frozenset(self.work_dir.glob(APPLICATIONS))
         own = {"DLOBD_CACHE": str(self.cache), "DLOBD_JARS": str(self.jars), "TMPDIR": str(self.cache)}
         process = subprocess.Popen(
             [sys.executable, "-m", "dlobd", *words],
@@ -146,7 +173,7 @@ class Dlobd:
             text=True,
             start_new_session=True,
         )
-        return Started(process, self)
+        return Started(process, self, before)
 
     def __call__(self, *words: str, within_s: float = 200, **environment: str) -> Ended:
         """Runs `dlobd WORDS` to its end."""
@@ -177,8 +204,12 @@ class Dlobd:
         """The last run's bundle."""
         return Bundle(max(self.bundles(), key=lambda path: path.stat().st_mtime_ns))
 
-    def processes(self) -> list[psutil.Process]:
-        """Every process that stems from our commands, but for the daemons and watchdog of a cluster that stays."""
+    def processes(self, watchdogs: bool = False) -> list[psutil.Process]:
+        """Every process that stems from our commands, but for the daemons and watchdog of a cluster that stays.
+
+        Args:
+            watchdogs: count those too.
+        """
         mark = os.fsencode(f"DLOBD_CACHE={self.cache}")
         staying = {process.pid for process in daemons_of(self.work_dir)} | {os.getpid()}
         found = []
@@ -189,13 +220,23 @@ class Dlobd:
             except (OSError, psutil.Error):
                 continue
             ours = mark in environ.split(b"\0") or str(self.cache) in line or os.fsencode(self.work_dir) in environ
-            if ours and process.pid not in staying and "dlobd.cluster.watchdog" not in line:
+            if ours and process.pid not in staying and (watchdogs or "dlobd.cluster.watchdog" not in line):
                 found.append(process)
         return found
 
     def is_quiet(self, within_s: float = 20) -> None:
         """Fails unless every process of ours has ended in time."""
-        until(lambda: not self.processes(), within_s, f"no process left, but {self._lines()}")
+        deadline = time.monotonic() + within_s
+        while left := self.processes():
+            if time.monotonic() > deadline:
+                pytest.fail(f"still there after {within_s:.0f} s: {[process.cmdline()[:200] for process in left]}")
+            time.sleep(0.1)
+
+    def is_empty(self, within_s: float = 30) -> None:
+        """Fails unless every daemon and its watchdog have ended in time too."""
+        until(
+            lambda: not daemons_of(self.work_dir) and not self.processes(watchdogs=True), within_s, "no daemon is left"
+        )
 
     def end_all(self) -> None:
         """Kills whatever a failed test left behind."""
@@ -204,9 +245,6 @@ class Dlobd:
                 process.kill()
             except psutil.NoSuchProcess:
                 pass
-
-    def _lines(self) -> list[str]:
-        return [" ".join(process.info["cmdline"] or [])[:200] for process in psutil.process_iter(["cmdline"])]
 
 
 @pytest.fixture(scope="session")

