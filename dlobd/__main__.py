@@ -2,6 +2,14 @@
 
 import sys
 
+if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+    # before anything is imported that an older Python cannot even read
+    sys.stderr.write(
+        "dlobd: Python 3.11, 3.12 or 3.13 is needed; this is " + sys.version.split()[0] + ". "
+        "Next: install one, and dlobd with it.\n"
+    )
+    sys.exit(3)
+
 from dlobd.cli import main
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dlobd import environment
+from dlobd import causes, environment
 from dlobd.attribution import attribute
 from dlobd.checks import check
 from dlobd.experiment import key
@@ -25,8 +23,6 @@ WINDOW = "spark-submit exec -> exit"
 NATIVE_WINDOW = "parent process exec -> exit"
 INTERRUPTED = "interrupted by a person or the system while the job ran"
 INTERRUPTED_LATE = "interrupted by a person or the system after the job had ended, before its evidence was complete"
-
-_FAILED = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
 
 
 def begin(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
@@ -100,33 +96,12 @@ def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) 
     if window["ended_by"] == "timeout":
         return "failed", f"not finished after timeout_s = {experiment.timeout_s} s; raise it with --set timeout_s=..."
     if window["exit_code"] != 0:
-        return "failed", _failure(evidence)
+        return "failed", causes.failure(evidence)
     record["checks"] = [asdict(item) for item in check(experiment, evidence, record["clips"], record["wall_ns"])]
     broken = next((item for item in record["checks"] if not item["ok"]), None)
     if broken:
         return "invalid", f"{broken['check']}: {broken['detail']}"
     return "ok", None
-
-
-def _failure(evidence: Evidence) -> str:
-    """Why the job failed, in one line: what the driver said, else what YARN said, else how the process ended."""
-    outputs = [evidence.path / "logs" / name for name in ("driver.stdout", "driver.stderr")]
-    outputs += [evidence.path / "logs" / "containers" / container / "stdout" for container in evidence.containers[:1]]
-    texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
-    said = [line for text in texts for line in _FAILED.findall(text)]
-    if said:
-        return str(said[-1]).strip()
-    code = evidence.window["exit_code"]
-    signal = -code if code < 0 else code - 128 if 128 < code < 160 else None
-    if signal:
-        who = "spark-submit" if code < 0 else "the driver's Python"
-        return f"{who} was killed by signal {signal}"
-    rm_app = evidence.path / "evidence" / "rm-app.json"
-    app = json.loads(rm_app.read_text() or "{}") if rm_app.exists() else {}
-    words = [*app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
-    return " ".join(next((line for line in words if line.strip()), f"spark-submit exited with code {code}").split())[
-        :300
-    ]
 
 
 def _rank(process: RecordedProcess) -> dict[str, Any]:

@@ -117,6 +117,23 @@ def test_no_java_at_all(alone: Any, tmp_path: Path) -> None:
     assert "Next: pip install 'dlobd[java]', or set DLOBD_JAVA or JAVA_HOME" in line
 
 
+OLD_PYTHON = """
+import runpy, sys
+sys.version_info, sys.version = (3, 10, 13, "final", 0), "3.10.13 (main)"
+sys.argv = ["dlobd", "run"]
+runpy.run_module("dlobd", run_name="__main__")
+"""
+
+
+def test_a_python_of_another_version(tmp_path: Path) -> None:
+    """Said before anything is imported that an older Python cannot read."""
+    done = subprocess.run([sys.executable, "-c", OLD_PYTHON], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("dlobd: Python 3.11, 3.12 or 3.13 is needed; this is 3.10.13. Next: ")
+    assert done.stdout == ""
+
+
 def test_a_jar_with_a_wrong_checksum(alone: Any, jars: Path, tmp_path: Path) -> None:
     """Both checksums are named, and the coordinate of the right file."""
     for jar in jars.glob("*.jar"):

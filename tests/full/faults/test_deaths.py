@@ -1,0 +1,200 @@
+"""Every process of a job is killed in the middle of training; each time the evidence up to then is kept.
+
+All runs share one cluster, so that each of them also shows that the one before left it usable.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dlobd as library
+from dlobd.cluster.processes import daemons_of
+from dlobd.store import Bundle
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+LONG = "epochs=200"
+"""Of 30 steps: minutes, unless something ends it."""
+
+END_S = 90
+"""Within which a command has to end after something was killed."""
+
+
+def kept(bundle: Bundle, status: str) -> dict[str, Any]:
+    """The record of a run that was ended while it trained, after a look at its evidence."""
+    record = bundle.read()
+    assert record["status"] == status
+    assert bundle.verify() == []
+    assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"] > 0
+    steps = library.load(bundle.path).steps()
+    assert set(steps["role"]) == {"chief", "worker"}, "the spans up to then"
+    assert "first step done" in [event["event"] for event in record["startup"]]
+    assert record["metrics"]["test_accuracy"] is None
+    assert any("no recorded end" in warning for warning in record["warnings"])
+    return record
+
+
+def trainer_of(role: str) -> Callable[[Any], None]:
+    """Kills the trainer of a role."""
+    return lambda started: os.kill(started.trains()[role], signal.SIGKILL)
+
+
+def container_of(*words: str) -> Callable[[Any], None]:
+    """Kills the JVM of a container."""
+    return lambda started: started.container(*words).kill()
+
+
+def child_of(program: str, word: str) -> Callable[[Any], None]:
+    """Kills a process below the command."""
+    return lambda started: started.child(word, program=program).kill()
+
+
+VICTIMS = {
+    "chief": (trainer_of("chief"), r"chief 0: trainer process \d+ died: killed by signal 9"),
+    "worker": (trainer_of("worker"), r"worker 0: trainer process \d+ died: killed by signal 9"),
+    "executor": (
+        container_of("YarnCoarseGrainedExecutorBackend", "--executor-id 2"),
+        r"executor 2 \(container_\w+\) was killed by signal 9 \(SIGKILL\)",
+    ),
+    "application master": (
+        container_of("ExecutorLauncher"),
+        r"the ApplicationMaster \(container_\w+_000001\) was killed by signal 9 \(SIGKILL\)",
+    ),
+    "driver": (child_of("python", "/train.py"), r"the driver's Python was killed by signal 9 \(SIGKILL\)"),
+    "spark-submit": (child_of("java", "SparkSubmit"), r"spark-submit was killed by signal 9 \(SIGKILL\)"),
+}
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_kill_9_of_a_process_fails_the_run_and_keeps_its_evidence(dlobd: Any, victim: str) -> None:
+    """The one line names the process and the signal, the exit code is that of a failed run, and the bundle holds the
+    spans up to then, although the other processes failed in turn and had something to say about it."""
+    kill, cause = VICTIMS[victim]
+    started = dlobd.start_run(LONG)
+    started.trains()
+    kill(started)
+    ended = started.ended(END_S)
+    assert ended.code == 5
+    assert re.fullmatch(f"dlobd: run failed: {cause}", ended.line)
+    record = kept(ended.bundle, "failed")
+    assert re.fullmatch(cause, record["cause"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_job_marks_the_run_interrupted(dlobd: Any, number: signal.Signals) -> None:
+    """Ctrl-C and SIGTERM end the job and its containers; what is known is kept, and the line says where."""
+    started = dlobd.start_run(LONG)
+    started.trains()
+    started.signal(number)
+    ended = started.ended(END_S)
+    assert ended.code == 130
+    bundle = dlobd.newest()
+    assert ended.line == f"dlobd: interrupted; what is known is in {bundle.path}."
+    assert kept(bundle, "interrupted")["cause"] == "interrupted by a person or the system while the job ran"
+
+
+def test_kill_9_of_the_command_leaves_no_process_of_the_job(dlobd: Any) -> None:
+    """spark-submit, the driver's Python, the containers and the trainers end by themselves; the bundle says that its
+    run was interrupted; the spans are where YARN keeps its logs."""
+    started = dlobd.start_run(LONG)
+    started.trains()
+    started.signal(signal.SIGKILL)
+    started.ended(END_S)
+    dlobd.is_quiet(60)
+    bundle = dlobd.newest()
+    assert bundle.read()["status"] == "interrupted"
+    shown = dlobd("show", str(bundle.path))
+    assert shown.code == 0
+    assert shown.said == [f"dlobd: warning: {bundle.path} has no hashes: its run was killed before it ended."]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_signal_during_the_start_of_the_cluster_leaves_no_daemon(
+    alone: Any, number: signal.Signals, code: int
+) -> None:
+    """Daemons that have been started, and their watchdog, are gone soon after; Ctrl-C is one line."""
+    started = alone.start_run()
+    while len(daemons_of(alone.work_dir)) < 3:
+        assert started.process.poll() is None
+        time.sleep(0.05)
+    started.signal(number)
+    ended = started.ended(30)
+    assert ended.code == code
+    if number == signal.SIGINT:
+        bundle = alone.newest()
+        assert ended.line == f"dlobd: interrupted; what is known is in {bundle.path}."
+        assert bundle.read()["status"] == "interrupted"
+        assert bundle.read()["cause"] == "ended before the job was submitted"
+        assert daemons_of(alone.work_dir) == []
+    alone.is_empty()
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_command_leaves_no_cluster(alone: Any) -> None:
+    """A cluster that was started for one run ends with it, also when both are in the middle of their work."""
+    started = alone.start_run(LONG)
+    started.trains()
+    assert len(daemons_of(alone.work_dir)) == 6
+    started.signal(signal.SIGKILL)
+    started.ended(30)
+    alone.is_empty()
+
+
+@pytest.mark.slow
+def test_ctrl_c_twice_leaves_no_cluster(alone: Any) -> None:
+    """Somebody who presses Ctrl-C again while the cluster stops gets away at once; its watchdog does the rest."""
+    started = alone.start_run(LONG)
+    started.trains()
+    started.signal(signal.SIGINT)
+    time.sleep(2)
+    started.signal(signal.SIGINT)
+    ended = started.ended(60)
+    assert ended.code == 130
+    assert ended.line.startswith("dlobd: interrupted")
+    assert alone.newest().read()["status"] == "interrupted"
+    alone.is_empty()
+
+
+def test_a_job_past_its_timeout_is_ended(dlobd: Any) -> None:
+    """The cause gives the figure, and how to raise it."""
+    ended = dlobd.run(LONG, "timeout_s=10")
+    assert ended.code == 5
+    assert ended.line == ("dlobd: run failed: not finished after timeout_s = 10 s; raise it with --set timeout_s=...")
+    assert ended.bundle.read()["window"] is not None
+
+
+def test_a_container_beyond_its_memory_is_named(dlobd: Any) -> None:
+    """A NodeManager kills an executor whose trainer needs more than was asked for; the figures and the remedy are in
+    the cause."""
+    ended = dlobd.run(LONG, "executor_overhead_mb=100")
+    assert ended.code == 5
+    assert re.fullmatch(
+        r"dlobd: run failed: executor [12] \(container_\w+\) was killed by YARN: it ran \d+B beyond the 'PHYSICAL' "
+        r"memory limit\. Current usage: .* of .* physical memory used; raise executor_overhead_mb or lower batch_size",
+        ended.line,
+    )
+
+
+def test_a_result_below_the_wanted_accuracy_is_invalid(dlobd: Any) -> None:
+    """The job ended well, but its result may not be used: exit code 6, with both figures."""
+    ended = dlobd.run("min_accuracy=0.999")
+    assert ended.code == 6
+    assert re.fullmatch(r"dlobd: run invalid: test accuracy: 0\.\d{4}, at least 0\.9990 expected", ended.line)
+    record = ended.bundle.read()
+    assert record["status"] == "invalid"
+    assert record["metrics"]["test_accuracy"] < 0.999
+
+
+@pytest.mark.slow
+def test_a_loss_that_does_not_fall_is_invalid(dlobd: Any) -> None:
+    """A learning rate of nearly nothing teaches nothing, and the run is not taken for a good one."""
+    ended = dlobd.run("learning_rate=1e-12")
+    assert ended.code == 6
+    assert re.fullmatch(r"dlobd: run invalid: loss falls: first tenth [\d.]+, last tenth [\d.]+", ended.line)
