@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import warnings
 from pathlib import Path
 
 from dlobd.cluster.java import Java
@@ -31,11 +32,13 @@ def trust_options(java: Java, directory: Path) -> list[str]:
     except ImportError:  # comes with dlobd[java]; without it Java's own authorities have to do
         return []
     certificates = []
-    for der in _authorities():
-        try:
-            certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
-        except ValueError:
-            continue  # an old authority that today's rules do not parse
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old authorities with a serial number that today's rules do not allow
+        for der in _authorities():
+            try:
+                certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
+            except ValueError:
+                continue  # and some that do not even parse
     if not certificates:
         return []
     store = directory / "authorities.p12"

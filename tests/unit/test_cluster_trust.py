@@ -26,5 +26,5 @@ def test_a_bundled_java_is_given_what_python_trusts(tmp_path: Path) -> None:
         "-Djavax.net.ssl.trustStorePassword=changeit",
     ]
     store = (tmp_path / "authorities.p12").read_bytes()
-    assert store.startswith(b"\x30\x82")  # an ASN.1 sequence
+    assert store[0] == 0x30  # an ASN.1 sequence
     assert len(store) > 10_000
