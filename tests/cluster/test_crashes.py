@@ -16,7 +16,7 @@ from dlobd.importers.assemble import assemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-LONG = ("epochs=400", "checkpoint_every_steps=0")
+LONG = ("epochs=200",)
 """Long enough to be hit while it trains."""
 
 
@@ -109,10 +109,10 @@ def test_a_killed_command(alone: Any) -> None:
 
 def test_a_run_that_takes_too_long(dlobd: Any) -> None:
     """The experiment's own limit ends it, and is named."""
-    ended = dlobd.run("timeout_s=8")
+    ended = dlobd.run("timeout_s=10")
     assert ended.code == 5
     record = json.loads((dlobd.newest().path / "run.json").read_text())
-    assert "timeout_s = 8" in record["cause"]
+    assert "timeout_s = 10" in record["cause"]
     dlobd.is_quiet()
 
 
@@ -124,16 +124,3 @@ def test_a_result_that_cannot_be_trusted(dlobd: Any) -> None:
     assert record["status"] == "invalid"
     assert record["cause"].startswith("test accuracy: 0.8")
     assert "0.9990" in record["cause"]
-
-
-def test_two_at_a_time(dlobd: Any) -> None:
-    """A second run on the same cluster is refused in one line that names the first, and harms nothing."""
-    started = dlobd.start_run()
-    try:
-        started.child("spark-submit")
-        second = dlobd.run()
-        assert second.code == 8
-        assert f"pid {started.process.pid}" in second.line
-    finally:
-        first = started.ended(120)
-    assert first.code == 0, first.err
