@@ -65,9 +65,7 @@ def test_a_killed_driver(dlobd: Any) -> None:
     """The driver's Python is killed: the run fails and says so, whatever YARN calls it."""
     started = dlobd.start_run(*LONG)
     started.trains()
-    driver = started.child("jobs/train.py", "job.json")
-    python = next(p for p in [driver, *driver.children(recursive=True)] if "java" not in p.name())
-    python.kill()
+    started.child("jobs/train.py", program="python").kill()
     ended = started.ended(90)
     assert ended.code == 5, ended.err
     assert "killed by signal 9" in ended_badly(dlobd.newest(), "failed")
