@@ -6,6 +6,7 @@ After a wanted change, `pytest tests/golden --update-golden` writes the expected
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,4 +157,4 @@ def test_a_capture_is_a_sealed_bundle_without_paths_of_a_machine(run: str) -> No
     for path in (DATA / run).rglob("*"):
         if path.is_file():
             text = path.read_text()
-            assert not any(word in text for word in ("/tmp/", "/root/", "/home/", "/work/")), path
+            assert not re.search(r"/(?:tmp|root|home|work)/", text), path
