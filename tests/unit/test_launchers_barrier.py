@@ -66,8 +66,8 @@ time.sleep(100)
         assert task.stdout is not None
         trainer = psutil.Process(int(task.stdout.readline()))
         deadline = time.monotonic() + 30
-        # its recorder is opened after it asked the kernel
-        while not list(tmp_path.glob("spans-*.jsonl")):
+        # its recorder is opened after it asked the kernel; an empty file has no process yet
+        while not any(process.spans for process in recorder.read_all(tmp_path)):
             assert time.monotonic() < deadline
             time.sleep(0.02)
         task.send_signal(signal.SIGKILL)
