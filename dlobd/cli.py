@@ -176,13 +176,11 @@ def clean(
 @cluster_app.command()
 def up() -> None:
     """Start HDFS and YARN and leave them running; `dlobd run` then uses them."""
-    from dlobd.clean import cluster_dir
-    from dlobd.cluster.configuration import ClusterSettings
+    from dlobd.cluster.configuration import default_settings
     from dlobd.cluster.embedded import EmbeddedCluster
-    from dlobd.cluster.ports import port_base
     from dlobd.progress import Progress
 
-    cluster = EmbeddedCluster(ClusterSettings(cluster_dir(), port_base=port_base()))
+    cluster = EmbeddedCluster(default_settings())
     with Progress() as progress:
         cluster.start(progress, stays=True)
     _print_endpoints(cluster.endpoints)

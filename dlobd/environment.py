@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from dlobd import __version__
+from dlobd.cluster.jars import HADOOP_VERSION
 
-HADOOP_VERSION = "3.5.0"
 _PACKAGES = ("pyspark", "tensorflowonspark", "tensorflow", "hdfs", "numpy", "pandas")
 
 

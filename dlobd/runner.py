@@ -25,9 +25,8 @@ from typing import Any
 
 from dlobd import environment, record, staging, store, submit
 from dlobd.clean import cluster_dir
-from dlobd.cluster.configuration import LOOPBACK, ClusterSettings
+from dlobd.cluster.configuration import LOOPBACK, ClusterSettings, default_settings
 from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.ports import port_base
 from dlobd.cluster.standalone import SparkWorkers, links_home, spark_home_in
 from dlobd.cluster.startup import available_memory_bytes
 from dlobd.errors import ClusterError, DlobdError, Interrupted, SetupError
@@ -77,7 +76,7 @@ def run(experiment: Experiment, out: Path, progress: Progress) -> Path:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
-    settings = ClusterSettings(cluster_dir(), port_base=port_base())
+    settings = default_settings()
     _check_memory(experiment, settings)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)

@@ -27,9 +27,6 @@ from dlobd import trace
 POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
 
-SHUTDOWN_POLL_NS = 5_000_000_000
-"""TFCluster.shutdown sleeps 5 s before it looks whether jobs still run."""
-
 BIND_IP = "TFOS_BIND_IP"
 
 
