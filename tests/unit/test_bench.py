@@ -1,0 +1,119 @@
+"""The bench's tables: made from records, written between the markers, loud where they cannot be trusted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records import run_record
+
+from bench import cluster, jobs, publish, recorder
+from bench.points import points
+from bench.tables import Table, compared
+from dlobd import experiment
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def record(number: int, first_s: float, loop_s: float, **changes: Any) -> dict[str, Any]:
+    """A run whose first step ended after `first_s`, whose others took `loop_s`, and that exited 2 s later."""
+    start_ns = 5_000
+    first_ns = start_ns + int(first_s * 1e9)
+    last_ns = first_ns + int(loop_s * 1e9)
+    known = {"source": "own mark", "resolution_ns": 1}
+    return run_record(
+        f"20260102T0304{number:02}Z-0a1b",
+        window={"name": "w", "start_ns": start_ns, "end_ns": last_ns + 2 * 10**9, "clock": "c"},
+        startup=[{"event": "first step done", "at_ns": first_ns, **known}],
+        teardown=[{"event": "last step done", "at_ns": last_ns, **known}],
+        metrics={"steps": 601, "train_samples": 601 * 200, "executor_peak_bytes": 2**30, "daemons_bytes": 2**29},
+        **changes,
+    )
+
+
+def runs() -> dict[str, list[dict[str, Any]]]:
+    """Stock takes 30 s to the first step, the others 18; reading takes 3 s for the loop, feeding 4."""
+    made = {}
+    for place, label in enumerate(points()):
+        launcher, source = label.split()
+        first_s = 30.0 if launcher == "tfos-stock" else 18.0
+        made[label] = [record(10 * place + i, first_s, 3.0 if source == "read" else 4.0) for i in range(3)]
+    return made
+
+
+def rows(table: Table) -> dict[str, list[str]]:
+    """By label."""
+    return {row[0]: list(row[1:]) for row in table.rows}
+
+
+def test_points_differ_in_launcher_input_and_what_a_launcher_needs_only() -> None:
+    """Everything else is the same, so that a difference has one reason."""
+    every = points()
+    assert len(every) == 5
+    for label, point in every.items():
+        assert f"{point.launcher} {point.input}" == label
+        assert experiment.steps(point) < point.checkpoint_every_steps
+    shared = [
+        {k: v for k, v in dataclasses.asdict(p).items() if k not in ("launcher", "input", "executor_overhead_mb")}
+        for p in every.values()
+    ]  # fmt: skip
+    assert all(facts == shared[0] for facts in shared)
+
+
+def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
+    """18 s against 30: 12 saved, 0.6; a loop of 4 s against one of 3: three quarters of the rate."""
+    first, teardown, tfos, _, memory, daemons = jobs.tables(runs())
+    assert first.columns[-2:] == ["saved, s", "ratio to tfos-stock (95 %)"]
+    assert rows(first)["barrier"] == ["3", "18", "18-18", "18-18", "12", "0.60 (0.60-0.60)"]
+    assert rows(first)["tfos-stock"][-1] == "1"
+    assert rows(teardown)["tfos"][1] == "2"
+    assert rows(tfos)["read"][1] == "40,000"
+    assert rows(tfos)["feed"][-1] == "0.75 (0.75-0.75)"
+    assert rows(memory)["tfos"][1] == "1,024"
+    assert rows(daemons)["all six"][:2] == ["15", "512"]
+
+
+def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
+    """Its figures are left out, and the page says so."""
+    every = runs()
+    every["tfos feed"][0] |= {"status": "failed", "cause": "died"}
+    first, *_ = jobs.tables(every)
+    assert rows(first)["tfos"][0] == "2"
+    assert rows(first)["tfos"][-1] == "0.60"
+    facts = publish.machine([run for each in every.values() for run in each])
+    assert f"{every['tfos feed'][0]['run_id']} failed" in facts[-1]
+
+
+def test_what_was_never_measured_is_a_dash() -> None:
+    """No run, no figure: not a zero."""
+    table = compared("t", "s", "s", {"a": [None], "b": []}, "a")
+    assert [row[1:] for row in table.rows] == [["0", "-", "-", "-", "-", "1"], ["0", "-", "-", "-", "-", "-"]]
+
+
+@pytest.mark.parametrize(("busy", "warns"), [([3.0, 4.0], False), ([3.0, 60.0], True)])
+def test_the_page_keeps_its_words_and_warns_of_a_busy_machine(tmp_path: Path, busy: list[float], warns: bool) -> None:
+    """Only what lies between the markers changes; writing twice is writing once."""
+    page = tmp_path / "bench.md"
+    page.write_text((DOCS / "bench.md").read_text())
+    before = page.read_text()
+    records = [run for each in runs().values() for run in each]
+    for _ in range(2):
+        publish.publish(tmp_path, jobs.tables(runs()), busy, records)
+    text = page.read_text()
+    for part in (0, 2):
+        cut = [t.partition(publish.BEGIN)[0] if part == 0 else t.partition(publish.END)[2] for t in (before, text)]
+        assert cut[0] == cut[1]
+    assert text.count("### Submit to first step") == 1
+    assert ("do not quote" in text) == warns
+    assert len(json.loads((tmp_path / "bench.json").read_text())["runs"]) == 15
+
+
+def test_the_clusters_and_the_recorders_tables() -> None:
+    """Seconds and CPU seconds a daemon; microseconds a step."""
+    starts = [{cluster.SECONDS: 9.0, "namenode, CPU s": 3.0}, {cluster.SECONDS: 11.0, "namenode, CPU s": 4.0}]
+    assert rows(cluster.table(starts))[cluster.SECONDS] == ["2", "10", "9.5-10.5", "9-11"]
+    loop = recorder.table({"off": [2.0, 2.0, 2.0], "on": [2.2, 2.2, 2.2]})
+    assert rows(loop)["on"][-1] == "1.10 (1.10-1.10)"
