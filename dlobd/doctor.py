@@ -1,0 +1,207 @@
+"""What this machine can do, before anybody waits for it: each part ok, absent or broken, with the next step.
+
+Absent is what dlobd brings by itself or can do without; broken is what a run would fail with.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from dlobd import clock
+from dlobd.capacity import asked_mb
+from dlobd.clean import cluster_dir
+from dlobd.cluster import configuration, startup
+from dlobd.cluster.cache import cache_dir, make_writable
+from dlobd.cluster.configuration import default_settings
+from dlobd.cluster.embedded import EmbeddedCluster
+from dlobd.cluster.jars import JARS, sha256_of
+from dlobd.cluster.java import find_java
+from dlobd.cluster.ports import choose_ports, port_base
+from dlobd.errors import ClusterError, DlobdError, SetupError
+from dlobd.experiment import load
+from dlobd.registry import DATASETS
+
+Verdict = Literal["ok", "absent", "broken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part. `remedy` is empty where nothing is to be done."""
+
+    part: str
+    verdict: Verdict
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that a run opens for others to connect to, by whom, where, and who may use it."""
+
+    program: str
+    address: str
+    protected: str
+
+
+LISTENERS = (
+    Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing: Hadoop's simple authentication"),
+    Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
+    Listener("TensorFlowOnSpark's reservation server, which unpickles", "127.0.0.1; tfos-stock: 0.0.0.0", "nothing"),
+    Listener("TensorFlowOnSpark's queue manager", "a unix socket; of ps and evaluator: 0.0.0.0", "a key of its own"),
+    Listener("TensorFlow's gRPC server in each rank", "0.0.0.0, fixed in TensorFlow", "nothing"),
+)
+"""What third parties open. dlobd itself opens nothing that outlives a call."""
+
+
+def examine() -> list[Finding]:
+    """All parts, in the order in which a run needs them."""
+    return [_guarded(part, look) for part, look in PARTS]
+
+
+def _guarded(part: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except DlobdError as error:
+        return Finding(part, "broken", error.what, error.remedy)
+    except OSError as error:
+        return Finding(part, "broken", f"{type(error).__name__}: {error}")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is needed", "install one, and dlobd with it")
+    return Finding("Python", "ok", f"{version}, {sys.executable}")
+
+
+def _packages() -> Finding:
+    missing, found = [], []
+    for name in ("pyspark", "tensorflow", "tensorflowonspark"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding("packages", "broken", f"{', '.join(missing)} not installed", "pip install dlobd again")
+    return Finding("packages", "ok", ", ".join(found))
+
+
+def _java() -> Finding:
+    java = find_java()
+    return Finding("Java", "ok", f"{java.version} ({java.origin}), {java.home}")
+
+
+def _jars() -> Finding:
+    own = os.environ.get("DLOBD_JARS")
+    directory = Path(own).expanduser() if own else cache_dir() / "jars"
+    missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
+    if missing:
+        what = f"{len(missing)} of {len(JARS)} are not in {directory}"
+        if own:
+            return Finding("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
+        size_mb = sum(jar.size_bytes for jar in missing) / 1e6
+        return Finding("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing: the first run fetches them")
+    wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
+    if wrong:
+        remedy = "replace them, or unset DLOBD_JARS" if own else "dlobd clean --yes; the next run fetches them again"
+        return Finding("Hadoop jars", "broken", f"wrong sha256 of {', '.join(wrong)} in {directory}", remedy)
+    return Finding("Hadoop jars", "ok", f"{len(JARS)} with the right sha256 in {directory}")
+
+
+def _memory() -> Finding:
+    settings = default_settings()
+    startup.check_memory(settings)
+    needed_mb = sum(asked_mb(load("softmax-mnist")).values())
+    available_mb = startup.available_memory_bytes() >> 20
+    if needed_mb > available_mb:
+        return Finding(
+            "memory", "broken", f"{available_mb} MB available, the main job asks for {needed_mb} MB",
+            "free memory, or run softmax-mnist with --set workers=1",
+        )  # fmt: skip
+    return Finding(
+        "memory", "ok", f"{available_mb} MB available; the main job asks for {needed_mb} MB beside the daemons"
+    )
+
+
+def _disk() -> Finding:
+    make_writable(cache_dir())
+    startup.check_disk(cache_dir())
+    return Finding("disk", "ok", f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}")
+
+
+def _ports() -> Finding:
+    hosts = configuration.port_hosts(default_settings())
+    base = port_base()
+    if _running() and base is not None:
+        return Finding("ports", "ok", f"{len(hosts)} from {base} are used by the cluster that runs")
+    first = choose_ports(hosts, base)[0]
+    return Finding("ports", "ok", f"{len(hosts)} free in a row, for example from {first}")
+
+
+def _data() -> Finding:
+    sizes = 0
+    for row in DATASETS:
+        if row.reason() is None:
+            dataset = DATASETS.get(row.name)()
+            dataset.load("test")
+            sizes += sum(path.stat().st_size for path in dataset.files())
+    return Finding("data sets", "ok", f"{sizes / 1e6:.1f} MB, with the right checksums")
+
+
+def _running() -> EmbeddedCluster | None:
+    try:
+        return EmbeddedCluster.attach(cluster_dir(), hold=False)
+    except ClusterError:
+        return None
+
+
+def _cluster() -> Finding:
+    cluster = _running()
+    if cluster is None:
+        return Finding("cluster", "absent", "none runs", "a run starts its own; dlobd cluster up keeps one")
+    status = cluster.status()
+    dead = [daemon.name for daemon in status.daemons if not daemon.ready]
+    if dead or status.safe_mode:
+        why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
+        return Finding("cluster", "broken", why, "dlobd cluster down, then up")
+    return Finding("cluster", "ok", f"up {status.up_s:.0f} s, {status.applications} applications")
+
+
+def _clocks() -> Finding:
+    resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
+    anchor = clock.anchor()
+    what = f"monotonic to {resolution_ns} ns; wall clock read with it to {anchor.error_ns} ns"
+    if "unknown" in anchor.domain:
+        return Finding("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
+    return Finding("clocks", "ok", what)
+
+
+def _pidfd() -> Finding:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (OSError, AttributeError) as error:
+        raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
+    return Finding("kernel", "ok", f"{os.uname().release}, pidfd")
+
+
+PARTS: tuple[tuple[str, Callable[[], Finding]], ...] = (
+    ("Python", _python),
+    ("packages", _packages),
+    ("kernel", _pidfd),
+    ("clocks", _clocks),
+    ("Java", _java),
+    ("Hadoop jars", _jars),
+    ("memory", _memory),
+    ("disk", _disk),
+    ("ports", _ports),
+    ("data sets", _data),
+    ("cluster", _cluster),
+)

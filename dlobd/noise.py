@@ -1,0 +1,156 @@
+"""What this machine does to measurements when nothing is measured: its noise, and the effects that drown in it.
+
+Takes about five seconds. All figures are of now: another minute has another neighbour.
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median, quantiles, stdev
+
+TIMER_READS = 20_000
+SLEEPS, SLEEP_NS = 200, 1_000_000
+LOOPS, LOOP_NS = 60, 25_000_000
+PINGS, PING_BYTES = 4_000, 64
+SETTLE = 8
+"""Of each series, so many first ones are left out: caches, clock speed and the connection settle."""
+
+Z = 1.96 + 0.84
+"""A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Times in nanoseconds; shares of 1; None where the kernel does not say."""
+
+    timer_ns: int  # median distance of two readings of the clock
+    sleep_over_p50_ns: int  # how much later than asked a sleep of 1 ms ends
+    sleep_over_p99_ns: int
+    loop_variation: float  # standard deviation over mean of a fixed piece of work of about 25 ms
+    loop_slowest: float  # slowest over median of them
+    steal_share: float | None  # CPU time that the hypervisor gave to others meanwhile
+    loopback_p50_ns: int  # round trip of 64 bytes by TCP over loopback
+    loopback_p99_ns: int
+    load_1m: float
+
+    def smallest_effect(self, runs: int) -> float:
+        """The smallest difference of CPU-bound times, as a share, that two groups of `runs` runs would show.
+
+        Raises:
+            ValueError: a group of one run has no spread.
+        """
+        if runs < 2:
+            raise ValueError("two groups of at least 2 runs are needed")
+        return Z * self.loop_variation * math.sqrt(2 / runs)
+
+    def sentence(self, runs: int = 5) -> str:
+        """What cannot be seen here."""
+        return (
+            f"With {runs} runs a side, a difference below {self.smallest_effect(runs):.1%} of CPU-bound time, or below "
+            f"{(self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6:.2f} ms in a single wait, cannot be told from "
+            "noise on this machine now."
+        )
+
+
+def measure() -> Noise:
+    """Measures all of it, one after the other."""
+    before = _cpu_times()
+    loops = _loops()
+    sleeps = _sleeps()
+    pings = _pings()
+    after = _cpu_times()
+    return Noise(
+        timer_ns=_timer_ns(),
+        sleep_over_p50_ns=round(median(sleeps)),
+        sleep_over_p99_ns=_p99(sleeps),
+        loop_variation=stdev(loops) / fmean(loops),
+        loop_slowest=max(loops) / median(loops),
+        steal_share=_steal_share(before, after),
+        loopback_p50_ns=round(median(pings)),
+        loopback_p99_ns=_p99(pings),
+        load_1m=float(Path("/proc/loadavg").read_text().split()[0]),
+    )
+
+
+def _p99(values: Sequence[int]) -> int:
+    return round(quantiles(values, n=100)[98])
+
+
+def _timer_ns() -> int:
+    readings = [time.monotonic_ns() for _ in range(TIMER_READS)]
+    return round(median(b - a for a, b in pairwise(readings)))
+
+
+def _sleeps() -> list[int]:
+    found = []
+    for _ in range(SLEEPS + SETTLE):
+        start_ns = time.monotonic_ns()
+        time.sleep(SLEEP_NS / 1e9)
+        found.append(time.monotonic_ns() - start_ns - SLEEP_NS)
+    return found[SETTLE:]
+
+
+def _loops() -> list[int]:
+    """The same piece of work again and again; its size is chosen once, so that it takes about LOOP_NS."""
+
+    def work(rounds: int) -> int:
+        start_ns = time.monotonic_ns()
+        total = 0
+        for i in range(rounds):
+            total += i * i
+        return time.monotonic_ns() - start_ns
+
+    rounds = 10_000
+    while (took_ns := work(rounds)) < LOOP_NS // 4:
+        rounds *= 2
+    rounds = max(1, rounds * LOOP_NS // took_ns)
+    return [work(rounds) for _ in range(LOOPS + SETTLE)][SETTLE:]
+
+
+def _pings() -> list[int]:
+    """Round trips over loopback, with a thread at the other end; nobody else can connect: the socket takes one peer."""
+    message = bytes(PING_BYTES)
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
+        with socket.create_connection(listener.getsockname(), timeout=5) as client:
+            peer, address = listener.accept()
+            if address != client.getsockname():
+                peer.close()
+                raise OSError("another process connected to the loopback probe")
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            echo = threading.Thread(target=_echo, args=(peer,), daemon=True)
+            echo.start()
+            found = []
+            for _ in range(PINGS + SETTLE):
+                start_ns = time.monotonic_ns()
+                client.sendall(message)
+                left = PING_BYTES
+                while left:
+                    left -= len(client.recv(left)) or left
+                found.append(time.monotonic_ns() - start_ns)
+        echo.join(5)
+    return found[SETTLE:]
+
+
+def _echo(peer: socket.socket) -> None:
+    with peer:
+        while data := peer.recv(PING_BYTES):
+            peer.sendall(data)
+
+
+def _cpu_times() -> list[int]:
+    return [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+
+
+def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
+    """Of all CPU time between two readings of /proc/stat; the eighth figure is steal."""
+    spent = [b - a for a, b in zip(before, after, strict=False)]
+    total = sum(spent[:8])  # guest time is part of user time
+    return spent[7] / total if len(spent) > 7 and total > 0 else None

@@ -1,0 +1,188 @@
+"""How far two clocks are apart, as an interval that holds the truth. Pure.
+
+A message cannot arrive before it was sent. So one from a to b bounds b - a from above, and one from b to a bounds it
+from below, whatever the network did in between: no symmetry of delays is assumed. Between messages the offset is taken
+for a line, o + r t, with |r| at most `MAX_RATE`. All lines that contradict no message are kept, and a question for the
+offset at a time is answered by the lowest and the highest of them there.
+
+    offset
+      |   v     v            v      each v: no line may pass above it (a message from a to b)
+      |  ======================     what lies between is possible
+      |     ^      ^      ^         each ^: no line may pass below it (a message from b to a)
+      +------------------------ time of a
+
+Where no line is left, one of the clocks was stepped, and a new line begins. What lies between the last exchange of the
+one and the first exchange of the other is answered by both together. A step smaller than the width of the interval
+cannot be seen, nor can it move the truth further than that.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, floor
+
+MAX_RATE = 500e-6
+"""Of one clock against the other: the kernel slews by at most 500 ppm (adjtimex), and crystals stay below it."""
+
+_Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """a asks, b answers: four readings in nanoseconds, each of the clock of the one who read it."""
+
+    sent_a_ns: int
+    received_b_ns: int
+    sent_b_ns: int
+    received_a_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """lo_ns <= clock b - clock a <= hi_ns."""
+
+    lo_ns: int
+    hi_ns: int
+
+    @property
+    def width_ns(self) -> int:
+        """How much is not known."""
+        return self.hi_ns - self.lo_ns
+
+    def joined(self, other: Bounds) -> Bounds:
+        """The smallest interval that holds both."""
+        return Bounds(min(self.lo_ns, other.lo_ns), max(self.hi_ns, other.hi_ns))
+
+
+class Offset:
+    """The offset of clock b from clock a over a time.
+
+    Args:
+        exchanges: in any order; at least one.
+
+    Raises:
+        ValueError: there is no exchange, or one whose answer was received before its question was sent.
+    """
+
+    def __init__(self, exchanges: Iterable[Exchange]) -> None:
+        ordered = sorted(exchanges, key=lambda exchange: exchange.sent_a_ns)
+        if not ordered:
+            raise ValueError("no exchange: nothing is known of the offset")
+        for exchange in ordered:
+            if exchange.received_a_ns < exchange.sent_a_ns or exchange.sent_b_ns < exchange.received_b_ns:
+                raise ValueError(f"a clock ran backwards in {exchange}")
+        self._lines: list[_Lines] = []
+        rest: Sequence[Exchange] = ordered
+        while rest:
+            count = _longest(rest)
+            self._lines.append(_Lines(rest[:count]))
+            rest = rest[count:]
+        self._starts = [lines.start_ns for lines in self._lines]
+
+    @property
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """When a clock was stepped: (earliest, latest) time of a, in nanoseconds."""
+        return tuple((one.end_ns, two.start_ns) for one, two in zip(self._lines, self._lines[1:], strict=False))
+
+    def at(self, a_ns: int) -> Bounds:
+        """The offset at a time of clock a. Before the first and after the last exchange the line goes on."""
+        index = max(0, bisect_right(self._starts, a_ns) - 1)
+        found = self._lines[index].at(a_ns)
+        if a_ns > self._lines[index].end_ns and index + 1 < len(self._lines):
+            found = found.joined(self._lines[index + 1].at(a_ns))  # it was stepped somewhere here
+        return found
+
+
+def _longest(exchanges: Sequence[Exchange]) -> int:
+    """How many exchanges from the first on one line can explain; found by doubling and halving."""
+    low, step = 1, 1
+    while low < len(exchanges) and _Lines(exchanges[: min(low + step, len(exchanges))]).possible:
+        low = min(low + step, len(exchanges))
+        step *= 2
+    high = min(low + step, len(exchanges) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _Lines(exchanges[:middle]).possible:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+class _Lines:
+    """All lines between the upper and the lower points of some exchanges.
+
+    For a rate r the constant term lies between A(r), which is convex, and B(r), which is concave; both are made of
+    straight pieces. What is possible is one interval of rates, and the extremes of o + r t lie at its ends or where
+    A and B bend.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
+        self.start_ns = exchanges[0].sent_a_ns
+        self.end_ns = max(exchange.received_a_ns for exchange in exchanges)
+        # relative to the first, so that floating point has all its digits for what matters
+        self._base_ns = exchanges[0].received_b_ns - exchanges[0].sent_a_ns
+        above = [(e.sent_a_ns, e.received_b_ns - e.sent_a_ns) for e in exchanges]
+        below = [(e.received_a_ns, e.sent_b_ns - e.received_a_ns) for e in exchanges]
+        self._above = _hull([self._relative(*point) for point in above], 1)
+        self._below = _hull([self._relative(*point) for point in below], -1)
+        bends = {-MAX_RATE, MAX_RATE}
+        for hull in (self._above, self._below):
+            bends.update(r for r in _slopes(hull) if -MAX_RATE < r < MAX_RATE)
+        self._rates = self._possible_rates(sorted(bends))
+
+    @property
+    def possible(self) -> bool:
+        """Whether any line is left."""
+        return bool(self._rates)
+
+    def at(self, a_ns: int) -> Bounds:
+        """The lowest and highest possible offset at a time."""
+        t = float(a_ns - self.start_ns)
+        lo = min(self._lowest(r) + r * t for r in self._rates)
+        hi = max(self._highest(r) + r * t for r in self._rates)
+        # a nanosecond for what floating point may have lost
+        return Bounds(self._base_ns + floor(lo) - 1, self._base_ns + ceil(hi) + 1)
+
+    def _relative(self, a_ns: int, offset_ns: int) -> _Point:
+        return float(a_ns - self.start_ns), float(offset_ns - self._base_ns)
+
+    def _lowest(self, r: float) -> float:
+        return max(y - r * x for x, y in self._below)
+
+    def _highest(self, r: float) -> float:
+        return min(y - r * x for x, y in self._above)
+
+    def _possible_rates(self, bends: Sequence[float]) -> list[float]:
+        """The bends at which a line is possible, and the two ends of what is possible."""
+        gaps = [self._lowest(r) - self._highest(r) for r in bends]  # convex in r; possible where not above 0
+        rates = [r for r, gap in zip(bends, gaps, strict=True) if gap <= 0]
+        for (r, gap), (s, next_gap) in zip(
+            zip(bends, gaps, strict=True), zip(bends[1:], gaps[1:], strict=True), strict=False
+        ):
+            if (gap <= 0) != (next_gap <= 0):  # straight in between, so the root is exact
+                rates.append(r + (s - r) * gap / (gap - next_gap))
+        return rates
+
+
+def _slopes(hull: Sequence[_Point]) -> list[float]:
+    return [(y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in pairwise(hull) if x2 > x1]
+
+
+def _hull(points: Iterable[_Point], sign: int) -> list[_Point]:
+    """The lower hull (sign 1) or the upper hull (sign -1): no other point is ever the first to stop a line."""
+    hull: list[_Point] = []
+    for x, y in sorted(points, key=lambda point: (point[0], sign * point[1])):
+        if hull and hull[-1][0] == x:
+            continue
+        while len(hull) > 1 and sign * _turn(hull[-2], hull[-1], (x, y)) <= 0:
+            hull.pop()
+        hull.append((x, y))
+    return hull
+
+
+def _turn(o: _Point, a: _Point, b: _Point) -> float:
+    return (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0])
