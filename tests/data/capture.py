@@ -16,17 +16,19 @@ import sys
 from pathlib import Path
 
 import dlobd
-from dlobd import record
+from dlobd import own_job, record
 from dlobd.importers import log4j
-from dlobd.schema import Experiment
 from dlobd.store import Bundle
 
 KEEP = (
     "evidence/window.json",
     "evidence/job.json",
+    "evidence/script.py",
     "evidence/markers.json",
     "evidence/blocks.json",
     "evidence/rm-app.json",
+    "evidence/collected.json",
+    "evidence/event-log.jsonl",
     "evidence/driver-jvm.log",
     "logs/driver.*",
     "logs/daemons/resourcemanager.log",
@@ -40,9 +42,10 @@ KEEP = (
 )
 NOISE = re.compile(
     r"ContextHandler|ServerInfo|server\.|SecurityManager|MemoryStore|ResourceUtils|ResourceProfile|security\.|util\.log|"
-    r"BlockManager|ParentQueue|LeafQueue|SchedulerNode|AuditLogger|logaggregation|MapOutputTracker|StateChange|"
+    r"BlockManager|ParentQueue|LeafQueue|AuditLogger|logaggregation|MapOutputTracker|StateChange|"
     r"localizer|ContainersMonitor|cmd=(getfileinfo|listStatus)"
 )
+EVENTS = ("SparkListenerTaskEnd", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
 JVM_MARKS = re.compile(r"\] Using|Pause|gc,heap,exit")
 
 
@@ -58,7 +61,7 @@ def main(source: Path, target: Path) -> None:
     run = json.loads(names.hide((source / "run.json").read_text()))
     bundle = Bundle(target)
     # its own figures: the importers' of now, not those of the day when the job ran
-    record.fill(run, bundle, Experiment(**run["configuration"]), [])
+    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
     bundle.write(run)
     bundle.seal()
 
@@ -66,6 +69,8 @@ def main(source: Path, target: Path) -> None:
 def _is_read(name: str, line: str) -> bool:
     if name.endswith("jvm.log"):
         return bool(JVM_MARKS.search(line))
+    if name.endswith("event-log.jsonl"):
+        return any(f'"{event}"' in line[:60] for event in EVENTS)
     if name.endswith("driver.stdout"):
         return "dlobd: " in line
     if name.endswith("namenode.log"):

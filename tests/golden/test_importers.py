@@ -1,18 +1,17 @@
-"""Two real runs, captured (tests/data/README.md), through all importers: every span, event and sum as text.
+"""Four real runs, captured (tests/data/README.md), through all importers: every span, event and sum as text.
 
 After a wanted change, `pytest tests/golden --update-golden` writes the expected text anew, and the captures' run.json.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dlobd import experiment, record
+from dlobd import own_job, record
 from dlobd.attribution import attribute
 from dlobd.importers import recorder
 from dlobd.importers.assemble import assemble
@@ -22,7 +21,7 @@ from dlobd.store import Bundle
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent
-RUNS = ("quick-run", "killed-trainer")
+RUNS = ("quick-run", "killed-trainer", "native-run", "own-run")
 
 
 def as_text(trace: Trace) -> str:
@@ -67,8 +66,7 @@ def _attribution(trace: Trace) -> Iterator[str]:
 def _refresh(bundle: Bundle) -> None:
     """Makes the figures in a capture's run.json those of the importers of now; what was measured stays as it is."""
     run = bundle.read()
-    quick = experiment.load("softmax-mnist-quick")
-    record.fill(run, bundle, dataclasses.replace(quick, epochs=run["configuration"]["epochs"]), [])
+    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
     bundle.write(run)
     bundle.seal()
 
