@@ -18,6 +18,8 @@ _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
+    "packed": "dlobd itself, as clusters that are not ours get it",
+    "remote": "Spark's configuration for such clusters",
     "native": "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
 }

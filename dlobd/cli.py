@@ -15,12 +15,16 @@ import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from dlobd import __version__
-from dlobd.errors import BundleError, DlobdError, Interrupted, RunFailed, RunInvalid, UsageError
+from dlobd.errors import BundleError, DlobdError, Interrupted, RunFailed, RunInvalid, SetupError, UsageError
+from dlobd.schema import Runnable
+
+if TYPE_CHECKING:
+    from dlobd.places.remote import Elsewhere
 
 app = typer.Typer(
     name="dlobd",
@@ -35,7 +39,12 @@ app.add_typer(cluster_app, name="cluster")
 
 Out = Annotated[Path, typer.Option("--out", help="Directory of the run bundles.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit line only.")]
 Run = Annotated[str, typer.Argument(help="A bundle's path, a run id, or latest.")]
+
+HadoopConf = Annotated[
+    Path | None, typer.Option("--hadoop-conf", help="HADOOP_CONF_DIR of a cluster that is not ours, to run there.")
+]
 
 RUNS = Path("runs")
 
@@ -50,35 +59,153 @@ EXIT_CODES = {
 
 @app.command()
 def run(
-    experiment: Annotated[
-        str, typer.Argument(help="A TOML file, or the name of a shipped experiment.")
-    ] = "softmax-mnist",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPERIMENT]...",
+            help="TOML files or names of shipped experiments (softmax-mnist), several are interleaved; "
+            "with --job, the script's arguments.",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
     ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="SCRIPT", help="A PySpark script of your own, instead.")
+    ] = None,
     out: Out = RUNS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit line only.")] = False,
+    dry_run: DryRun = False,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, max=1000, help="Runs of each experiment; the same command goes on.")
+    ] = 1,
+    order_seed: Annotated[int, typer.Option("--seed", help="Of the random order in which repeats run.")] = 0,
+    hadoop_conf: HadoopConf = None,
+    by_hand: Annotated[
+        bool, typer.Option("--by-hand", help="With --hadoop-conf: prepare all and print the line, for you to submit.")
+    ] = False,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", help="With --hadoop-conf: a conda-pack or venv-pack archive to run in.")
+    ] = None,
 ) -> int:
-    """Run an experiment and show where its time went. The last line is the path of its bundle."""
-    from dlobd import experiment as experiments
+    """Run an experiment, or with --job SCRIPT [-- ARGUMENTS] a script of your own, and show where its time went. The
+    last line is the path of its bundle.
 
-    chosen = experiments.load(experiment, settings or [])
+    With several experiments or --repeats: run them all, in a random order within each repeat, and compare them.
+    """
+    if job is not None:
+        from dlobd import own_job
+
+        every: list[Runnable] = [own_job.from_script(job, words or [], settings or [])]
+    else:
+        from dlobd import experiment as experiments
+
+        every = [experiments.load(name, settings or []) for name in words or ["softmax-mnist"]]
+    elsewhere = _elsewhere(hadoop_conf, archive)
+    if repeats > 1 or len(every) > 1:
+        if elsewhere:
+            raise UsageError(
+                "--repeats and several experiments run on the embedded cluster.", "leave --hadoop-conf out"
+            )
+        return _run_series(every, out, repeats, order_seed, dry_run)
+    if by_hand and not dry_run:
+        return _prepare(every[0], elsewhere, out)
+    return _run(every[0], out, dry_run, elsewhere)
+
+
+@app.command()
+def submit(
+    line: Annotated[
+        list[str] | None, typer.Argument(metavar="-- spark-submit [OPTIONS] SCRIPT.py [ARGUMENTS]", help="Your line.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="What the line cannot say, such as timeout_s."),
+    ] = None,
+    out: Out = RUNS,
+    dry_run: DryRun = False,
+) -> int:
+    """Run your own spark-submit line on the embedded cluster, unchanged but for the recording, and show where its time
+    went."""
+    from dlobd import own_job
+
+    return _run(own_job.from_line(line or [], settings or []), out, dry_run)
+
+
+def _run(chosen: Runnable, out: Path, dry_run: bool, elsewhere: Elsewhere | None = None) -> int:
     from dlobd import runner, store
     from dlobd.progress import Progress
 
     if dry_run:
-        for step in runner.plan(chosen):
+        for step in runner.plan(chosen, elsewhere):
             print(step)
         return 0
     with Progress() as progress:
-        bundle = store.Bundle(runner.run(chosen, out, progress))
-    record = bundle.read()
-    _print_run(record)
-    if record["cause"]:
-        print(f"dlobd: run {record['status']}: {record['cause']}", file=sys.stderr)
-    print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
-    print(f"bundle: {bundle.path}")
-    return EXIT_CODES[record["status"]]
+        bundle = store.Bundle(runner.run(chosen, out, progress, elsewhere))
+    return _print_result(bundle)
+
+
+def _prepare(chosen: Runnable, elsewhere: Elsewhere | None, out: Path) -> int:
+    from dlobd.by_hand import prepare
+    from dlobd.progress import Progress
+
+    if elsewhere is None:
+        raise UsageError("--by-hand is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
+    with Progress() as progress:
+        path, line = prepare(chosen, elsewhere, out, progress)
+    print(line)
+    print(f"bundle: {path}")
+    return 0
+
+
+@app.command()
+def collect(
+    application_id: Annotated[str, typer.Argument(help="Of a run that was prepared with dlobd run --by-hand.")],
+    hadoop_conf: HadoopConf = None,
+    out: Out = RUNS,
+) -> int:
+    """Collect a run that was submitted by hand, and show where its time went. Takes HADOOP_CONF_DIR by default."""
+    from dlobd.by_hand import collect_application
+    from dlobd.places.remote import Elsewhere
+    from dlobd.progress import Progress
+    from dlobd.store import Bundle
+
+    if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
+        hadoop_conf = Path(os.environ["HADOOP_CONF_DIR"])
+    if hadoop_conf is None:
+        raise UsageError("No cluster is named.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
+    with Progress() as progress:
+        path = collect_application(application_id, Elsewhere(hadoop_conf), out, progress)
+    return _print_result(Bundle(path))
+
+
+def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: int, dry_run: bool) -> int:
+    """Runs what is missing of a series; the exit code is that of its worst run."""
+    points = {experiment.name: experiment for experiment in every}
+    if len(points) < len(every):
+        raise UsageError("Two of the experiments have one name.", "give each a name = ... of its own in its file")
+    from dlobd import series as scheduling
+    from dlobd.progress import Progress
+
+    series = scheduling.opened(points, order_seed, out)
+    if dry_run:
+        ended = series.ended()
+        for number, cell in enumerate(series.order(repeats), 1):
+            there = f"  {ended[cell].run_id}" if cell in ended else ""
+            print(f"{number:4}  repeat {cell.repeat}  {cell.point}{there}")
+        return 0
+    with Progress() as progress:
+        series = scheduling.run(series, repeats, progress, progress.keep)
+    bundles = {cell: bundle for cell, bundle in series.ended().items() if cell.repeat <= repeats}
+    from rich.console import Console
+
+    from dlobd.report import repeats as comparison
+
+    records = {label: [b.read() for cell, b in sorted(bundles.items()) if cell.point == label] for label in points}
+    comparison.table(records, Console(highlight=False))
+    for cell, bundle in sorted(bundles.items()):
+        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
+    print(f"series: {series.path}")
+    return max(EXIT_CODES[record["status"]] for each in records.values() for record in each)
 
 
 @app.command()
@@ -123,6 +250,71 @@ def trace(
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}.") from error
     print(f"Wrote {output}")
+
+
+@app.command()
+def verify(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> int:
+    """Compute a run's report again from its raw evidence, check its files, and audit its sources against each other."""
+    import dataclasses
+
+    from dlobd import store
+    from dlobd.audits import audit
+    from dlobd.importers.evidence import Evidence
+    from dlobd.verification import verify as verified
+
+    bundle = store.find(run, out)
+    answers = verified(bundle)
+    audits = audit(Evidence(bundle.path))
+    if as_json:
+        _print_json({name: [dataclasses.asdict(one) for one in rows] for name, rows in
+                     (("answers", answers), ("audits", audits))})  # fmt: skip
+    else:
+        for answer in answers:
+            print(f"{'ok  ' if answer.ok else 'FAIL'}  {answer.question}: {answer.detail}")
+        for one in audits:
+            figures = f"{one.left} ({one.left_source}), {one.right} ({one.right_source})"
+            print(
+                f"{one.verdict:7} {one.audit}: {one.detail if one.verdict == 'unknown' else f'{figures}: {one.detail}'}"
+            )
+    wrong = [answer.question for answer in answers if not answer.ok]
+    wrong += [one.audit for one in audits if one.verdict == "fail"]
+    if wrong:
+        raise BundleError(f"{bundle.path} does not hold: {', '.join(wrong)}.")
+    return 0
+
+
+@app.command()
+def doctor(
+    as_json: Json = False,
+    noise: Annotated[bool, typer.Option("--noise", help="Measure this machine's noise too (about 5 s).")] = False,
+    runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs a side of a comparison.")] = 5,
+) -> int:
+    """Say what this machine can do, what a run listens on, and with --noise what cannot be measured on it."""
+    import dataclasses
+
+    from dlobd import doctor as doctors
+    from dlobd.noise import measure
+
+    findings = doctors.examine()
+    found = measure() if noise else None
+    if as_json:
+        _print_json({
+            "findings": [dataclasses.asdict(finding) for finding in findings],
+            "listeners": [dataclasses.asdict(listener) for listener in doctors.LISTENERS],
+            "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence(runs)},
+        })  # fmt: skip
+    else:
+        for finding in findings:
+            print(
+                f"{finding.verdict:7} {finding.part:13} {finding.what}"
+                + f"  Next: {finding.remedy}." * bool(finding.remedy)
+            )
+        print("While a run lasts, others can connect to:")
+        for listener in doctors.LISTENERS:
+            print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
+        if found:
+            print(found.sentence(runs))
+    return SetupError.exit_code if any(finding.verdict == "broken" for finding in findings) else 0
 
 
 @app.command(name="list")
@@ -174,13 +366,18 @@ def clean(
 
 
 @cluster_app.command()
-def up() -> None:
+def up(
+    hosts: Annotated[
+        str | None,
+        typer.Option("--hosts", help="Loopback addresses; a DataNode and a NodeManager on each: 127.0.0.2,127.0.0.3."),
+    ] = None,
+) -> None:
     """Start HDFS and YARN and leave them running; `dlobd run` then uses them."""
     from dlobd.cluster.configuration import default_settings
     from dlobd.cluster.embedded import EmbeddedCluster
     from dlobd.progress import Progress
 
-    cluster = EmbeddedCluster(default_settings())
+    cluster = EmbeddedCluster(default_settings(hosts))
     with Progress() as progress:
         cluster.start(progress, stays=True)
     _print_endpoints(cluster.endpoints)
@@ -227,6 +424,25 @@ def down() -> None:
     with Progress() as progress:
         cluster.stop(progress)
     print("cluster is down")
+
+
+def _elsewhere(hadoop_conf: Path | None, archive: Path | None = None) -> Elsewhere | None:
+    from dlobd.places.remote import Elsewhere
+
+    if hadoop_conf is None and archive is not None:
+        raise UsageError("--archive is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
+    return Elsewhere(hadoop_conf, archive) if hadoop_conf else None
+
+
+def _print_result(bundle: Any) -> int:
+    """The run, why it did not end well, and where it is; returns the exit code."""
+    record = bundle.read()
+    _print_run(record)
+    if record["cause"]:
+        print(f"dlobd: run {record['status']}: {record['cause']}", file=sys.stderr)
+    print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
+    print(f"bundle: {bundle.path}")
+    return EXIT_CODES[record["status"]]
 
 
 def _print_run(record: dict[str, Any]) -> None:

@@ -9,14 +9,29 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
 
 from dlobd.schema import ClockAnchor
+
+STEP_NS = 10_000_000
+"""A smaller change of the wall clock between two anchors counts as slewing."""
 
 
 def monotonic_ns() -> int:
     """CLOCK_MONOTONIC in nanoseconds."""
     return time.monotonic_ns()
+
+
+@contextmanager
+def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
+    """Puts how long its block took into `into[name]`, in nanoseconds, also when the block fails."""
+    start_ns = monotonic_ns()
+    try:
+        yield
+    finally:
+        into[name] = monotonic_ns() - start_ns
 
 
 def domain() -> str:
@@ -88,6 +103,23 @@ class WallToMonotonic:
         """How far the wall clock moved against the monotonic one between the anchors: 0 on a quiet machine."""
         offsets = [a.wall_ns - a.monotonic_ns for a in self._anchors]
         return max(offsets) - min(offsets)
+
+
+def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
+    """By how much somebody set the wall clock between two anchors of one domain; 0 if nobody did.
+
+    Slewing is no step: a kernel makes up at most 0.5 ms a second, and a reading is off by its own error.
+    """
+    largest = 0
+    for name in {anchor.domain for anchor in anchors}:
+        ordered = sorted((a for a in anchors if a.domain == name), key=lambda a: a.monotonic_ns)
+        for before, after in pairwise(ordered):
+            lasted_ns = after.monotonic_ns - before.monotonic_ns
+            step_ns = after.wall_ns - before.wall_ns - lasted_ns
+            expected_ns = STEP_NS + lasted_ns // 2000 + before.error_ns + after.error_ns
+            if abs(step_ns) > max(expected_ns, abs(largest)):
+                largest = step_ns
+    return largest
 
 
 class FakeClock:

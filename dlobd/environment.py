@@ -31,13 +31,13 @@ def platform() -> dict[str, str | int | float | None]:
     }
 
 
-def versions(java: str | None) -> dict[str, str | None]:
-    """Of everything that takes part. `java` is the version that runs daemons and Spark, if it is known."""
+def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str, str | None]:
+    """Of everything that takes part. `java` is the version that runs Spark's driver, if it is known."""
     found: dict[str, str | None] = {
         "dlobd": __version__,
         "python": machine.python_version(),
         "java": java,
-        "hadoop": HADOOP_VERSION,
+        "hadoop": hadoop,
     }
     for package in _PACKAGES:
         try:

@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 
 from dlobd.errors import UsageError
 from dlobd.registry import DATASETS, REGISTRIES, unknown
-from dlobd.schema import Experiment
+from dlobd.schema import Experiment, Runnable
 
 FIELDS: dict[str, type] = get_type_hints(Experiment)
 """Field to type: str, int or float."""
@@ -46,9 +46,11 @@ RANGES: dict[str, tuple[float, float]] = {
     "checkpoint_every_steps": (1, 10**9),
     "min_accuracy": (0, 1),
     "seed": (0, 2**31 - 1),
+    "replication": (1, 512),  # HDFS's own highest
     "executor_memory_mb": (450, 10**6),  # Spark refuses a heap below 1.5 x 300 MB
     "executor_overhead_mb": (0, 10**6),
     "timeout_s": (10, 7 * 24 * 3600),
+    "accept_timeout_s": (5, 7 * 24 * 3600),
 }
 
 _TYPE_NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "a boolean", list: "a list"}
@@ -94,6 +96,21 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
     return _build(values, sources, _Source(str(path)))
 
 
+def parse_value(name: str, text: str, label: str) -> Any:
+    """One value as a command line has it, of the right type, range and name.
+
+    Raises:
+        UsageError: it is not.
+    """
+    source = _Source(label)
+    return _check(name, _parse(name, text, source), source)
+
+
+def needs_of(launcher: str) -> dict[str, str | int]:
+    """What `launcher` needs otherwise than the shipped experiments say."""
+    return dict(_NEEDS.get(launcher, {}))
+
+
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
     """The experiment of a stored `configuration`, as `dataclasses.asdict` gave it.
 
@@ -104,7 +121,7 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
     return _build(dict(values), dict.fromkeys(values, source), source)
 
 
-def key(experiment: Experiment) -> str:
+def key(experiment: Runnable) -> str:
     """A short, stable hash of all fields: equal fields, equal key."""
     text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -233,24 +250,29 @@ def _adapt(values: dict[str, Any], sources: dict[str, _Source]) -> None:
 def _refusal(experiment: Experiment) -> tuple[str, str, str] | None:
     """Of a combination that cannot work: the field, why, and what to set instead."""
     e = experiment
-    if e.launcher == "native":
+    if e.launcher == "native" and e.scheduler == "none" and e.input == "feed":
+        return "input", "launcher native starts plain processes without Spark: nobody feeds them.", "--set input=read"
+    return way_refusal(e.scheduler, e.launcher, e.deploy_mode)
+
+
+def way_refusal(scheduler: str, launcher: str, deploy_mode: str) -> tuple[str, str, str] | None:
+    """As `_refusal`, of a way to start a job, whatever the job does."""
+    if launcher == "native":
         what = "launcher native starts plain processes"
-        if e.scheduler != "none":
-            return "scheduler", f"{what} itself: scheduler {e.scheduler} has nothing to do.", "--set scheduler=none"
-        if e.input == "feed":
-            return "input", f"{what} without Spark: nobody feeds them.", "--set input=read"
-        if e.deploy_mode == "cluster":
+        if scheduler != "none":
+            return "scheduler", f"{what} itself: scheduler {scheduler} has nothing to do.", "--set scheduler=none"
+        if deploy_mode == "cluster":
             return (
                 "deploy_mode", f"{what} on this machine: there is no cluster for a driver.", "--set deploy_mode=client"
             )  # fmt: skip
-    elif e.scheduler == "none":
-        why = f"launcher {e.launcher} starts trainers on Spark's executors, and scheduler none brings none."
+    elif scheduler == "none":
+        why = f"launcher {launcher} starts trainers on Spark's executors, and scheduler none brings none."
         return "scheduler", why, "--set scheduler=yarn, or --set launcher=native"
-    if e.scheduler in ("standalone", "local-cluster") and e.deploy_mode == "cluster":
+    if scheduler in ("standalone", "local-cluster") and deploy_mode == "cluster":
         why = {
             "standalone": "Spark's standalone Master runs no Python driver",
             "local-cluster": "local-cluster lives in the driver's own JVM",
-        }[e.scheduler]
+        }[scheduler]
         return "deploy_mode", f"{why}: deploy_mode cluster needs scheduler yarn.", "--set deploy_mode=client"
     return None
 

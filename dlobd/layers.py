@@ -15,7 +15,7 @@ class Layer:
     name: str
     group: str
     title: str
-    colour: str  # from the Okabe-Ito palette: told apart by colour-blind readers
+    colour: str  # of Okabe and Ito, whose eight are told apart by colour-blind readers; the ninth is Tol's
     opens: str
     closes: str
     source: str
@@ -92,6 +92,16 @@ _ROWS = (
         "the trainer process exits",
         "own timers in the trainer",
         "operations inside one step; the gradient exchange inside a step",
+    ),
+    Layer(
+        "user",
+        "job",
+        "User code",
+        "#882255",
+        "the first line of your own script, or a function of yours in a Python worker",
+        "it ended",
+        "own wrappers around the script and around what PySpark's workers run",
+        "anything inside: your own code is one span, with PySpark's loop around it; dlobd's own training job has none",
     ),
     Layer(
         "channel",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
@@ -33,6 +34,13 @@ class Progress:
             self._settle()
             self._message, self._message_s = " ".join(message.split()), time.monotonic()
             self._draw()
+
+    def keep(self, message: str) -> None:
+        """Says what has happened, in a line of its own."""
+        with self._lock:
+            self._settle()
+            self._write(f"[{time.monotonic() - self._start_s:6.1f} s] {' '.join(message.split())}\n")
+            self._written_s = time.monotonic()
 
     def __enter__(self) -> Progress:
         self._ticker.start()
@@ -70,3 +78,30 @@ class Progress:
             self._stream.flush()
         except (OSError, ValueError):
             pass  # nobody watches any more: the run goes on
+
+
+class Narrator:
+    """Turns lines of a driver's log into what a person wants to hear while waiting."""
+
+    _SAYS = (
+        ("Running Spark version", "SparkContext starts"),
+        ("Submitting application", "application submitted to the ResourceManager"),
+        ("has started running", "ApplicationMaster registered"),
+        ("Registered executor", "an executor registered"),
+        ("SparkContext is stopping", "SparkContext stops"),
+    )
+    _TRAINING = (
+        ("Got job 0 ", "TensorFlowOnSpark starts its nodes"),
+        ("Got job 1 ", "Spark feeds; the trainers import TensorFlow, then train"),
+        ("Got job 2 ", "trained, saved, evaluated; TensorFlowOnSpark shuts down"),
+    )
+
+    def __init__(self, progress: Callable[[str], None], training: bool = True) -> None:
+        """`training`: whether the job is dlobd's own, whose Spark jobs are known by their number."""
+        self._progress = progress
+        self._says = (*self._SAYS, *(self._TRAINING if training else [("Got job ", "a Spark job runs")]))
+
+    def __call__(self, line: str) -> None:
+        for mark, saying in self._says:
+            if mark in line:
+                self._progress(f"submit: {saying}")

@@ -8,24 +8,27 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dlobd import causes, environment
+from dlobd import causes, clock, environment, notices
 from dlobd.attribution import attribute
 from dlobd.checks import check
 from dlobd.experiment import key
 from dlobd.importers import hdfs_use
 from dlobd.importers.assemble import assemble
 from dlobd.importers.evidence import Evidence
+from dlobd.importers.ranks import TRAINING, Rank
+from dlobd.importers.ranks import ranks as ranks_of
 from dlobd.importers.recorder import RecordedProcess
-from dlobd.schema import SCHEMA_VERSION, Experiment, Trace
-from dlobd.store import Bundle
+from dlobd.schema import SCHEMA_VERSION, OwnJob, Runnable, Trace
+from dlobd.store import Bundle, redact_words
 
 WINDOW = "spark-submit exec -> exit"
+BY_HAND_WINDOW = "RM startedTime -> finishedTime"
 NATIVE_WINDOW = "parent process exec -> exit"
 INTERRUPTED = "interrupted by a person or the system while the job ran"
 INTERRUPTED_LATE = "interrupted by a person or the system after the job had ended, before its evidence was complete"
 
 
-def begin(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
+def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     """The record of a run that has not been submitted: what is not known is null or empty."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -34,7 +37,7 @@ def begin(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
         "cause": "ended before the job was submitted",
         "experiment": experiment.name,
         "experiment_key": key(experiment),
-        "configuration": asdict(experiment),
+        "configuration": _configuration(experiment),
         "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "command": [],
         "window": None,
@@ -54,22 +57,24 @@ def begin(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
         "platform": environment.platform(),
         "versions": environment.versions(None),
         "git": environment.git(),
-        "seeds": {"data_order": experiment.seed, "weights": experiment.seed},
+        "seeds": {} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
         "warnings": [],
     }
 
 
-def fill(record: dict[str, Any], bundle: Bundle, experiment: Experiment, missing: Sequence[str]) -> None:
-    """Adds everything that the bundle's evidence shows.
+def _configuration(experiment: Runnable) -> dict[str, Any]:
+    values = asdict(experiment)
+    # what a person hands to a script of their own may be a secret
+    return values | {name: redact_words(values[name]) for name in ("arguments", "options") if name in values}
 
-    Args:
-        missing: evidence that could not be had, one line each.
-    """
+
+def fill(record: dict[str, Any], bundle: Bundle, experiment: Runnable) -> None:
+    """Adds everything that the bundle's evidence shows; the same bundle always gives the same."""
     evidence = Evidence(bundle.path)
     trace = assemble(bundle.path)
     attribution = attribute(trace)
     record["window"] = {
-        "name": NATIVE_WINDOW if evidence.native else WINDOW,
+        "name": BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
         "start_ns": trace.start_ns,
         "end_ns": trace.end_ns,
         "clock": evidence.window["anchors"][0]["domain"],
@@ -84,17 +89,22 @@ def fill(record: dict[str, Any], bundle: Bundle, experiment: Experiment, missing
     record["hdfs"] = hdfs_use.summary(evidence, trace.spans, trace.intervals)
     ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
     record["ranks"] = [_rank(process) for process in sorted(ranks, key=lambda p: (p.process.role, p.process.index))]
-    record["metrics"] |= _metrics(evidence, ranks)
-    record["warnings"] = [*missing, *_warnings(evidence, trace)]
+    if evidence.own:
+        own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
+        record["ranks"] = [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
+    record["metrics"] |= evidence.collected["metrics"] | _metrics(evidence, ranks)
+    record["warnings"] = [*evidence.collected["missing"], *notices.notices(evidence), *_warnings(evidence, trace)]
     record["status"], record["cause"] = _status(record, experiment, evidence)
 
 
-def _status(record: dict[str, Any], experiment: Experiment, evidence: Evidence) -> tuple[str, str | None]:
+def _status(record: dict[str, Any], experiment: Runnable, evidence: Evidence) -> tuple[str, str | None]:
     window = evidence.window
     if window["ended_by"] == "interrupt":
         return "interrupted", INTERRUPTED
     if window["ended_by"] == "timeout":
-        return "failed", f"not finished after timeout_s = {experiment.timeout_s} s; raise it with --set timeout_s=..."
+        return "failed", causes.timed_out(evidence, experiment.timeout_s)
+    if window["ended_by"] == "accept timeout":
+        return "failed", causes.never_started(evidence, experiment.accept_timeout_s)
     if window["exit_code"] != 0:
         return "failed", causes.failure(evidence)
     record["checks"] = [asdict(item) for item in check(experiment, evidence, record["clips"], record["wall_ns"])]
@@ -123,6 +133,14 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
         "step_max_ns": ordered[-1] if ordered else None,
         "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named("get")),
     }
+
+
+def _own_rank(rank: Rank) -> dict[str, Any]:
+    """Of a person's own main function only its length is known: where its steps are, it does not say."""
+    unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
+    main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
+    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named("get"))
+    return {"role": rank.role, "index": rank.index, **unknown, "main_ns": main_ns, "feed_wait_ns": wait_ns}
 
 
 def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, Any]:
@@ -158,9 +176,33 @@ def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
     truncated = sum(span.truncated for span in trace.spans)
     if truncated:
         found.append(f"{truncated} spans have no recorded end: their process was killed or still ran")
+    found += _own_warnings(evidence)
     damaged = sum(process.bad_lines for process in evidence.processes)
     if damaged:
         found.append(f"{damaged} lines of span files are cut: their process was killed while it wrote")
+    found += hdfs_use.outages(evidence)
+    if step_ns := clock.stepped_ns(evidence.anchors):
+        found.append(
+            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job ran: dates in logs moved, "
+            "no figure did, because all are of the monotonic clock"
+        )
+    return found
+
+
+def _own_warnings(evidence: Evidence) -> list[str]:
+    """What a script's own SparkConf says against the line that submitted it."""
+    driver = evidence.driver_process if evidence.own else None
+    ready = driver.instant("SparkContext ready") if driver else None
+    if ready is None:
+        return []
+    found = []
+    if str(ready.attrs.get("master", "")).startswith("local["):
+        found.append(f"the script set its master to {ready.attrs['master']}: it ran in the driver, without executors")
+    if ready.attrs.get("slots", 1) != 1:
+        found.append(f"the script let an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane")
+    if evidence.alignment.moved:
+        moved = len(evidence.alignment.moved)
+        found.append(f"{moved} sources of other clocks were placed by their wall clocks: the error of that is unknown")
     return found
 
 

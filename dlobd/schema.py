@@ -4,6 +4,7 @@ All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (ho
 
 Schema history of run.json
     1   first version
+    2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
@@ -103,7 +104,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """A layer without a number: the layer that contains its time, or nothing where it took no part, and why."""
+    """A layer without a number: the layer that contains its time, or nothing where it took no part, and why.
+
+    Inside `user` it is what a person's own code did of it, which may come on top of what was measured elsewhere."""
 
     layer: str
     inside: str
@@ -214,6 +217,32 @@ class Experiment:
     checkpoint_every_steps: int
     min_accuracy: float
     seed: int
+    replication: int
     executor_memory_mb: int
     executor_overhead_mb: int
     timeout_s: int
+    accept_timeout_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class OwnJob:
+    """A script of the person's own, run unchanged. Equal fields, equal key."""
+
+    name: str
+    scheduler: str
+    deploy_mode: str
+    launcher: str  # whose hooks: tfos or tfos-stock
+    workers: int
+    replication: int
+    executor_memory_mb: int
+    executor_overhead_mb: int
+    timeout_s: int
+    accept_timeout_s: int
+    script: str  # as it was given
+    script_sha256: str
+    arguments: tuple[str, ...]
+    options: tuple[str, ...]  # what the person's spark-submit line said, word for word
+
+
+Runnable = Experiment | OwnJob
+"""What a run runs."""

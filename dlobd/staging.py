@@ -7,7 +7,7 @@ content depends on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dlobd.datasets import tfrecord
@@ -15,7 +15,9 @@ from dlobd.datasets.base import partition
 from dlobd.errors import ClusterError
 from dlobd.registry import DATASETS
 from dlobd.schema import Experiment
-from dlobd.storage import Failures, Storage
+from dlobd.storage import Failures, LocalDirectory, Storage
+from dlobd.webhdfs import words
+from dlobd.workloads.job import part_name
 
 FORMAT = 1
 """Raised whenever the files' content changes for equal parameters."""
@@ -39,18 +41,19 @@ class Staged:
 def directory(experiment: Experiment) -> str:
     """The data set's directory in its storage, below the storage's own top."""
     e = experiment
-    return f"/dlobd/data/{e.dataset}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}"
+    name = f"{e.dataset}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}-r{e.replication}"
+    return f"/dlobd/data/{name}"
 
 
 def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable[[str], None]) -> Staged:
     """Writes the training and test files unless they are there.
 
     Args:
-        top: what every path begins with: nothing in HDFS, a directory of ours on this machine.
+        top: what every path begins with: nothing in our own HDFS, else a directory of ours.
 
     Raises:
         SetupError: a data file is missing or damaged.
-        ClusterError: the storage refused.
+        ClusterError: the storage refused, or what is there is damaged.
     """
     dataset = DATASETS.get(experiment.dataset)()
     base = top + directory(experiment)
@@ -61,7 +64,7 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
             progress("encoding records")
             images, labels = dataset.load("train")
             parts = partition(images, labels, experiment.workers, experiment.seed, experiment.train_samples)
-            files = {f"{base}/train/part-{i:05d}.tfrecord": tfrecord.encode(*part) for i, part in enumerate(parts)}
+            files = {f"{base}/train/{part_name(i)}": tfrecord.encode(*part) for i, part in enumerate(parts)}
             images, labels = dataset.load("test")
             n = experiment.test_samples
             files[f"{base}/test.tfrecord"] = tfrecord.encode(images[:n], labels[:n])
@@ -71,9 +74,24 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
                 block_bytes = max(MIN_BLOCK_BYTES, -(-(len(data) + 1) // 512) * 512)
                 storage.write(path, data, "data set", block_bytes)
             storage.write(f"{base}/_SUCCESS", b"", "data set")
-        total = sum(storage.sizes(f"{base}/train").values())
+        sizes = storage.sizes(f"{base}/train")
     except Failures as error:
-        where = "This machine's disk" if top else "HDFS"
-        remedy = "look at the free space and the rights of that directory" if top else "look at `dlobd cluster status`"
-        raise ClusterError(f"{where} refused to store the data set: {error}", remedy) from error
-    return Staged(f"{base}/train", f"{base}/test.tfrecord", values, dataset.classes, total, reused)
+        where = "This machine's disk" if isinstance(storage, LocalDirectory) else "HDFS"
+        remedy = "look at `dlobd cluster status`" if not top else f"look at the free space and at your rights in {top}"
+        raise ClusterError(f"{where} refused to store the data set: {words(error)}", remedy) from error
+    _check(sizes, experiment, tfrecord.Layout(values).record_bytes, f"{base}/train", local=bool(top))
+    return Staged(f"{base}/train", f"{base}/test.tfrecord", values, dataset.classes, sum(sizes.values()), reused)
+
+
+def _check(sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool) -> None:
+    """Refuses files of unequal length: ranks would wait for a collective that the shortest one never enters."""
+    each = experiment.train_samples // experiment.workers
+    wanted = {part_name(i): each * record_bytes for i in range(experiment.workers)}
+    for name in sorted(sizes.keys() | wanted.keys()):
+        if sizes.get(name) != wanted.get(name):
+            holds = f"holds {sizes[name] / record_bytes:g} records" if name in sizes else "is missing"
+            expected = f"{each if name in wanted else 'none'} expected"
+            raise ClusterError(
+                f"The data set{'' if local else ' in HDFS'} is damaged: {directory}/{name} {holds}, {expected}.",
+                "remove it by `dlobd clean --yes`; the next run writes it again",
+            )

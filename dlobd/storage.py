@@ -14,7 +14,7 @@ from typing import Protocol
 from dlobd import trace, webhdfs
 
 Failures = (webhdfs.HdfsError, OSError)
-"""What every method may raise: HDFS or the disk refused, or cannot be reached. requests' errors are OSErrors."""
+"""What every method may raise: HDFS or the disk refused, or cannot be reached."""
 
 
 class Storage(Protocol):
@@ -46,18 +46,25 @@ class Storage(Protocol):
 
 
 class WebHdfs:
-    """HDFS at `url`, for example http://127.0.0.1:9870, as `user`. See `Storage`."""
+    """HDFS at `url`, for example http://127.0.0.1:9870, as `user`. See `Storage`.
 
-    def __init__(self, url: str, user: str) -> None:
+    Args:
+        replication: of what is written; None takes the cluster's.
+    """
+
+    def __init__(self, url: str, user: str, replication: int | None = None) -> None:
         self._client = webhdfs.connect(url, user)
         self._untimed = webhdfs.connect(url, user, timed=False)
+        self._replication = replication
 
     def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
-        webhdfs.write(self._client, path, data, purpose, block_bytes)
+        webhdfs.write(self._client, path, data, purpose, block_bytes, self._replication)
 
     def create(self, path: str, data: bytes) -> bool:
         try:
-            self._client.write(path, data, overwrite=False)
+            webhdfs.create(self._client, path, data, self._replication)
+        except webhdfs.Unreachable:
+            raise
         except webhdfs.HdfsError:
             if not self.exists(path):
                 raise

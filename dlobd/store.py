@@ -17,7 +17,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -37,7 +37,14 @@ REDACTED = b"[redacted]"
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 """UTC start and four random digits: run ids sort by time."""
 
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+def _from_1(run: dict[str, Any]) -> dict[str, Any]:
+    """What version 1 could not say was so: one replica, and nothing but `timeout_s` ended a run."""
+    configuration = {"replication": 1, "accept_timeout_s": run["configuration"]["timeout_s"], **run["configuration"]}
+    return {**run, "schema_version": 2, "configuration": configuration}
+
+
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
 """Schema version to the function that turns its run.json into the next version's."""
 
 
@@ -76,7 +83,7 @@ class Bundle:
         text = json.dumps(run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
         try:
-            _replace(self.path / "run.json", text.encode())
+            replace_file(self.path / "run.json", text.encode())
         except OSError as error:
             raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
 
@@ -123,8 +130,8 @@ class Bundle:
 
     def seal(self) -> None:
         """Writes `hashes`, the last file of a bundle."""
-        lines = [f"{_sha256(self.path / name)}  {name}\n" for name in self._files()]
-        _replace(self.path / "hashes", "".join(lines).encode())
+        lines = [f"{_sha256(self.path / name)}  {name}\n" for name in self.files()]
+        replace_file(self.path / "hashes", "".join(lines).encode())
 
     def verify(self) -> list[str]:
         """What differs from `hashes`, one line each; empty if the bundle is as it was sealed.
@@ -139,7 +146,7 @@ class Bundle:
             raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.") from None
         except ValueError:
             raise BundleError(f"{self.path}/hashes is damaged.") from None
-        present = set(self._files())
+        present = set(self.files())
         problems = [f"{name}: missing" for name in recorded if name not in present]
         problems += [f"{name}: not in hashes" for name in sorted(present - set(recorded))]
         for name in sorted(present & set(recorded)):
@@ -147,7 +154,8 @@ class Bundle:
                 problems.append(f"{name}: changed")
         return sorted(problems)
 
-    def _files(self) -> list[str]:
+    def files(self) -> list[str]:
+        """The names of all files that `hashes` covers."""
         paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
         return sorted(str(path.relative_to(self.path)) for path in paths if path.is_file() and not path.is_symlink())
 
@@ -173,6 +181,17 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
         raise BundleError(f"no bundle can be made in {out}: {why}.", "choose another --out") from error
+
+
+def at(out: Path, experiment: str, run_id: str) -> Bundle:
+    """The bundle of the run `run_id`, made if it is not there. Raises BundleError if it cannot be made."""
+    bundle = Bundle((out / experiment / run_id).resolve())
+    try:
+        for part in PARTS:
+            (bundle.path / part).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundleError(f"{bundle.path} cannot be made: {error.strerror}.", "choose another --out") from error
+    return bundle
 
 
 def bundles(out: Path) -> list[Bundle]:
@@ -221,6 +240,24 @@ def validate(run: Any, label: str) -> None:
             raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Writes a file so that a crash leaves the old one or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of run.json."""
     text = resources.files("dlobd").joinpath("schemas/run.schema.json").read_text(encoding="utf-8")
@@ -266,29 +303,17 @@ def redact(data: bytes) -> bytes:
     return _XML_SECRET.sub(_hide, data) if b"</name>" in data else data
 
 
+def redact_words(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with secrets replaced, also where option and value are two words."""
+    found: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
+    return found
+
+
 def _hide(match: re.Match[bytes]) -> bytes:
     value = match["value"]
     quote = re.match(rb"[bu]?(\\?['\"])", value)
     hidden = quote[1] + REDACTED + quote[1] if quote else REDACTED
     return match[0].removesuffix(value) + hidden
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes a file so that a crash leaves the old one or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _sha256(path: Path) -> str:

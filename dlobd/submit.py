@@ -26,6 +26,9 @@ _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
 _PR_SET_PDEATHSIG = 1
 GRACE_S = 5.0
 """Between SIGTERM and SIGKILL to a job that must end."""
+_SUBMITTED = "Submitted application application_"
+_STARTED = ("(state: RUNNING)", "has started running")
+"""What Spark's YARN client writes once an ApplicationMaster has registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +41,27 @@ class Window:
     exit_code: int  # negative: ended by that signal
     pid: int
     application_id: str | None
-    ended_by: str  # "" if by itself; "timeout" or "interrupt" if by us
+    ended_by: str  # "" if by itself; "timeout", "accept timeout" or "interrupt" if by us
     anchors: tuple[dict[str, Any], ...]
+    diagnostics: str = ""  # what the scheduler said of the application when we ended it
 
 
 def submit(
-    command: Command, logs: Path, timeout_s: float, told: Callable[[str], None], on_abort: Callable[[str], None]
+    command: Command,
+    logs: Path,
+    timeout_s: float,
+    accept_timeout_s: float,
+    told: Callable[[str], None],
+    on_abort: Callable[[str], str],
 ) -> Window:
     """Runs `command` until it exits, or at most `timeout_s` seconds.
 
     Args:
+        accept_timeout_s: at most this long YARN may leave the application without an ApplicationMaster.
         logs: where driver.stdout and driver.stderr are written, as they come.
         told: called with each new line of driver.stderr, for progress.
         on_abort: called with the application id, if one is known, when the job is ended by us: after `timeout_s`, or
-            by KeyboardInterrupt, which then is only noted in the window.
+            by KeyboardInterrupt, which then is only noted in the window. Returns what the scheduler says of it.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
@@ -71,7 +81,7 @@ def submit(
             preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
         )
         started_ns = clock.monotonic_ns()
-    ended_by = ""
+    ended_by, diagnostics = "", ""
     try:
         with _exit_event(process) as exited:
             deadline = time.monotonic() + timeout_s
@@ -79,6 +89,9 @@ def submit(
                 follower.follow()
                 if time.monotonic() > deadline:
                     ended_by = "timeout"
+                    break
+                if follower.waits_s() > accept_timeout_s:
+                    ended_by = "accept timeout"
                     break
     except KeyboardInterrupt:
         # not raised: what the job left until now is evidence, and the caller collects it
@@ -90,7 +103,7 @@ def submit(
     if ended_by:
         follower.follow()
         if follower.application_id:
-            on_abort(follower.application_id)
+            diagnostics = on_abort(follower.application_id)
         _end_group(process)
         exit_ns = clock.monotonic_ns()
     else:
@@ -100,7 +113,7 @@ def submit(
     follower.follow()
     anchors = tuple(asdict(anchor) for anchor in (first, clock.anchor()))
     return Window(
-        exec_ns, started_ns, exit_ns, code, process.pid, follower.application_id, ended_by, anchors
+        exec_ns, started_ns, exit_ns, code, process.pid, follower.application_id, ended_by, anchors, diagnostics
     )  # fmt: skip
 
 
@@ -136,7 +149,12 @@ class _Follower:
         self._path = path
         self._told = told
         self._offset = 0
+        self._submitted_s: float | None = None
         self.application_id: str | None = None
+
+    def waits_s(self) -> float:
+        """Since when YARN has the application without having started it; 0 if it has none, or started it."""
+        return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:
         if not self._path.exists():
@@ -149,4 +167,8 @@ class _Follower:
         for line in whole.decode(errors="replace").splitlines():
             if self.application_id is None and (match := _APPLICATION.search(line)):
                 self.application_id = match[0]
+            if _SUBMITTED in line:
+                self._submitted_s = time.monotonic()
+            elif any(mark in line for mark in _STARTED):
+                self._submitted_s = None
             self._told(line)

@@ -152,6 +152,18 @@ class Recorder:
             line["a"] = attrs
         self._append(line)
 
+    def past(self, layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:
+        """An interval that is over, for those that are worth a span only if they took long."""
+        span_id: int = next(self._ids)
+        stack = self._stack()
+        begin: dict[str, Any] = {"k": "b", "l": layer, "n": name, "i": span_id, "p": stack[-1] if stack else 0}
+        if attrs:
+            begin["a"] = attrs
+        if threading.current_thread() is not threading.main_thread():
+            begin["th"] = threading.current_thread().name
+        self._append(begin | {"t": start_ns})
+        self._append({"k": "e", "i": span_id, "t": end_ns})
+
     def flush(self) -> None:
         """Writes what is buffered. A disk that refuses costs spans and one line on stderr, never the job."""
         with self._lock:
@@ -283,6 +295,12 @@ def instant(name: str, **attrs: Any) -> None:
     """A point in time of this process."""
     if _recorder is not None:
         _recorder.instant(name, **attrs)
+
+
+def past(layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:
+    """An interval of this process that is over: recorded afterwards, when it is known to be worth a span."""
+    if _recorder is not None:
+        _recorder.past(layer, name, start_ns, end_ns, **attrs)
 
 
 def identify(role: str, index: int) -> None:

@@ -6,19 +6,20 @@ configuration directory of its own, and clients have one with the three site fil
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import pwd
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from xml.etree import ElementTree
 
 from dlobd.cluster.cache import cache_dir
 from dlobd.cluster.ports import port_base
-from dlobd.errors import SetupError
+from dlobd.errors import SetupError, UsageError
 from dlobd.shipped import shipped
 
 LOOPBACK = "127.0.0.1"
@@ -40,7 +41,8 @@ class ClusterSettings:
     """What a person may choose about the embedded cluster.
 
     `work_dir` holds everything, HDFS's content included. One DataNode and one NodeManager is started for each host;
-    other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2.
+    other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves
+    containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written.
     """
 
     work_dir: Path
@@ -49,6 +51,7 @@ class ClusterSettings:
     nodemanager_memory_mb: int = 6144
     nodemanager_vcores: int = 4
     daemon_heap_mb: int = 256
+    log_aggregation: bool = False
     port_base: int | None = None
 
 
@@ -62,9 +65,36 @@ class DaemonPlan:
     ports: Mapping[str, int]
 
 
-def default_settings() -> ClusterSettings:
-    """The cluster in the cache directory, with DLOBD_PORT_BASE. Raises SetupError if that is not a number."""
-    return ClusterSettings(cache_dir() / "cluster", port_base=port_base())
+def default_settings(hosts: str | None = None) -> ClusterSettings:
+    """The cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
+
+    Args:
+        hosts: as DLOBD_HOSTS, which it comes before: a DataNode and a NodeManager each, separated by commas.
+
+    Raises:
+        SetupError: DLOBD_PORT_BASE is not a number.
+        UsageError: a host is not a loopback address.
+    """
+    settings = ClusterSettings(cache_dir() / "cluster", port_base=port_base())
+    chosen, origin = (hosts, "--hosts") if hosts is not None else (os.environ.get("DLOBD_HOSTS", ""), "DLOBD_HOSTS")
+    if not chosen.strip():
+        return settings
+    checked = tuple(_loopback(word.strip(), origin) for word in chosen.split(","))
+    return replace(settings, datanode_hosts=checked, nodemanager_hosts=checked)
+
+
+def _loopback(host: str, origin: str) -> str:
+    """`host`, if it is an address that only this machine reaches."""
+    try:
+        if ipaddress.IPv4Address(host).is_loopback:
+            return host
+    except ValueError:
+        pass
+    raise UsageError(
+        f"{origin}: {host!r} is not a loopback address: the embedded cluster has no authentication, and stays on this "
+        "machine.",
+        "for example 127.0.0.2,127.0.0.3",
+    )
 
 
 def user_name() -> str:
@@ -138,8 +168,12 @@ def write_configuration(settings: ClusterSettings, daemons: Sequence[DaemonPlan]
         if daemon.kind == "resourcemanager":
             _write_site(directory / "capacity-scheduler.xml", ["capacity-scheduler"], own)
         shutil.copyfile(_template("log4j2-daemons"), directory / "log4j2.properties")
-    for site in ("core-site", "hdfs-site", "yarn-site"):
-        _write_site(conf / "client" / f"{site}.xml", [site], values)
+    for site, templates in (
+        ("core-site", ["core-site", "client"]),
+        ("hdfs-site", ["hdfs-site"]),
+        ("yarn-site", ["yarn-site"]),
+    ):
+        _write_site(conf / "client" / f"{site}.xml", templates, values)
     (conf / "spark").mkdir()
     shutil.copyfile(_template("log4j2-spark"), conf / "spark" / "log4j2.properties")
 
@@ -179,6 +213,7 @@ def _common_values(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> 
         **{f"rm_{port}": str(number) for port, number in manager.items()},
         "nodemanager_memory_mb": str(settings.nodemanager_memory_mb),
         "nodemanager_vcores": str(settings.nodemanager_vcores),
+        "log_aggregation": str(settings.log_aggregation).lower(),
     }
 
 

@@ -14,8 +14,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dlobd import clock
 from dlobd.cluster import configuration, daemons, startup
@@ -71,6 +72,10 @@ class ClusterStatus:
     up_s: float
 
 
+class LostDaemon(ClusterError):
+    """A cluster runs, but not all of it."""
+
+
 class EmbeddedCluster:
     """One NameNode, DataNodes, one ResourceManager, NodeManagers: each a JVM of its own on loopback.
 
@@ -96,7 +101,8 @@ class EmbeddedCluster:
                 cluster can only be looked at.
 
         Raises:
-            ClusterError: none runs there, or, with `hold`, a daemon of it has died.
+            ClusterError: none runs there.
+            LostDaemon: with `hold`, one runs of which a daemon has died.
             Busy: with `hold`, another command uses it.
         """
         cluster = cls(ClusterSettings(work_dir))
@@ -109,7 +115,7 @@ class EmbeddedCluster:
                 raise ClusterError(f"No cluster runs in {cluster.work_dir}.", "dlobd cluster up.")
             if hold and len(alive) < len(state.daemons):
                 dead = ", ".join(daemon.name for daemon in state.daemons if daemon.name not in alive)
-                raise ClusterError(f"The cluster in {cluster.work_dir} lost {dead}.", "dlobd cluster down, then up.")
+                raise LostDaemon(f"The cluster in {cluster.work_dir} lost {dead}.", "dlobd cluster down, then up.")
         except BaseException:
             cluster.release()
             raise
@@ -192,14 +198,19 @@ class EmbeddedCluster:
         found = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
         return {path.name: path for path in sorted(found, key=lambda path: path.name) if path.is_dir()}
 
+    def daemons_now(self) -> list[dict[str, Any]]:
+        """Each daemon's name, kind, host and ports, and whether it runs."""
+        alive = self._alive()
+        return [{**asdict(daemon), "alive": daemon.name in alive} for daemon in self._running().daemons]
+
     def memory(self) -> dict[str, int]:
         """Resident bytes of each running daemon."""
-        return {name: rss_bytes(process) for name, process in self._running().alive().items()}
+        return {name: rss_bytes(process) for name, process in self._alive().items()}
 
     def status(self) -> ClusterStatus:
         """Asks every daemon; takes at most a few seconds. Raises ClusterError while the cluster is not started."""
         state = self._running()
-        alive = state.alive()
+        alive = self._alive()
         manager = daemons.web_address(self._one("resourcemanager"))
         listed = []
         for daemon in state.daemons:
@@ -255,6 +266,27 @@ class EmbeddedCluster:
             raise
         if stays:
             self._dismiss_watchdog()
+
+    def restart(self, name: str, deadline_s: float = START_DEADLINE_S) -> None:
+        """Starts one daemon again, with the configuration and the ports it had, and returns when it is ready. One that
+        still runs is killed. The lock is not needed: a job of another command may well be what it is done for.
+
+        Raises:
+            ClusterError: there is no such daemon, or it ended, or was not ready in time.
+        """
+        state = self._state = read_state(self.work_dir) or self._running()
+        if name not in (daemon.name for daemon in state.daemons):
+            raise ClusterError(f"The cluster in {self.work_dir} has no daemon {name}.", "dlobd cluster status.")
+        if name in (alive := state.alive()):
+            end([alive[name]], 0)
+        java = self.java
+        launch = startup.Launch(self.settings, state.daemons, java, resolve_jars(java, lambda line: None), self._record)
+        try:
+            launch.start_again(name, deadline_s)
+        except startup.PortClash as clash:
+            raise ClusterError(f"A port of {name} is taken: {clash}.", "dlobd cluster down, then up.") from clash
+        finally:
+            self._children += launch.children
 
     def _end_leftovers(self, progress: Progress) -> None:
         state = read_state(self.work_dir)
@@ -324,7 +356,7 @@ class EmbeddedCluster:
         """
         self._lock.acquire()
         deadline = time.monotonic() + STOP_DEADLINE_S
-        self._state = self._state or read_state(self.work_dir)
+        self._state = read_state(self.work_dir) or self._state
         alive = self._state.alive() if self._state else {}
         managers = [daemon for daemon in self._plans("nodemanager") if daemon.name in alive]
         # a NodeManager that ran an application takes 17 s to end; without containers it can be killed without harm
@@ -382,6 +414,10 @@ class EmbeddedCluster:
         if self._state is None:
             raise ClusterError(f"The cluster in {self.work_dir} is not started.", "dlobd cluster up.")
         return self._state
+
+    def _alive(self) -> dict[str, ProcessId]:
+        """The daemons that run, by the record in the work directory: another command may have restarted one."""
+        return (read_state(self.work_dir) or self._running()).alive()
 
     def _plans(self, kind: str) -> list[DaemonPlan]:
         return [daemon for daemon in self._state.daemons if daemon.kind == kind] if self._state else []

@@ -49,13 +49,19 @@ def daemons_of(work_dir: Path) -> list[ProcessId]:
     return [process for process in _all() if wanted in _read(process.pid, "cmdline").split(b"\0")]
 
 
-def containers_of(work_dir: Path) -> list[ProcessId]:
-    """The running processes of YARN containers whose local directories lie in this work directory."""
-    prefix = os.fsencode(f"LOCAL_DIRS={work_dir}/")
+def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
+    """The running processes of YARN containers whose local directories lie in this work directory.
+
+    Args:
+        application_id: of this application alone.
+    """
+    prefix, part = os.fsencode(f"LOCAL_DIRS={work_dir}/"), os.fsencode(f"/{application_id}" if application_id else "")
     return [
         process
         for process in _all()
-        if any(entry.startswith(prefix) for entry in _read(process.pid, "environ").split(b"\0"))
+        if any(
+            entry.startswith(prefix) and entry.endswith(part) for entry in _read(process.pid, "environ").split(b"\0")
+        )
     ]
 
 

@@ -136,6 +136,15 @@ class Launch:
             time.sleep(POLL_S)
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
 
+    def start_again(self, name: str, deadline_s: float) -> None:
+        """Starts one daemon of a cluster that runs, and returns when it is ready. Raises ClusterError as `run` does."""
+        began = time.monotonic()
+        waiting = {daemon.name: daemon for daemon in self._planned if daemon.name == name}
+        self._start(waiting[name])
+        while not daemons.is_ready(waiting[name], self._manager, self._rest):
+            self._check(waiting, began, deadline_s)
+            time.sleep(POLL_S)
+
     def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
         """Raises if a daemon has died or the time is over."""
         for name, child in self._running.items():

@@ -94,6 +94,17 @@ def encode(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> bytes:
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Images [n, image_bytes] in [0, 1] and labels [n] of a block of whole records.
 
+    Raises:
+        ValueError: see `checked_records`.
+    """
+    records = checked_records(block, layout)
+    images = records[:, layout.image].astype(np.float32) / np.float32(255)
+    return images, records[:, layout.label].astype(np.int32)
+
+
+def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
+    """The records [n, record_bytes] of a block, not copied.
+
     Checksums of the Examples are not computed again: HDFS checks its own on every read.
 
     Raises:
@@ -111,8 +122,7 @@ def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDA
         if not (records[:, fixed] == template[fixed]).all():
             wrong = int((records[:, fixed] != template[fixed]).any(axis=1).argmax())
             raise ValueError(f"record {wrong} of a block is not an Example of an image and a label")
-    images = records[:, layout.image].astype(np.float32) / np.float32(255)
-    return images, records[:, layout.label].astype(np.int32)
+    return records
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -5,32 +5,32 @@ Each event has its source and resolution; one that no source shows is left out, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from dlobd.clock import tick_ns
 from dlobd.importers import yarn
-from dlobd.importers.application_lane import NM_LOG, RM_LOG
+from dlobd.importers.application_lane import NM_LOG, REST_RESOLUTION_NS, RM_LOG, RM_REST
 from dlobd.importers.builder import OWN_MARK
 from dlobd.importers.driver_lane import CLIENT, JVM_LOG
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.executor_lane import DRIVER_LOG, lane_of
 from dlobd.importers.log4j import RESOLUTION_NS
-from dlobd.importers.recorder import RecordedProcess
+from dlobd.importers.ranks import Rank
 from dlobd.schema import Event
 
 Events = list[Event]
 
 
-def events(evidence: Evidence, ranks: Mapping[str, RecordedProcess]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
     """Startup and teardown, each in the order in which it happened.
 
     Args:
-        ranks: executor id to its trainer process.
+        ranks: the trainers.
     """
     registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items()}
     last = max(registered, key=lambda e: registered[e], default=None)
-    rank = ranks.get(last) if last else None
-    chief = next((p for p in ranks.values() if p.process.role == "chief"), None)
+    rank = next((rank for rank in ranks if rank.executor == last), None)
+    chief = next((rank for rank in ranks if rank.role == "chief"), None)
     startup = [*_submission(evidence), *_executor(evidence, last), *_trainer(evidence, last, rank)]
     teardown = _teardown(evidence, chief or rank)
     key = lambda event: event.at_ns  # noqa: E731
@@ -48,7 +48,10 @@ def _submission(evidence: Evidence) -> Events:
     app = evidence.yarn.application.at
     am = evidence.yarn.containers.get(evidence.containers[0] if evidence.containers else "", yarn.Marks()).at
     python = evidence.driver_process
-    _add(found, "spark-submit exec", window["exec_ns"], CLIENT)
+    if evidence.by_hand:
+        _add(found, "application submitted", window["exec_ns"], RM_REST, REST_RESOLUTION_NS)
+    else:
+        _add(found, "spark-submit exec", window["exec_ns"], CLIENT)
     _add(found, "spark-submit JVM up", evidence.submit_jvm.start_ns if evidence.submit_jvm else None, JVM_LOG)
     if python:
         _add(found, "driver Python up", python.process.start_ns, "/proc", tick_ns())
@@ -82,7 +85,7 @@ def _executor(evidence: Evidence, executor: str | None) -> Events:
     return found
 
 
-def _trainer(evidence: Evidence, executor: str | None, rank: RecordedProcess | None) -> Events:
+def _trainer(evidence: Evidence, executor: str | None, rank: Rank | None) -> Events:
     found: Events = []
     container = evidence.executor_containers.get(executor or "")
     if executor is None or container is None:
@@ -93,24 +96,33 @@ def _trainer(evidence: Evidence, executor: str | None, rank: RecordedProcess | N
     if rank:
         reserved = [s.end_ns for p in evidence.recorded_in(container) for s in p.named("await reservations")]
         _add(found, "launcher rendezvous done", min(reserved, default=None), OWN_MARK, 1, lane)
-        _add(found, "trainer forked", rank.opened_ns, OWN_MARK, 1, lane)
+        if rank.whole:
+            _add(found, "trainer forked", rank.start_ns, OWN_MARK, 1, lane)
+        _add(found, "your main function called", rank.main.start_ns if rank.main else None, OWN_MARK, 1, lane)
+        imported = [s.end_ns for s in rank.named("import tensorflow") if rank.main and not s.truncated]
+        _add(found, "TensorFlow imported", min(imported, default=None), OWN_MARK, 1, lane)
+        first = next(iter(rank.named("get")), None) if rank.main else None
+        _add(found, "first batch", first.end_ns if first else None, OWN_MARK, 1, lane)
         for name in ("TensorFlow imported", "TensorFlow rendezvous done", "first batch", "first step done"):
-            instant = rank.instant(name)
+            instant = rank.process.instant(name)
             _add(found, name, instant.at_ns if instant else None, OWN_MARK, 1, lane)
     return found
 
 
-def _teardown(evidence: Evidence, chief: RecordedProcess | None) -> Events:
+def _teardown(evidence: Evidence, chief: Rank | None) -> Events:
     found: Events = []
     if chief:
         for name, event in (("last step done", "last step done"), ("saved", "saved"), ("evaluated", "evaluated")):
-            instant = chief.instant(name)
+            instant = chief.process.instant(name)
             _add(found, event, instant.at_ns if instant else None, OWN_MARK)
+        if chief.main and not chief.main.truncated:
+            _add(found, "your main function ended", chief.main.end_ns, OWN_MARK)
     if python := evidence.driver_process:
         for name in ("launcher shut down", "SparkContext stopped"):
             instant = python.instant(name)
             _add(found, name, instant.at_ns if instant else None, OWN_MARK)
     _add(found, "application finished", evidence.yarn.application.at.get("FINISHED"), RM_LOG, RESOLUTION_NS)
     _add(found, "driver JVM exit", evidence.driver_jvm.exit_ns if evidence.driver_jvm else None, JVM_LOG)
-    _add(found, "spark-submit exit", evidence.window["exit_ns"], CLIENT)
+    if not evidence.by_hand:
+        _add(found, "spark-submit exit", evidence.window["exit_ns"], CLIENT)
     return found

@@ -11,6 +11,9 @@ from dlobd.schema import Process, Span
 LANE = "application"
 RM_LOG = "RM log"
 NM_LOG = "NM log"
+RM_REST = "RM REST"
+REST_RESOLUTION_NS = 1_000_000
+"""REST speaks of milliseconds."""
 NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
 NM_HEARTBEAT_NS = 1_000_000_000
 AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
@@ -26,9 +29,11 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     lane.add(
         "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
     )
-    add_container_start(lane, marks, "AM", app.get("ACCEPTED"), RM_LOG)
     am = evidence.application_master
     life = evidence.container_jvm(container) if container else None
+    asked_ns, asked_source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
+    begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
+    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun)
     python = evidence.driver_process
     if evidence.cluster_mode:
         # the container's process is the driver: its start ends where its Python's begins
@@ -37,7 +42,8 @@ def build(evidence: Evidence, host: str) -> list[Span]:
         doing = ("AM runs the driver", begun_ns, ended_ns)
     else:
         # an idle ApplicationMaster only waits for its driver
-        begun_ns = app.get("ATTEMPT_RUNNING")
+        requested_ns = am.requested.at_ns if am.requested else None
+        begun_ns = app.get("ATTEMPT_RUNNING") or requested_ns  # it registers, and requests containers at once
         doing = ("AM serves the driver", begun_ns, None)
     add_process_start(
         lane,
@@ -56,9 +62,30 @@ def build(evidence: Evidence, host: str) -> list[Span]:
 
 
 def add_container_start(
-    lane: LaneBuilder, marks: dict[str, int], what: str, asked_ns: int | None, asked_source: str
+    lane: LaneBuilder,
+    marks: dict[str, int],
+    what: str,
+    asked_ns: int | None,
+    asked_source: str,
+    begun: tuple[int | None, str],
 ) -> None:
-    """A container from its request to the start of its process: the same steps for the AM and for executors."""
+    """A container from its request to the start of its process: the same steps for the AM and for executors.
+
+    Args:
+        begun: when the process itself says that it began, and where: the end of what no daemon's log tells apart.
+    """
+    begun_ns, begun_source = begun
+    if "ALLOCATED" not in marks:
+        until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
+        steps_ = "allocate and launch" if "START_REQUEST" in marks else "allocate, localise and start"
+        source, resolution_ns = f"{asked_source}, {until[1]}", _resolution_ns(asked_source)
+        lane.add("yarn", f"{steps_} {what} container", asked_ns, until[0], source, resolution_ns=resolution_ns)
+    elif "START_REQUEST" not in marks:
+        handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
+        source = f"{RM_LOG}, {begun_source}"
+        lane.add(
+            "yarn", f"localise and start {what} container", handed_ns, begun_ns, source, resolution_ns=RESOLUTION_NS
+        )
     lane.add(
         "yarn",
         f"allocate {what} container",
@@ -90,6 +117,10 @@ def add_container_start(
         lane.add(
             "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), source, resolution_ns=RESOLUTION_NS
         )
+
+
+def _resolution_ns(source: str) -> int:
+    return REST_RESOLUTION_NS if source == RM_REST else RESOLUTION_NS
 
 
 def add_process_start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
@@ -60,3 +60,18 @@ class LaneBuilder:
                     **wait,
                 )
             )
+
+
+def of_threads(
+    lane: str,
+    process: RecordedProcess,
+    spans: Sequence[RecordedSpan],
+    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
+) -> list[Span]:
+    """What other threads of a process recorded: they work at the same time, so that each has a lane of its own."""
+    found: list[Span] = []
+    for thread in sorted({span.thread for span in spans if span.thread}):
+        beside = LaneBuilder(f"{lane}/{thread}", process.process)
+        beside.add_recorded(process, [span for span in spans if span.thread == thread], resolve)
+        found += beside.spans
+    return found

@@ -6,13 +6,13 @@ its own that waits for the application, and the driver lives in the ApplicationM
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dlobd.clock import tick_ns
 from dlobd.importers.application_lane import LANE as APPLICATION
 from dlobd.importers.application_lane import RM_LOG
-from dlobd.importers.builder import OWN_MARK, LaneBuilder
+from dlobd.importers.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.executor_lane import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.importers.log4j import RESOLUTION_NS
@@ -42,16 +42,22 @@ def build(evidence: Evidence, host: str, last_executor: str | None, resolve: Res
         resolve: names the lanes of recorded waits.
     """
     driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    python = evidence.driver_process
+    threads = of_threads(LANE, python, python.spans, resolve) if python else []
+    if evidence.by_hand:
+        # the window begins after spark-submit did, and ends before it
+        _add_driver(driver, evidence, last_executor, resolve)
+        return driver.spans
     if evidence.cluster_mode:
         submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
         _add_driver(driver, evidence, last_executor, resolve)
-        return [*submitter.spans, *driver.spans]
+        return [*submitter.spans, *driver.spans, *threads]
     _add_start(driver, evidence, evidence.driver_process.process.start_ns if evidence.driver_process else None)
     _add_driver(driver, evidence, last_executor, resolve)
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
-    return driver.spans
+    return [*driver.spans, *threads]
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
@@ -203,35 +209,66 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
     """Spark jobs. One inside a recorded wait was submitted for that wait: only its submission is the driver's own."""
-    waits = [span for span in python.spans if span.wait and not span.thread]
+    spans = [span for span in python.spans if not span.thread]
+    waits = [span for span in spans if span.wait]
+    calls = [span for span in spans if span.attrs.get("jvm_call")]
+    free: list[Job] = []
     for job in evidence.driver_log.jobs:
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
-        if around is not None:
-            lane.add(
-                "spark", f"submit job {job.name}", around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
-                resolution_ns=RESOLUTION_NS,
-            )  # fmt: skip
+        if around is None:
+            free.append(job)
             continue
-        lane.add("spark", f"job {job.name}", job.start_ns, job.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-        last = _last_task(evidence, job)
-        if last:
-            lane.add(
-                "spark", f"wait for tasks of {job.name}", last[1], last[2], f"{DRIVER_LOG}, {EXECUTOR_LOG}",
-                resolution_ns=RESOLUTION_NS, waits_for=(lane_of(last[0]),),
-            )  # fmt: skip
+        lane.add(
+            "spark", f"submit job {job.name}", around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    if evidence.own:
+        # what other threads submit, nobody in this lane waits for
+        within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
+    else:
+        within = [([job], evidence.window["exit_ns"]) for job in free]
+    for jobs, end_ns in within:
+        _add_waited(lane, evidence, jobs, end_ns)
 
 
-def _last_task(evidence: Evidence, job: Job) -> tuple[str, int, int] | None:
-    """Executor, start and end of the task that ended last."""
-    ended = [
-        (evidence.executors[task.executor].finished[task.id], task.executor, task.start_ns)
+def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
+    """Jobs that this lane waits for, one after another or at once, until `end_ns` at the latest."""
+    free_ns = 0
+    for job in jobs:
+        if job.end_ns is not None and job.start_ns >= free_ns:
+            free_ns = min(job.end_ns, end_ns)
+            lane.add("spark", f"job {job.name}", job.start_ns, free_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+    for name, executor, begin_ns, done_ns in _critical(evidence, jobs, end_ns):
+        lane.add(
+            "spark", f"wait for tasks of {name}", begin_ns, done_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            resolution_ns=RESOLUTION_NS, waits_for=(lane_of(executor),),
+        )  # fmt: skip
+
+
+def _critical(evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> Iterator[tuple[str, str, int, int]]:
+    """The tasks on which the end of `jobs` hung, the last first: name, executor, start, end.
+
+    Each is the one that ended last before the next began: its stage, or its executor, was what the next waited for.
+    """
+    ended = sorted(
+        # an executor may still clean up when its job is over
+        (
+            min(evidence.executors[task.executor].finished[task.id], job.end_ns or end_ns, end_ns),
+            task.start_ns,
+            task.executor,
+            job.name,
+        )
+        for job in jobs
         for task in job.tasks
         if task.executor in evidence.executors and task.id in evidence.executors[task.executor].finished
-    ]
-    if not ended:
-        return None
-    end_ns, executor, start_ns = max(ended)
-    return executor, start_ns, end_ns
+    )
+    while ended:
+        done_ns, begin_ns, executor, name = ended.pop()
+        if begin_ns >= done_ns:
+            continue
+        yield name, executor, begin_ns, done_ns
+        while ended and ended[-1][0] > begin_ns:
+            ended.pop()
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
@@ -240,7 +277,7 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     stop = next(iter(python.named("SparkContext.stop")), None)
     if closing is None or stop is None:
         return
-    renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and a.path.startswith("/spark-events/")]
+    renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
         "hdfs", "close event log", closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",

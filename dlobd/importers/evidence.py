@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import schema
+from dlobd.clock import WallToMonotonic
 from dlobd.errors import BundleError
-from dlobd.importers import hdfs, jvm, log4j, recorder, spark, yarn
+from dlobd.importers import hdfs, jvm, recorder, spark, yarn
+from dlobd.importers.alignment import Alignment
 from dlobd.importers.log4j import LogLine
 from dlobd.importers.recorder import RecordedProcess
 
@@ -41,7 +43,21 @@ class Evidence:
     @cached_property
     def processes(self) -> list[RecordedProcess]:
         """All processes that recorded spans."""
-        return recorder.read_all(self.path / "spans")
+        found = [self.alignment.process(process) for process in recorder.read_all(self.path / "spans")]
+        return sorted(found, key=lambda process: process.opened_ns)
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        """From the clocks of other hosts to that of the window."""
+        try:
+            return Alignment(schema.ClockAnchor(**self.window["anchors"][0]))
+        except (BundleError, LookupError):
+            return Alignment(None)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether somebody else submitted the application: the window is what the ResourceManager saw of it."""
+        return bool(self.window.get("by_hand"))
 
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
@@ -56,6 +72,15 @@ class Evidence:
         except (OSError, ValueError):
             return {}
 
+    @cached_property
+    def collected(self) -> dict[str, Any]:
+        """What `collect` noted: `missing`, one line for each thing that could not be had, and `metrics`, which only the
+        running cluster knew."""
+        try:
+            return json.loads((self.path / "evidence" / "collected.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {"missing": [], "metrics": {}}
+
     @property
     def cluster_mode(self) -> bool:
         """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
@@ -65,6 +90,11 @@ class Evidence:
     def on_yarn(self) -> bool:
         """Whether YARN handed out the executors; a bundle without a scheduler in its job is of that time."""
         return bool(self.job.get("scheduler", "yarn") == "yarn")
+
+    @property
+    def own(self) -> bool:
+        """Whether a person's own script was run."""
+        return "script" in self.job
 
     @property
     def native(self) -> bool:
@@ -79,7 +109,8 @@ class Evidence:
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
         """The life of spark-submit's JVM."""
-        return jvm.read(self.path / "evidence" / "driver-jvm.log")
+        life = jvm.read(self.path / "evidence" / "driver-jvm.log")
+        return self.alignment.jvm(life, self.path / "logs" / "driver.stderr", "driver.stderr")
 
     @cached_property
     def driver_log(self) -> spark.DriverLog:
@@ -100,7 +131,18 @@ class Evidence:
         """The application at the ResourceManager and the NodeManagers."""
         managers = [line for path in self._daemons("nodemanager") for line in self._log(f"daemons/{path.name}")]
         application_id = self.window["application_id"] or "application_0_0"
-        return yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
+        life = yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
+        if not life.application.at and self.rm_app.get("startedTime"):
+            yarn.add_rest_times(life, self.rm_app, WallToMonotonic(self.anchors[:1]).ms)
+        return life
+
+    @cached_property
+    def rm_app(self) -> dict[str, Any]:
+        """The ResourceManager's own record of the application; empty where it gave none."""
+        try:
+            return json.loads((self.path / "evidence" / "rm-app.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
 
     @cached_property
     def containers(self) -> list[str]:
@@ -125,6 +167,18 @@ class Evidence:
         """Executor id to its log."""
         ids = self.executor_containers
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
+
+    @cached_property
+    def daemons(self) -> list[dict[str, Any]]:
+        """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
+        try:
+            return json.loads((self.path / "evidence" / "daemons.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return []
+
+    def daemon_log(self, name: str) -> list[LogLine]:
+        """What a daemon logged during the run; nodemanager-0 and the like."""
+        return self._log(f"daemons/{name}.log")
 
     @cached_property
     def audits(self) -> list[hdfs.Audit]:
@@ -175,14 +229,15 @@ class Evidence:
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """The life of a container's JVM."""
-        return jvm.read(self.path / "logs" / "containers" / container / "jvm.log")
+        directory = self.path / "logs" / "containers" / container
+        return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr", f"{container}/stderr")
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """The processes that recorded spans in one container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
     def _log(self, name: str) -> list[LogLine]:
-        return log4j.read(self.path / "logs" / name, name)
+        return self.alignment.log(self.path / "logs" / name, name)
 
     def _daemons(self, prefix: str) -> list[Path]:
         return sorted((self.path / "logs" / "daemons").glob(f"{prefix}*.log"))

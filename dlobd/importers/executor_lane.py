@@ -7,9 +7,10 @@ from typing import Any
 
 from dlobd.clock import tick_ns
 from dlobd.importers.application_lane import RM_LOG, add_container_start, add_process_start
-from dlobd.importers.builder import OWN_MARK, LaneBuilder
+from dlobd.importers.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.log4j import RESOLUTION_NS
+from dlobd.importers.ranks import ROLES, Rank
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.importers.spark import Job, Task
 from dlobd.importers.yarn import Marks
@@ -20,8 +21,6 @@ AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
 FEED_JOIN = "TensorFlowOnSpark feed join poll (sleep 1 s)"
 FEED_JOIN_PERIOD_NS = 1_000_000_000
-
-RANK_ROLES = ("chief", "worker", "ps", "evaluator")
 
 
 def lane_of(executor: str) -> str:
@@ -34,19 +33,17 @@ def build(
     executor: str,
     host: str,
     tasks: Sequence[tuple[Job, Task]],
-    rank: str | None,
-    consumed_ns: Callable[[int], int | None],
+    ranks: Sequence[Rank],
     resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
-    in_task: tuple[int, int] | None,
+    in_task: Sequence[tuple[Rank, int, int]],
 ) -> list[Span]:
     """An executor's spans.
 
     Args:
         tasks: the executor's tasks with their jobs, in the order of their start.
-        rank: the lane of the trainer that was forked here, if any.
-        consumed_ns: for the end of a feed task, when the trainer had taken the last block before it.
+        ranks: the trainers that ran here, if any.
         resolve: names the lanes of recorded waits.
-        in_task: from when to when the trainer ran inside a Spark task, if it did.
+        in_task: from when to when trainers ran inside a Spark task.
     """
     container = evidence.executor_containers[executor]
     marks = evidence.yarn.containers.get(container, Marks()).at
@@ -58,8 +55,10 @@ def build(
         "spark", "AM prepares its request", evidence.yarn.application.at.get("ATTEMPT_RUNNING"), requested,
         f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS,
     )  # fmt: skip
-    add_container_start(lane, marks, "executor", requested, AM_LOG)
     life = evidence.container_jvm(container)
+    begun = (life.start_ns if life else log.first.at_ns if log.first else None, EXECUTOR_LOG)
+    if evidence.on_yarn:
+        add_container_start(lane, marks, "executor", requested, AM_LOG, begun)
     if not evidence.on_yarn:
         connected = evidence.driver_log.points.get("connected")
         lane.add(
@@ -76,25 +75,71 @@ def build(
         (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
     )
     _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
-    if in_task and rank:
-        lane.add("spark", "trainer in task", *in_task, OWN_MARK, waits_for=(rank,))
+    for rank, start_ns, until_ns in in_task:
+        lane.add("spark", "trainer in task", start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if wait.get("waits_for") == ["@trainer"]:
-            return {**wait, "waits_for": (rank,) if rank else ()}
+            rank = _latest(ranks, span.end_ns)
+            return {**wait, "waits_for": (rank.lane,) if rank else ()}
         return resolve(span, wait)
 
+    besides: list[Span] = []
+    taken: list[tuple[int, int]] = []
     for process in evidence.recorded_in(container):
-        if process.process.role in RANK_ROLES:
+        if process.process.role in ROLES:
             continue
         if not process.forked:
             lane.add(
                 "spark", "start Python daemon", process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
                 resolution_ns=tick_ns(), process=process.process,
             )  # fmt: skip
-        lane.add_recorded(process, resolve=own)
-        _add_joins(lane, process, rank, consumed_ns)
-    return lane.spans
+        if evidence.own and process.forked and process.spans:
+            # PySpark's own modules, until its first function is unpickled; inside the task that waits for it
+            lane.add(
+                "spark", "Python worker starts", process.opened_ns, process.spans[0].start_ns, OWN_MARK,
+                process=process.process,
+            )  # fmt: skip
+        spans, beside = _one_at_a_time(_outside(process, ranks), taken if evidence.own and process.forked else [])
+        lane.add_recorded(process, spans, resolve=own)
+        _add_joins(lane, process, ranks)
+        second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
+        second.add_recorded(process, beside, resolve=own)
+        besides += second.spans
+        besides += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
+    return [*lane.spans, *besides]
+
+
+def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
+    """What a Python worker did as itself, and not as a rank: its main thread, or its others."""
+    as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
+    return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
+
+
+def _one_at_a_time(
+    spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
+) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
+    """Spans of one Python worker for its executor's lane, and those for a lane beside it: one task may have several
+    workers, which hand each other rows. `taken` is when others work, and grows."""
+    tops = [span for span in spans if not span.parent]
+    beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
+    taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
+
+    def is_beside(span: RecordedSpan) -> bool:
+        return any(top.start_ns <= span.start_ns < top.end_ns or top is span for top in beside)
+
+    return [s for s in spans if not is_beside(s)], [s for s in spans if is_beside(s)]
+
+
+def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
+    """The trainer that was the last to start."""
+    return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
+
+
+def _consumed_ns(rank: Rank, before_ns: int) -> int | None:
+    """When the trainer had taken the last block, or given back its last results, before the end of a feed task."""
+    spans = rank.named("get") + rank.named("put results")
+    return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
 
 
 def _add_tasks(
@@ -126,18 +171,19 @@ def _add_tasks(
     )
 
 
-def _add_joins(
-    lane: LaneBuilder, process: RecordedProcess, rank: str | None, consumed_ns: Callable[[int], int | None]
-) -> None:
-    """After its last block a feed task waits until the trainer has taken everything, looking once a second."""
+def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
+    """After its last block a feed task waits until the trainer has taken everything; stock looks once a second."""
     exhausted = [instant for instant in process.instants if instant.name == "feed exhausted"]
     for feed in process.named("feed task"):
-        ends = [instant.at_ns for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
+        ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
+            rank = _latest(ranks, feed.end_ns)
+            period_ns = ends[-1].attrs.get("join_poll_ns", FEED_JOIN_PERIOD_NS)
             lane.add(
-                "feed", "join queue", ends[-1], feed.end_ns, OWN_MARK, process=process.process,
-                waits_for=(rank,) if rank else (), released_ns=consumed_ns(feed.end_ns),
-                cause=FEED_JOIN, cause_period_ns=FEED_JOIN_PERIOD_NS, truncated=feed.truncated,
+                "feed", "join queue", ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
+                waits_for=(rank.lane,) if rank else (),
+                released_ns=_consumed_ns(rank, feed.end_ns) if rank else None,
+                cause=FEED_JOIN if period_ns else "", cause_period_ns=period_ns, truncated=feed.truncated,
             )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ transfer of the same run is a lower one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -93,6 +94,20 @@ def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int
 def _peak_bytes_per_s(transfers: Iterable[Transfer]) -> float | None:
     rates = [t.bytes / t.duration_ns * 1e9 for t in transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
     return max(rates, default=None)
+
+
+def outages(evidence: Evidence) -> list[str]:
+    """Reads and writes that the run survived by another replica, one line each."""
+    given_up = Counter(
+        (instant.attrs["address"], instant.attrs["how"])
+        for process in evidence.processes
+        for instant in process.instants
+        if instant.name == "DataNode given up"
+    )
+    return [
+        f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
+        for (address, how), count in sorted(given_up.items())
+    ]
 
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 RESOLUTION_NS = 1_000
@@ -34,6 +35,20 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
         match = _LINE.match(line)
         if match:
             yield LogLine(int(match[1]), match[3], match[4], match[5].rstrip("\n"), source)
+
+
+def offset_ns(path: Path) -> int | None:
+    """How far the wall clock is ahead of the monotonic one, to a millisecond, by the first line of a file."""
+    if not path.exists():
+        return None
+    with path.open(errors="replace") as file:
+        for match in filter(None, map(_LINE.match, file)):
+            try:
+                wall = datetime.fromisoformat(match[2]).replace(tzinfo=UTC)
+            except ValueError:
+                continue
+            return round(wall.timestamp() * 1000) * 1_000_000 - int(match[1])
+    return None
 
 
 def read(path: Path, source: str | None = None) -> list[LogLine]:

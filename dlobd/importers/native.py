@@ -11,6 +11,7 @@ from dlobd.clock import tick_ns
 from dlobd.importers import rank_lane
 from dlobd.importers.builder import OWN_MARK, LaneBuilder
 from dlobd.importers.evidence import Evidence
+from dlobd.importers.ranks import Rank
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
 
@@ -35,12 +36,12 @@ def assemble(evidence: Evidence, inside_step: NotMeasured) -> Trace:
     """
     window = evidence.window
     host = window["anchors"][0]["domain"].split("/")[0]
-    ranks = [process for process in evidence.processes if process.process.role in RANK_ROLES]
+    ranks = [_rank(process) for process in evidence.processes if process.process.role in RANK_ROLES]
     spans = _client(window, host)
     spans += _parent(evidence, host, ranks)
-    for process in ranks:
+    for rank in ranks:
         spans += rank_lane.build(
-            process, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, process), _resolve
+            rank, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, rank.process), _resolve
         )
     startup, teardown = _anatomy(evidence, ranks)
     return Trace(
@@ -54,6 +55,12 @@ def assemble(evidence: Evidence, inside_step: NotMeasured) -> Trace:
     )
 
 
+def _rank(process: RecordedProcess) -> Rank:
+    start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+    who = process.process
+    return Rank(process, "", who.role, who.index, start_ns, process.last_ns, whole=True)
+
+
 def _client(window: dict[str, Any], host: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     lane.add("client", "start parent process", window["exec_ns"], window["started_ns"], CLIENT)
@@ -61,7 +68,7 @@ def _client(window: dict[str, Any], host: str) -> list[Span]:
     return lane.spans
 
 
-def _parent(evidence: Evidence, host: str, ranks: list[RecordedProcess]) -> list[Span]:
+def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
     """The parent's Python: its start, what it recorded, its exit."""
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
@@ -71,7 +78,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[RecordedProcess]) -> list
     def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if "@trainers" not in wait.get("waits_for", ()):
             return _resolve(span, wait)
-        return {**wait, "waits_for": tuple(map(rank_lane.lane_of, ranks))}  # the last to end releases it
+        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last to end releases it
 
     first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
     last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
@@ -92,21 +99,21 @@ def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | Non
     return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == number), None)
 
 
-def _anatomy(evidence: Evidence, ranks: list[RecordedProcess]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
     """Startup along the rank that took its first step last, teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
-    firsts = [(at.at_ns, process) for process in ranks if (at := process.instant("first step done"))]
+    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant("first step done"))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
-    chief = next((process for process in ranks if process.process.role == "chief"), None)
+    chief = next((rank.process for rank in ranks if rank.role == "chief"), None)
     startup = [Event("parent process exec", window["exec_ns"], CLIENT)]
     teardown = [Event("parent process exit", window["exit_ns"], CLIENT)]
     if parent and parent.process.start_ns is not None:
         startup.append(Event("parent Python up", parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
     if slowest:
-        lane = rank_lane.lane_of(slowest)
-        startup.append(Event("rank process up", slowest.opened_ns, OWN_MARK, lane=lane))
-        startup += _instants(slowest, "TensorFlow imported", "TensorFlow rendezvous done", "first batch")
-        startup += _instants(slowest, "first step done")
+        process = slowest.process
+        startup.append(Event("rank process up", process.opened_ns, OWN_MARK, lane=slowest.lane))
+        startup += _instants(process, "TensorFlow imported", "TensorFlow rendezvous done", "first batch")
+        startup += _instants(process, "first step done")
     if chief:
         teardown += _instants(chief, "last step done", "saved", "evaluated")
     if parent:

@@ -14,12 +14,13 @@ from dlobd.importers.log4j import LogLine
 _STARTING = re.compile(r"Starting task \d+\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
 _GOT = re.compile(r"Got assigned task (\d+)$")
 _ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
-_JOB = re.compile(r"Got job (\d+) \((.*)\) with")
+_JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
 _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
-_STAGE = re.compile(r"Submitting ResultStage (\d+) ")
+_STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
 _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
 _UPLOAD = re.compile(r"Uploading resource (\S+) -> (hdfs://[^/]+)?(\S+)")
+_USER_EXIT = re.compile(r"User application exited with status (\d+)$")
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
 
 
@@ -89,7 +90,9 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
         if match := _JOB.search(line.message):
             newest = jobs[int(match[1])] = Job(int(match[1]), match[2].split(" at ")[0], line.at_ns)
         elif (match := _STAGE.search(line.message)) and newest:
-            stage_job[int(match[1])] = newest
+            # Spark submits a job's later stages when earlier ones are done: they belong to one that has not ended
+            open_ = [job for job in jobs.values() if job.end_ns is None]
+            stage_job[int(match[1])] = open_[-1] if open_ else newest
         elif match := _STARTING.search(line.message):
             if job := stage_job.get(int(match[1])):
                 job.tasks.append(Task(int(match[2]), int(match[1]), match[4], line.at_ns))
@@ -109,17 +112,18 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
 
 @dataclass(slots=True)
 class AmLog:
-    """What the ApplicationMaster says of its executors."""
+    """What the ApplicationMaster says of its executors, and in cluster mode of the driver's Python."""
 
     first: LogLine | None = None
     registering: LogLine | None = None
     requested: LogLine | None = None
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
+    user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
 
 
 def application_master(lines: Iterable[LogLine]) -> AmLog:
-    """Reads the log of container 1 in client mode."""
+    """Reads the log of container 1."""
     log = AmLog()
     for line in lines:
         log.first = log.first or line
@@ -129,6 +133,8 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
             log.requested = log.requested or line
         elif "Unregistering ApplicationMaster" in line.message:
             log.unregistering = log.unregistering or line
+        elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):
+            log.user_exit = line.at_ns, int(match[1])
         elif match := _LAUNCHING.search(line.message):
             log.containers[match[3]] = match[1]
     return log

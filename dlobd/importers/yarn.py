@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dlobd.importers.log4j import LogLine
 
@@ -26,6 +27,15 @@ class Marks:
             self.source[name] = f"{line.source}: {line.message[:120]}"
 
 
+@dataclass(frozen=True, slots=True)
+class LostNode:
+    """A node of which the ResourceManager heard nothing for too long."""
+
+    at_ns: int
+    node: str  # host:port of its NodeManager
+    patience: str  # as the ResourceManager writes it: 30 secs
+
+
 @dataclass(slots=True)
 class YarnLife:
     """An application's and its containers' transitions.
@@ -37,11 +47,25 @@ class YarnLife:
     application: Marks
     containers: dict[str, Marks]
     diagnostics: list[str]
+    lost_nodes: list[LostNode]
+
+
+def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
+    """What the ResourceManager's REST record knows of an application without the ResourceManager's log.
+
+    Args:
+        monotonic_ns: places milliseconds since the epoch on the monotonic axis.
+    """
+    for state, key in (("SUBMITTED", "startedTime"), ("FINISHED", "finishedTime")):
+        if record.get(key):
+            life.application.at[state] = monotonic_ns(record[key])
+            life.application.source[state] = f"RM REST: {key}"
 
 
 # in the ResourceManager: `APP State change from A to B on event = E`
 _APP_STATE = re.compile(r"State change from (\w+) to (\w+) on event")
 _RM_CONTAINER = re.compile(r"Container Transitioned from (\w+) to (\w+)")
+_EXPIRED = re.compile(r"Expired:(\S+:\d+) Timed out after (\d+ secs)")
 _NM_CONTAINER = re.compile(r"transitioned from (\w+) to (\w+)")
 
 
@@ -54,13 +78,15 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
     number = application_id.removeprefix("application_")
     # application 1000 is not application 10000
     ours = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
-    result = YarnLife(Marks(), {}, [])
+    result = YarnLife(Marks(), {}, [], [])
 
     def container_of(message: str) -> Marks | None:
         match = _CONTAINER.search(message)
         return result.containers.setdefault(match[0], Marks()) if match and match[1] == number else None
 
     for line in resourcemanager:
+        if expired := _EXPIRED.search(line.message):
+            result.lost_nodes.append(LostNode(line.at_ns, expired[1], expired[2]))
         if not ours.search(line.message):
             continue
         if line.logger.endswith("RMAppImpl") and (state := _APP_STATE.search(line.message)):

@@ -25,13 +25,25 @@ from dlobd import trace
 from dlobd.launchers import log_stream
 from dlobd.launchers.base import Done, Main, Roles, TrainingFailed
 from dlobd.launchers.cause import one_line
+from dlobd.launchers.watching import await_joined, watched
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-BIND_IP = "SPARK_LOCAL_IP"
+BIND_IP = "TFOS_BIND_IP"
+"""The address of this host. Not SPARK_LOCAL_IP: an ApplicationMaster hands its own on to executors on other hosts."""
 PIPE_BYTES = 1 << 20
 """What the feed's pipe holds: about a dozen blocks. Linux lets an ordinary user have this much."""
+
+BARRIER_PATIENCE_S = 120
+"""How long tasks wait for one that does not come to the all-gather. All were started together."""
+
+ALL_GATHER = {
+    "rendezvous": "all-gather addresses",
+    "cause": "Spark's barrier poll (BarrierTaskContext sleeps 1 s before it looks for the answer)",
+    "cause_period_ns": 1_000_000_000,
+}
+"""Trainers import TensorFlow meanwhile, so that it is on the way to the first step only where that takes less."""
 
 LENGTH = struct.Struct("<q")
 END_OF_FEED = -1
@@ -42,7 +54,10 @@ class BarrierLauncher:
 
     def spark_conf(self) -> dict[str, str]:
         """The worker daemon that carries our recorder."""
-        return {"spark.python.daemon.module": "dlobd.launchers.worker_daemon"}
+        return {
+            "spark.python.daemon.module": "dlobd.launchers.worker_daemon",
+            "spark.barrier.sync.timeout": str(BARRIER_PATIENCE_S),  # Spark's own is a year
+        }
 
     def launch(
         self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
@@ -51,24 +66,32 @@ class BarrierLauncher:
         rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
         host = sc.getConf().get("spark.driver.bindAddress") or os.environ.get(BIND_IP) or socket.gethostname()
         try:
-            with log_stream.listen(host) as address:
-                task = _RankTask(main, job, epochs if blocks is not None else 0, done, address)
+            with log_stream.listen(host) as (address, senders), watched(sc, done):
+                task = _RankTask(pickle.dumps((main, job)), epochs if blocks is not None else 0, done, address)
                 with trace.span("spark", "barrier job"):
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
+            missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
+            if missing and "all barrier sync requests" in str(error):
+                cause = f"{' and '.join(sorted(missing))} did not reach the barrier within {BARRIER_PATIENCE_S} s"
+                raise TrainingFailed(cause) from error
             raise TrainingFailed(one_line(error, done)) from error
         if failure := done.failure():
             raise TrainingFailed(failure)
 
 
 class _RankTask:
-    """What each barrier task does; its partition id is the rank."""
+    """What each barrier task does; its partition id is the rank.
 
-    def __init__(self, main: Main, job: Any, epochs: int, done: Done, logs: log_stream.Address) -> None:
-        self._main = main
-        self._job = job
+    Args:
+        work: what the child is to run, pickled: unpickled here, it would import in the Python worker what only the
+            child needs.
+    """
+
+    def __init__(self, work: bytes, epochs: int, done: Done, logs: log_stream.Address) -> None:
+        self._work = work
         self._epochs = epochs
-        self._done = done
+        self._done = pickle.dumps(done)
         self._logs = logs
 
     def __call__(self, blocks: Iterator[bytes]) -> Iterator[int]:
@@ -96,10 +119,16 @@ class _RankTask:
         with socket.socket() as reserved:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind((host, 0))
-            with trace.span("launcher", "all-gather addresses", {"rendezvous": "all-gather addresses"}):
-                addresses = context.allGather(f"{host}:{reserved.getsockname()[1]}")
+            own = f"{host}:{reserved.getsockname()[1]}"
+            with trace.span("launcher", "all-gather addresses", ALL_GATHER, address=own):
+                addresses = context.allGather(own)
         with trace.span("launcher", "tell child its place"):
-            tell(child.stdin, self._main, self._job, rank, addresses, fed=self._epochs > 0)
+            tell(child.stdin, self._work, rank, addresses, fed=self._epochs > 0)
+        ended = threading.Event()
+        if rank == 0:
+            servers = dict(zip(names(len(addresses)), addresses, strict=True))
+            watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
+            watch.start()
         try:
             if self._epochs:
                 _feed(child.stdin, blocks, self._epochs)
@@ -108,15 +137,25 @@ class _RankTask:
             pass  # the child is gone; its exit code says more
         with trace.span("spark", "wait for trainer", {"waits_for": ["@trainer"]}):
             code = child.wait()
+        ended.set()
         logs.join(timeout=5)
         if code:
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             cause = f"trainer process {child.pid} of rank {rank} died: {how}"
             if code < 0:
-                self._done.report_death(cause)
+                trace.instant("trainer died", cause=cause)
+                self._unpickled_done().report_death(cause)
             else:
-                self._done.report_failure(cause)  # the first one counts: a trainer that could speak has spoken
+                self._report_failure(cause)  # the first one counts: a trainer that could speak has spoken
             raise RuntimeError(cause)
+
+    def _unpickled_done(self) -> Done:
+        # only once it is needed: it brings imports along
+        done: Done = pickle.loads(self._done)
+        return done
+
+    def _report_failure(self, cause: str) -> None:
+        self._unpickled_done().report_failure(cause)
 
 
 def start_child(**options: Any) -> subprocess.Popen[bytes]:
@@ -124,15 +163,19 @@ def start_child(**options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "dlobd.launchers.child"], stdin=subprocess.PIPE, **options)
 
 
-def tell(pipe: IO[bytes], main: Main, job: Any, rank: int, addresses: list[str], fed: bool) -> None:
-    """The first message: a pickle, over the pipe that only parent and child have."""
+def names(ranks: int) -> list[str]:
+    """What each rank is, in words."""
+    return ["chief 0", *(f"worker {index}" for index in range(ranks - 1))]
+
+
+def tell(pipe: IO[bytes], work: bytes, rank: int, addresses: list[str], fed: bool) -> None:
+    """The first message: a pickle, over the pipe that only parent and child have. `work` is that of (main, job)."""
     role, index = ("chief", 0) if rank == 0 else ("worker", rank - 1)
     cluster = {"chief": addresses[:1], **({"worker": addresses[1:]} if addresses[1:] else {})}
     config = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
     message = pickle.dumps(
         {
-            "main": main,
-            "job": job,
+            "work": work,
             "role": role,
             "index": index,
             "ranks": len(addresses),

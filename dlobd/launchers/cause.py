@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dlobd.launchers.base import Done
+from dlobd.storage import Failures
+
+_OWN = "dlobd: job failed: "
+"""How a packed environment's launcher begins, where a node lacks its interpreter (`dlobd.packing`)."""
 
 _MARKS = ("died: ", "Reason: ", "ExecutorLostFailure", "Error: ", "Exception: ")
 _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 
 
 def one_line(error: Exception, done: Done) -> str:
-    """What a rank said of itself, else the line of `error` that names the cause."""
-    failure = done.failure()
-    if failure:
-        return failure
+    """What a rank said of itself, else what a node said, else the line of `error` that names the cause."""
+    try:
+        if failure := done.failure():
+            return failure
+    except Failures:
+        pass  # HDFS is what has failed; `error` knows of it
     lines = [line.strip() for line in str(error).splitlines()]
+    if own := next((line for line in lines if line.startswith(_OWN)), None):
+        return own.removeprefix(_OWN)
     for mark in _MARKS:
         for line in reversed(lines):
             if mark in line and not line.startswith(_NOISE):

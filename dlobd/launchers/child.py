@@ -15,6 +15,7 @@ from typing import BinaryIO
 from dlobd import trace
 from dlobd.launchers.barrier import END_OF_FEED, LENGTH
 from dlobd.launchers.base import Node
+from dlobd.launchers.framework import import_tensorflow
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,8 +27,10 @@ class _PipeFeed:
         self._pipe = pipe
 
     def next_block(self) -> bytes | None:
-        with trace.span("feed", "get", {"waits_for": ["@feeder"]}):
-            return _message(self._pipe)
+        with trace.span("feed", "get", {"waits_for": ["@feeder"]}) as span:
+            block = _message(self._pipe)
+            span.note(bytes=len(block or b""))
+        return block
 
 
 def _message(pipe: BinaryIO) -> bytes | None:
@@ -44,23 +47,22 @@ def _message(pipe: BinaryIO) -> bytes | None:
     return data
 
 
-def main() -> None:
+def run() -> None:
     """Imports TensorFlow, hears its place, and trains."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed Spark task leaves no trainer behind
     trace.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
     pipe = sys.stdin.buffer
-    with trace.span("tensorflow", "import tensorflow"):
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        import tensorflow  # noqa: F401
+    import_tensorflow()
     with trace.span("launcher", "await place", {"waits_for": ["@feeder"]}):
         message = _message(pipe)
     place = pickle.loads(message or b"")  # from our parent, over a pipe that nobody else has
     trace.identify(place["role"], place["index"])
     os.environ["TF_CONFIG"] = place["TF_CONFIG"]
     feed = _PipeFeed(pipe) if place["fed"] else None
-    place["main"](place["job"], Node(place["role"], place["index"], place["ranks"], feed))
+    main, job = pickle.loads(place["work"])
+    main(job, Node(place["role"], place["index"], place["ranks"], feed))
     trace.flush()
 
 
 if __name__ == "__main__":
-    main()
+    run()

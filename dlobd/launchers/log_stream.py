@@ -30,9 +30,13 @@ class Address:
 
 
 @contextmanager
-def listen(host: str) -> Iterator[Address]:
-    """Prints what arrives on stdout, each line with its sender's name, until the context ends."""
+def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
+    """Prints what arrives on stdout, each line with its sender's name, until the context ends.
+
+    Yields where to send to, and the names of those that have connected, which grows.
+    """
     secret = secrets.token_hex(16)
+    senders: set[str] = set()
 
     class Handler(socketserver.StreamRequestHandler):
         timeout = None
@@ -40,6 +44,7 @@ def listen(host: str) -> Iterator[Address]:
         def handle(self) -> None:
             if not hmac.compare_digest(self.rfile.readline(MAX_LINE_BYTES).strip(), secret.encode()):
                 return
+            senders.add(self.rfile.readline(MAX_LINE_BYTES).decode(errors="replace").strip())
             while line := self.rfile.readline(MAX_LINE_BYTES):
                 sys.stdout.write(line.decode(errors="replace").rstrip() + "\n")
                 sys.stdout.flush()
@@ -49,7 +54,7 @@ def listen(host: str) -> Iterator[Address]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         try:
-            yield Address(host, server.server_address[1], secret)
+            yield Address(host, server.server_address[1], secret), senders
         finally:
             server.shutdown()
 
@@ -61,7 +66,7 @@ def forward(source: BinaryIO, name: str, address: Address) -> None:
     """
     try:
         sink = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
-        sink.sendall(address.secret.encode() + b"\n")
+        sink.sendall(f"{address.secret}\n{name}\n".encode())
     except OSError:
         sink = None
     for line in iter(lambda: source.readline(MAX_LINE_BYTES), b""):

@@ -8,6 +8,7 @@ The parent is the job's one process that dlobd starts and watches; ranks die wit
 from __future__ import annotations
 
 import os
+import pickle
 import select
 import socket
 import subprocess
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlobd import trace
-from dlobd.launchers.barrier import start_child, tell
+from dlobd.launchers.barrier import names, start_child, tell
 from dlobd.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.launchers.watching import LOOK_S, Joining
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -59,13 +61,14 @@ class NativeLauncher:
                     # one by one: what was started is ended, also when the next one cannot be
                     ranks.append(start_child(env={**environment, "LOG_DIRS": str(spans)}))
             with trace.span("launcher", "tell ranks their places"):
+                work = pickle.dumps((main, job))
                 addresses = free_addresses(roles.ranks)
                 for rank, process in enumerate(ranks):
                     assert process.stdin is not None
-                    tell(process.stdin, main, job, rank, addresses, fed=False)
+                    tell(process.stdin, work, rank, addresses, fed=False)
                     process.stdin.close()
             with trace.span("launcher", "wait for ranks", {"waits_for": ["@trainers"]}):
-                wait(ranks, done)
+                wait(ranks, done, Joining(dict(zip(names(roles.ranks), addresses, strict=True))))
         except BrokenPipeError:
             wait(ranks, done)  # one has ended before it was told its place: this says which, and how
             raise
@@ -85,11 +88,11 @@ def free_addresses(count: int) -> list[str]:
         return found
 
 
-def wait(ranks: list[subprocess.Popen[bytes]], done: Done) -> None:
+def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: Joining | None = None) -> None:
     """Returns when all ranks have ended well. The job's own deadline is its parent's: `dlobd.submit`.
 
     Raises:
-        TrainingFailed: one has not.
+        TrainingFailed: one has not, or some do not join.
     """
     with ExitStack() as opened:
         poller = select.poll()
@@ -100,7 +103,10 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done) -> None:
             poller.register(fd, select.POLLIN)
             rank_of[fd] = rank
         while rank_of:
-            for fd, _ in poller.poll():
+            events = poller.poll(LOOK_S * 1000)
+            if joining and (cause := joining.look()):
+                raise TrainingFailed(cause)
+            for fd, _ in events:
                 poller.unregister(fd)
                 rank = rank_of.pop(fd)
                 code = ranks[rank].wait()

@@ -10,11 +10,14 @@ from dlobd import trace
 from dlobd.launchers import tfos_compat
 from dlobd.launchers.base import Done, Main, Node, Roles, TrainingFailed
 from dlobd.launchers.cause import one_line
+from dlobd.launchers.watching import Joining, watched
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 DONE_POLL_S = 0.1
+SHUTDOWN_POLL = "TensorFlowOnSpark TFCluster.shutdown poll"
+SHUTDOWN_SLEEP_S = 0.1
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 300
 
@@ -32,10 +35,15 @@ class TfosLauncher:
     def _prepared(self) -> Any:
         """The module TFCluster, made importable and measurable."""
         tfos_compat.install()
-        from tensorflowonspark import TFCluster, TFSparkNode, reservation
+        from tensorflowonspark import TFCluster, TFSparkNode
 
-        record_driver(TFCluster, TFSparkNode, reservation)
+        record_driver(TFSparkNode, join_poll_ns=0)
         return TFCluster
+
+    def _shutdown_sleep_s(self, roles: Roles) -> float | None:
+        """At most so long TFCluster.shutdown sleeps before it looks again; None leaves its 5 s."""
+        # with parameter servers it counts how often it sees them alone: that is a time, not a poll
+        return None if roles.ps or roles.evaluator else SHUTDOWN_SLEEP_S
 
     def launch(
         self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
@@ -43,10 +51,11 @@ class TfosLauncher:
         """See `dlobd.launchers.base`."""
         with trace.span("launcher", "import tensorflowonspark"):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
+        TFCluster.time = NamedSleep(SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
         watch = _ExecutorWatch(sc)
-        tf_args = {"job": job, "on_trainer_death": done.report_death}
+        tf_args = {"job": job, "markers": done}
         try:
-            with trace.span("launcher", "TFCluster.run"):
+            with trace.span("launcher", "TFCluster.run"), watched(sc, done):
                 cluster = TFCluster.run(
                     sc,
                     _TfosMain(main, roles.ranks, fed=blocks is not None),
@@ -58,9 +67,14 @@ class TfosLauncher:
                     eval_node=roles.evaluator > 0,
                     reservation_timeout=RESERVATION_TIMEOUT_S,
                 )
+            joining = Joining(
+                {f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in cluster.cluster_info}
+            )
             if blocks is not None:
-                with trace.span("spark", "feed job", {"waits_for": ["@trainers"]}):
+                with trace.span("spark", "feed job", {"waits_for": ["@trainers"]}), watched(sc, done, joining):
                     cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
+        except tfos_compat.NotRegistered as error:
+            raise TrainingFailed(_unregistered(error, roles)) from error
         except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
             raise TrainingFailed(
                 one_line(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
@@ -74,12 +88,20 @@ class TfosLauncher:
         }
         with trace.span("launcher", "await trainers", wait):
             while len(done.finished()) < roles.ranks:
-                failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost()
+                failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost() or joining.look()
                 if failure:
                     raise TrainingFailed(one_line(Exception(failure), done))
                 time.sleep(DONE_POLL_S)
         with trace.span("launcher", "TFCluster.shutdown"):
             cluster.shutdown(timeout=0)
+
+
+def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
+    """Which nodes are missing, by what the registered ones are."""
+    counts = {"chief": roles.chief, "worker": roles.worker, "ps": roles.ps, "evaluator": roles.evaluator}
+    wanted = {(role, index) for role, count in counts.items() for index in range(count)}
+    missing = " and ".join(f"{role} {index}" for role, index in sorted(wanted - error.registered))
+    return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
 
 class _TfosMain:
@@ -105,16 +127,22 @@ class _TfosFeed:
             self._feed = ctx.get_data_feed(train_mode=True)
 
     def next_block(self) -> bytes | None:
-        with trace.span("feed", "get", {"waits_for": ["@feeder"]}):
-            items = self._feed.next_batch(1)
+        with trace.span("feed", "get", {"waits_for": ["@feeder"]}) as span:
+            items: list[bytes] = self._feed.next_batch(1)
+            span.note(bytes=sum(map(len, items)))
         return items[0] if items else None
 
 
-class _FeedTask:
-    """TFSparkNode.train's function for one partition, with the queue's put and join timed."""
+class FeedTask:
+    """TFSparkNode.train's function for one partition, with the queue's put and join timed.
 
-    def __init__(self, inner: Callable[[Iterator[bytes]], Any]) -> None:
+    Args:
+        join_poll_ns: how long the join may sleep after the queue was taken.
+    """
+
+    def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
         self._inner = inner
+        self._join_poll_ns = join_poll_ns
 
     def __call__(self, blocks: Iterator[bytes]) -> Any:
         from pyspark import TaskContext
@@ -124,8 +152,7 @@ class _FeedTask:
         with trace.span("launcher", "feed task", task_attempt=context.taskAttemptId() if context else None):
             return self._inner(self._timed(blocks))
 
-    @staticmethod
-    def _timed(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Between two `yield`s TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
         count = 0
         while True:
@@ -136,40 +163,39 @@ class _FeedTask:
             count += 1
             with trace.span("feed", "put", bytes=len(block)):
                 yield block
-        # what follows in TFSparkNode._train: wait until the trainer has taken everything, looking once a second
-        trace.instant("feed exhausted", blocks=count)
+        # what follows in TFSparkNode._train: wait until the trainer has taken everything
+        trace.instant("feed exhausted", blocks=count, join_poll_ns=self._join_poll_ns)
 
 
-def record_driver(cluster: Any, node: Any, reservation: Any) -> None:
-    """Spans around TensorFlowOnSpark's calls on the driver."""
+def record_driver(node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask) -> None:
+    """Spans around the feed tasks that TensorFlowOnSpark makes on the driver; `feed_task` stands around each."""
     original_train = node.train
     if not getattr(original_train, "dlobd", False):
 
-        def train(*args: Any, **kwargs: Any) -> _FeedTask:
-            return _FeedTask(original_train(*args, **kwargs))
+        def train(*args: Any, **kwargs: Any) -> FeedTask:
+            return feed_task(original_train(*args, **kwargs), join_poll_ns)
 
         train.dlobd = True  # type: ignore[attr-defined]
         node.train = train
-        reservation.Server.await_reservations = tfos_compat.timed(
-            "launcher",
-            "await reservations",
-            {
-                "waits_for": ["@last-reservation"],
-                "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
-                "cause_period_ns": tfos_compat.POLL_NS,
-            },
-        )(reservation.Server.await_reservations)
-        cluster.time = _NamedSleep("TensorFlowOnSpark TFCluster.shutdown poll (sleep 5 s)")
 
 
-class _NamedSleep:
-    """Stands in for the module `time` inside TFCluster, so that its sleeps carry a name."""
+class NamedSleep:
+    """Stands in for the module `time` inside TensorFlowOnSpark, so that its sleeps carry a name.
 
-    def __init__(self, cause: str) -> None:
+    Args:
+        waits_for: whom they may be waiting for.
+        at_most_s: of each sleep; None: as long as TensorFlowOnSpark asks for.
+    """
+
+    def __init__(self, cause: str, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
         self._cause = cause
+        self._waits_for = list(waits_for)
+        self._at_most_s = at_most_s
 
     def sleep(self, seconds: float) -> None:
-        wait = {"cause": self._cause, "cause_period_ns": int(seconds * 1.1e9)}
+        seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
+        cause = f"{self._cause} (sleep {seconds:g} s)"
+        wait = {"waits_for": self._waits_for, "cause": cause, "cause_period_ns": int(seconds * 1.1e9)}
         with trace.span("launcher", "sleep", wait):
             time.sleep(seconds)
 

@@ -6,7 +6,9 @@ What it changes, on the driver and on every executor:
     host                TFOS_BIND_IP names the address to advertise and to listen on; else the default route's, as stock
     rdma=True           refused: TensorFlow 2 has no RDMA transport, and a silent fallback would be a lie
     trainer process     watched: one that is killed is reported; stock waits for its queue until the feed times out
-Everything else only records spans around the original calls. Polls and sleeps stay as published, and are named.
+    waits               end when what they wait for is there: the reservations at both ends (stock looks once a second)
+                        and the feed's join (once a second); all their timeouts and error checks stay
+Everything else only records spans around the original calls. The other polls and sleeps stay, and are named.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ import os
 import socket
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 from dlobd import trace
 
-POLL_NS = 1_000_000_000
+STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
+
+POLL_S = 0.05
+"""How often a wait for reservations looks here."""
 
 BIND_IP = "TFOS_BIND_IP"
 
@@ -42,17 +49,19 @@ def install() -> None:
     TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
     TFManager.start = timed("launcher", "TFManager.start")(TFManager.start)
     reservation.Client.register = timed("launcher", "register reservation")(reservation.Client.register)
-    reservation.Client.await_reservations = timed(
-        "launcher",
-        "await reservations",
-        {
-            "waits_for": ["@last-reservation"],
-            "cause": "TensorFlowOnSpark reservation poll (sleep 1 s, and once more after the answer)",
-            "cause_period_ns": 2 * POLL_NS,
-        },
-    )(reservation.Client.await_reservations)
+    wait = {
+        "waits_for": ["@last-reservation"],
+        "cause": "reservation poll of the compatibility layer (0.05 s)",
+        "cause_period_ns": int(POLL_S * 1e9),
+    }
+    reservation.Client.await_reservations = timed("launcher", "await reservations", wait)(_await_at_client)
+    reservation.Server.await_reservations = timed("launcher", "await reservations", wait)(
+        _await_at_server(naming(reservation.Server.await_reservations))
+    )
     TFSparkNode._get_manager = timed("launcher", "connect to TFManager")(TFSparkNode._get_manager)
     TFSparkNode.multiprocessing = Multiprocessing
+    TFSparkNode.Thread = JoinThread
+    TFSparkNode.time = JoinTime
 
 
 def provide_pkg_resources() -> None:
@@ -111,6 +120,50 @@ def _choose_host(util: Any, reservation: Any) -> None:
     reservation.Server.start_listening_socket = start_listening_socket
 
 
+def _await_at_client(client: Any) -> Any:
+    """reservation.Client.await_reservations: asks until all are there, then for what they are."""
+    while not client._request("QUERY"):
+        time.sleep(POLL_S)
+    return client.get_reservations()
+
+
+def _await_at_server(original: Callable[..., Any]) -> Callable[..., Any]:
+    """reservation.Server.await_reservations, which is called once there is something to do: return, or fail."""
+
+    def await_reservations(server: Any, sc: Any, status: Any = MappingProxyType({}), timeout: float = 600) -> Any:
+        deadline = time.monotonic() + timeout
+        while not server.reservations.done() and "error" not in status and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return original(server, sc, status, max(0.0, deadline - time.monotonic()))
+
+    return await_reservations
+
+
+_joining = threading.local()
+
+
+class JoinThread(threading.Thread):
+    """What TFSparkNode sees as `Thread`: a feed task starts one, which ends once its queue has been taken."""
+
+    def start(self) -> None:
+        """Starts it, and lets `JoinTime.sleep` know what its caller waits for."""
+        super().start()
+        _joining.thread = self
+
+
+class JoinTime:
+    """What TFSparkNode sees as the module `time`. A class, because it must pickle by reference."""
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        """Sleeps, but no longer than until the thread has ended that this thread started last."""
+        thread = getattr(_joining, "thread", None)
+        if thread is not None and thread.is_alive():
+            thread.join(seconds)
+        else:
+            time.sleep(seconds)
+
+
 def _refuse_rdma(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
@@ -119,6 +172,28 @@ def _refuse_rdma(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(ctx, num_gpus, rdma)
 
     return start_cluster_server
+
+
+class NotRegistered(Exception):
+    """The reservation server has waited too long; `registered` are the (role, index) of those that came."""
+
+    def __init__(self, registered: set[tuple[str, int]]) -> None:
+        super().__init__(f"only {len(registered)} nodes registered with TensorFlowOnSpark")
+        self.registered = registered
+
+
+def naming(original: Callable[..., Any]) -> Callable[..., Any]:
+    """TensorFlowOnSpark's wait for reservations, whose failure does not say whose is missing."""
+
+    @functools.wraps(original)
+    def await_reservations(server: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(server, *args, **kwargs)
+        except Exception as error:
+            registered = {(node["job_name"], node["task_index"]) for node in server.reservations.get()}
+            raise NotRegistered(registered) from error
+
+    return await_reservations
 
 
 def timed(layer: str, name: str, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
@@ -138,8 +213,7 @@ def timed(layer: str, name: str, wait: dict[str, Any] | None = None) -> Callable
 class WatchedProcess(multiprocessing.Process):
     """A trainer process. Its death by a signal or an exit code reaches the error queue and the job.
 
-    `args[0]` is what TFCluster.run was given as tf_args; its entry `on_trainer_death`, if any, is called with the
-    cause.
+    `args[0]` is what TFCluster.run was given as tf_args; its entry `markers`, if any, gets the cause.
     """
 
     def start(self) -> None:
@@ -163,8 +237,10 @@ class WatchedProcess(multiprocessing.Process):
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)
         except (OSError, EOFError):
             pass  # the manager is gone too; the executor's loss is reported by Spark itself
-        if "on_trainer_death" in tf_args:
-            tf_args["on_trainer_death"](cause)
+        if "markers" in tf_args and self.exitcode < 0:
+            tf_args["markers"].report_death(cause)
+        elif "markers" in tf_args:
+            tf_args["markers"].report_failure(cause)  # the first one counts: a trainer that could speak has spoken
 
 
 class Multiprocessing:

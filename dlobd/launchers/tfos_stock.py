@@ -5,22 +5,23 @@ the driver and in every Python worker, hosts are chosen by the default route, an
 
 We record, and change nothing: spans around TFCluster.run, train and shutdown on the driver, around its start and feed
 tasks on the executors, and around the import of TensorFlow. What happens inside a start task beside that import (the
-queue manager, the rendezvous with its polls, the fork) is not told apart: it stays `launcher`.
+queue manager, the rendezvous with its polls, the fork) is not told apart: it stays `launcher`. That a trainer was
+killed is recorded too, and nobody is told: as published, the job ends when a peer fails or a timeout is over.
 """
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
-from collections.abc import Callable, Sequence
-from types import ModuleType
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from dlobd import trace
+from dlobd.launchers.base import Roles
+from dlobd.launchers.imports import on_import
 from dlobd.launchers.tfos import TfosLauncher, record_driver
-from dlobd.launchers.tfos_compat import provide_pkg_resources
+from dlobd.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
 
 DRIVER_OVERHEAD_MB = 1024
 """Room beside the driver's heap for a Python that has imported TensorFlow."""
@@ -42,17 +43,32 @@ class TfosStockLauncher(TfosLauncher):
         install()
         from tensorflowonspark import TFCluster, TFSparkNode, reservation
 
-        record_driver(TFCluster, TFSparkNode, reservation)
+        record_driver(TFSparkNode, STOCK_POLL_NS)
+        record_reservations(reservation)
         original_run = TFSparkNode.run
 
-        def run(*args: Any, **kwargs: Any) -> _StartTask:
-            return _StartTask(original_run(*args, **kwargs))
+        def run(*args: Any, **kwargs: Any) -> StartTask:
+            return StartTask(original_run(*args, **kwargs))
 
         TFSparkNode.run = run
         return TFCluster
 
+    def _shutdown_sleep_s(self, roles: Roles) -> float | None:
+        return None
 
-class _StartTask:
+
+def record_reservations(reservation: Any) -> None:
+    """A span around the driver's wait for reservations, whose failure names those that came."""
+    wait = {
+        "waits_for": ["@last-reservation"],
+        "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
+        "cause_period_ns": STOCK_POLL_NS,
+    }
+    waiting = timed("launcher", "await reservations", wait)(naming(reservation.Server.await_reservations))
+    reservation.Server.await_reservations = waiting
+
+
+class StartTask:
     """TFSparkNode.run's function for one executor, as a whole."""
 
     def __init__(self, inner: Callable[[Any], Any]) -> None:
@@ -60,31 +76,26 @@ class _StartTask:
 
     def __call__(self, executor_ids: Any) -> Any:
         with trace.span("launcher", "start task"):
-            return self._inner(executor_ids)
+            result = self._inner(executor_ids)
+        # beside the trainer there is the queue manager, which multiprocessing names after its class
+        for child in [child for child in multiprocessing.active_children() if child.name.startswith("Process-")]:
+            threading.Thread(target=record_death, args=(child.pid,), name="dlobd-watch", daemon=True).start()
+        return result
+
+
+def record_death(pid: int) -> None:
+    """Waits until a child of this process has ended, and records it if it was killed. It sleeps in the kernel, tells
+    nobody, and leaves the child's exit status to whoever wants it."""
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    except ChildProcessError:
+        return  # its status was taken before
+    if ended is not None and ended.si_code != os.CLD_EXITED:
+        trace.instant("trainer died", cause=f"trainer process {pid} died: killed by signal {ended.si_status}")
+        trace.flush()
 
 
 def install() -> None:
     """Makes TensorFlowOnSpark importable in this process and its forks; imports nothing."""
     provide_pkg_resources()
-    sys.meta_path.insert(0, _TensorFlowImport())
-
-
-class _TensorFlowImport(importlib.abc.MetaPathFinder):
-    """Records the import of TensorFlow, whoever asks for it first; finds nothing itself."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name != "tensorflow":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            original = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                with trace.span("tensorflow", "import tensorflow"):
-                    original(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    on_import("tensorflow", "tensorflow")

@@ -107,7 +107,8 @@ def picture(table: pd.DataFrame, path: Path) -> None:
 
 def _parts(run: dict[str, Any]) -> list[dict[str, Any]]:
     given = {row["layer"]: row for row in run["layers"]}
-    absent = {row["layer"] for row in run["not_measured"]} - set(given)
+    # a job of dlobd's own has no user code
+    absent = ({row["layer"] for row in run["not_measured"]} | {"user"}) - set(given)
     none = {"ns": 0, "lo_ns": 0, "hi_ns": 0, "unexplained_ns": 0}
     parts = [_part(run, layer, **given.get(layer, none)) for layer in LAYERS if layer not in absent]
     unknown, wall = run["unattributed_ns"], run["wall_ns"]

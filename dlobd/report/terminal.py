@@ -53,7 +53,7 @@ def breakdown(run: dict[str, Any], console: Console) -> None:
     _hdfs(run, console)
     _ranks(run, console)
     _rows(console, "Corrections made to the evidence", _clips(run))
-    _rows(console, "Metrics", [_metric(key, value) for key, value in run["metrics"].items()])
+    _rows(console, "Metrics", _metrics(run))
     outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run["setup"].items() if ns is not None]
     _rows(console, "Outside the window, seconds", outside)
 
@@ -94,6 +94,10 @@ def verdict(run: dict[str, Any]) -> str:
 
 
 def _settings(configuration: dict[str, Any]) -> str:
+    if "script" in configuration:
+        return ("own script {script}, {workers} executors, launcher {launcher} on {scheduler} ({deploy_mode})").format(
+            **configuration
+        )
     return (
         "{model} on {dataset}, {workers} workers, launcher {launcher} on {scheduler} ({deploy_mode}), "
         "input {input}, channel {channel}, exchange {exchange}"
@@ -214,6 +218,9 @@ def _hdfs(run: dict[str, Any], console: Console) -> None:
 def _ranks(run: dict[str, Any], console: Console) -> None:
     if not run["ranks"]:
         return
+    if all("main_ns" in rank for rank in run["ranks"]):
+        _own_ranks(run, console)
+        return
     _heading(console, "Ranks: milliseconds a step")
     table = _table(("rank", "left", 14), ("steps", "right", 8), ("p50", "right", 10), ("p99", "right", 10),
                    ("max", "right", 10))  # fmt: skip
@@ -228,6 +235,15 @@ def _ranks(run: dict[str, Any], console: Console) -> None:
         _line(console, f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest")
     if any((rank["steps"] or 0) < SAMPLES_FOR_P99 for rank in run["ranks"]):
         _line(console, f"p99 needs {SAMPLES_FOR_P99} steps; with fewer only the maximum is known")
+
+
+def _own_ranks(run: dict[str, Any], console: Console) -> None:
+    _heading(console, "Ranks: seconds in your main function, and of these in DataFeed.next_batch")
+    table = _table(("rank", "left", 14), ("seconds", "right", 10), ("feed", "right", 10))
+    for rank in run["ranks"]:
+        length = "unknown" if rank["main_ns"] is None else _seconds(rank["main_ns"])
+        _row(table, f"{rank['role']} {rank['index']}", length, _seconds(rank["feed_wait_ns"]))
+    console.print(table)
 
 
 def _clips(run: dict[str, Any]) -> list[tuple[str, str]]:
@@ -295,6 +311,12 @@ def _plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
     return str(value)
+
+
+def _metrics(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of a script of one's own the metrics of training are not known, and not missed."""
+    own = "script" in run["configuration"]
+    return [_metric(key, value) for key, value in run["metrics"].items() if value is not None or not own]
 
 
 def _metric(name: str, value: object) -> tuple[str, str]:

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dlobd.schema import Experiment
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What the nodes of a cluster that is not ours get from HDFS, and from spark-submit."""
+
+    environment: str  # URI of an archive, with the name under which containers see it: hdfs://...#environment
+    python: str  # of containers, relative to their working directories
+    spark_libs: str  # URI of an archive of Spark's jars
+    package: Path  # dlobd itself
+    tag: str = ""  # by which the application is found again in the ResourceManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,8 @@ class Target:
     tmp_dir: Path  # what a killed driver leaves there goes with the cluster
     master: str = ""  # of Spark's own Master, where there is one
     spark_home: Path | None = None  # where Workers keep their work; None: pip's own
+    events_dir: str = "/spark-events"  # in HDFS
+    packed: Packed | None = None  # for nodes that have nothing of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +43,28 @@ class Command:
     environment: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is submitted, whoever hands out its executors."""
+
+    name: str  # the application's
+    deploy_mode: str
+    workers: int  # executors of one core each
+    executor_memory_mb: int
+    executor_overhead_mb: int
+    conf: Mapping[str, str]  # what the launcher wants Spark to be told
+    script: Path
+    arguments: tuple[str, ...]
+    files: tuple[Path, ...] = ()  # local files that arguments name: a driver in a container finds them beside itself
+
+
 class Scheduler(Protocol):
     """One way to get executors."""
 
-    def command(
-        self,
-        experiment: Experiment,
-        target: Target,
-        launcher_conf: Mapping[str, str],
-        evidence: Path,
-        script: Path,
-        job: Path,
-    ) -> Command:
+    def command(self, submission: Submission, target: Target | None, evidence: Path) -> Command:
         """The submit command.
 
         Args:
-            launcher_conf: what the launcher wants Spark to be told.
+            target: None where there is no cluster.
             evidence: local directory for what the client-side JVM writes.
-            script, job: the spark-submit entry script and its one argument.
         """

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlobd.schedulers.base import Command, Target
-from dlobd.schema import Experiment
+from dlobd.schedulers.base import Command, Submission, Target
 
 JVM_LOG = "-Xlog:gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags"
 """The JVM's own log with System.nanoTime stamps: its first line is the JVM's start, its last the exit."""
@@ -31,9 +30,9 @@ def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, s
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         # a benchmark shows a failure, it does not repeat it
         "spark.task.maxFailures": "1",
-        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.python": target.packed.python if target.packed else sys.executable,
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"{target.fs_uri}/spark-events",
+        "spark.eventLog.dir": f"{target.fs_uri}{target.events_dir}",
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
         "spark.ui.port": "0",
@@ -67,26 +66,18 @@ def client_jvm_options(target: Target, evidence: Path) -> str:
     return JVM_LOG.format(file=evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"
 
 
-def on_spark_workers(
-    experiment: Experiment,
-    target: Target,
-    launcher_conf: Mapping[str, str],
-    evidence: Path,
-    script: Path,
-    job: Path,
-    master: str,
-) -> Command:
+def on_spark_workers(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
     """spark-submit to Spark's own Master and Workers, whether they are processes or live in the driver's JVM.
 
     An executor's working directory is its log directory: the Worker keeps it, with stdout and stderr.
     """
     conf = {
-        **common_conf(target, launcher_conf),
+        **common_conf(target, submission.conf),
         **driver_address(target),
-        "spark.cores.max": str(experiment.workers),
+        "spark.cores.max": str(submission.workers),
         # as settings: spark-submit's own options for these do not reach local-cluster
         "spark.executor.cores": "1",
-        "spark.executor.memory": f"{experiment.executor_memory_mb}m",
+        "spark.executor.memory": f"{submission.executor_memory_mb}m",
         "spark.executor.extraJavaOptions": JVM_LOG.format(file="jvm.log"),
         "spark.executorEnv.LOG_DIRS": ".",
         "spark.executorEnv.SPARK_LOCAL_IP": target.bind_ip,
@@ -95,10 +86,10 @@ def on_spark_workers(
     argv = [
         str(spark_home() / "bin" / "spark-submit"),
         *("--master", master),
-        *("--name", f"dlobd-{experiment.name}", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
+        *("--name", submission.name, "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
         *("--driver-java-options", client_jvm_options(target, evidence)),
     ]
     for key, value in sorted(conf.items()):
         argv += ["--conf", f"{key}={value}"]
     home = {"SPARK_HOME": str(target.spark_home)} if target.spark_home else {}
-    return Command((*argv, str(script), str(job)), environment(target) | home)
+    return Command((*argv, str(submission.script), *submission.arguments), environment(target) | home)

@@ -13,6 +13,11 @@ from dlobd.storage import LocalDirectory, Storage, WebHdfs
 from dlobd.webhdfs import HdfsError
 
 
+def part_name(rank: int) -> str:
+    """The training file of a rank."""
+    return f"part-{rank:05d}.tfrecord"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One training job. Paths are in its storage unless said otherwise."""
@@ -33,6 +38,7 @@ class Job:
     fs_uri: str
     webhdfs_url: str  # empty: the storage is this machine's own directories
     user: str
+    replication: int  # of what ranks write to HDFS
     train_dir: str  # one file a worker
     test_path: str
     run_dir: str
@@ -47,7 +53,7 @@ class Job:
 
     def storage(self) -> Storage:
         """Where its files lie; a new connection."""
-        return WebHdfs(self.webhdfs_url, self.user) if self.webhdfs_url else LocalDirectory()
+        return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()
 
     def build_model(self) -> Any:
         """The model, built in the current strategy scope."""

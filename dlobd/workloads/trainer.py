@@ -9,44 +9,67 @@ that a rank waited for a slower one.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dlobd import trace
 from dlobd.datasets.tfrecord import decode_block
 from dlobd.launchers.base import Node
+from dlobd.launchers.framework import import_tensorflow
 from dlobd.storage import Storage
+from dlobd.workloads.deadline import Deadlines
 from dlobd.workloads.inputs import batches
 from dlobd.workloads.job import Job, Markers
 
-_STACK = ("Graph execution error", "Detected at node", 'File "', "[Previous line repeated", "[[{{node")
-"""How the lines begin with which TensorFlow tells where in the graph an error arose."""
+_STACK = (
+    "Graph execution error",
+    "Detected at node",
+    "at org.",
+    "at java",
+    'File "',
+    "[Previous line repeated",
+    "[[{{node",
+)
+"""How the lines begin with which TensorFlow tells where in the graph an error arose, and Java where in its code."""
 
 
 def main(job: Job, node: Node) -> None:
     """Trains as `node.rank`; leaves a done-marker, or a failure marker with the cause in one line."""
     markers = Markers(job)
+    who = f"rank {node.rank} ({node.role})"
+
+    def fail(cause: str) -> None:
+        trace.instant("rank failed", cause=f"{who}: {cause}")
+        trace.flush()  # HDFS may not answer any more
+        markers.report_failure(f"{who}: {cause}")
+
+    def give_up(cause: str) -> NoReturn:
+        print(f"dlobd: {who}: {cause}", file=sys.stderr, flush=True)
+        fail(cause)
+        os._exit(1)  # the main thread is where no exception reaches it
+
     try:
         with trace.span("tensorflow", "trainer"):
-            result = _train(job, node)
+            result = _train(job, node, Deadlines(give_up))
         markers.report_done(node.rank, result)
     except BaseException as error:
-        markers.report_failure(f"rank {node.rank} ({node.role}): {type(error).__name__}: {_words(error)}")
+        fail(f"{type(error).__name__}: {_words(error)}")
         raise
 
 
 def _words(error: BaseException) -> str:
-    """What an error says, without the stack that TensorFlow puts into its message."""
+    """What an error says, without the stack that TensorFlow or HDFS puts into its message."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line and not line.startswith(_STACK))
 
 
-def _train(job: Job, node: Node) -> dict[str, Any]:
-    with trace.span("tensorflow", "import tensorflow"):
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-        import tensorflow as tf
-    trace.instant("TensorFlow imported")
+def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
+    import_tensorflow()
+    import tensorflow as tf
+
+    trace.instant("TensorFlow imported", version=tf.__version__, path=tf.__file__)
 
     with trace.span("tensorflow", "join ranks", {"rendezvous": "join ranks"}):
         # TensorFlow starts its gRPC server here and returns once all ranks have
@@ -64,7 +87,7 @@ def _train(job: Job, node: Node) -> dict[str, Any]:
         step = _step_function(tf, strategy, model, job.learning_rate, node.ranks)
 
     storage = job.storage()
-    incoming = batches(tf, job, node)
+    incoming = batches(tf, job, node, deadlines)
     losses: list[float] = []
     samples = 0
     for k in range(job.steps):

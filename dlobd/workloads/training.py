@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,21 +10,11 @@ from dlobd import trace
 from dlobd.launchers.base import Roles
 from dlobd.registry import LAUNCHERS
 from dlobd.workloads import trainer
+from dlobd.workloads.blocks import Blocks
 from dlobd.workloads.job import Job, Markers
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
-
-
-class _Blocks:
-    """Groups a partition's records into blocks: the queue then moves a few hundred items, not 30,000 rows."""
-
-    def __init__(self, records_a_block: int) -> None:
-        self._n = records_a_block
-
-    def __call__(self, records: Iterator[bytes]) -> Iterator[bytes]:
-        while block := b"".join(islice(records, self._n)):
-            yield block
 
 
 def run(job_file: str) -> None:
@@ -73,7 +61,7 @@ def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
         partitions = records.getNumPartitions()
     if partitions != job.workers:
         raise ValueError(f"{partitions} partitions for {job.workers} workers: each worker needs exactly one file")
-    return records.mapPartitions(_Blocks(job.batch_size))
+    return records.mapPartitions(Blocks(job.batch_size))
 
 
 def main(argv: list[str]) -> int:

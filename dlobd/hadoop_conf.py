@@ -1,0 +1,180 @@
+"""The configuration of a cluster that is not ours: the site files of a HADOOP_CONF_DIR, read as Hadoop reads them.
+
+Nothing is asked of the cluster here; an address comes with the key that named it, so that a failure can say both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from dlobd.errors import UsageError
+
+SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
+NAMENODE_HTTP_PORT = 9870
+RESOURCEMANAGER_HTTP_PORT = 8088
+MAX_SUBSTITUTIONS = 20
+"""As deep as Hadoop's own Configuration follows ${...}."""
+
+_VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """HOST:PORT, and the key of the configuration that it comes from."""
+
+    netloc: str
+    key: str
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return f"http://{self.netloc}"
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopConf:
+    """The properties of a configuration directory. `directory` is HADOOP_CONF_DIR for clients."""
+
+    directory: Path
+    properties: Mapping[str, str]
+
+    @classmethod
+    def read(cls, directory: Path) -> HadoopConf:
+        """Reads the site files.
+
+        Raises:
+            UsageError: the directory or a file is missing, or a file is not a Hadoop configuration.
+        """
+        directory = directory.expanduser().absolute()
+        if not directory.is_dir():
+            raise UsageError(f"--hadoop-conf {directory} is not a directory.", "name the cluster's HADOOP_CONF_DIR")
+        properties: dict[str, str] = {}
+        for site in SITES:
+            properties |= _site(directory / site)
+        return cls(directory, properties)
+
+    def get(self, key: str, default: str = "") -> str:
+        """A property with its ${...} replaced by other properties, or by the environment for ${env.NAME}."""
+        text = self.properties.get(key, default)
+        for _ in range(MAX_SUBSTITUTIONS):
+            match = _VARIABLE.search(text)
+            if match is None:
+                break
+            value = self._variable(match[1])
+            if value is None:
+                break  # Hadoop leaves what it does not know as it is
+            text = text[: match.start()] + value + text[match.end() :]
+        return text.strip()
+
+    def _variable(self, name: str) -> str | None:
+        if name.startswith("env."):
+            name, sign, default = re.split(r"(:?-|$)", name.removeprefix("env."), maxsplit=1)
+            return os.environ.get(name, default if sign else None)
+        if name == "user.name":
+            return os.environ.get("USER", "")
+        return self.properties.get(name)
+
+    @property
+    def fs_uri(self) -> str:
+        """fs.defaultFS, such as hdfs://namenode:8020, without a path.
+
+        Raises:
+            UsageError: it is not HDFS.
+        """
+        uri = self.get("fs.defaultFS") or self.get("fs.default.name")
+        parts = urlsplit(uri)
+        if parts.scheme != "hdfs" or not parts.netloc:
+            found = f"is {uri!r}" if uri else "is not set"
+            raise UsageError(f"fs.defaultFS of {self.directory} {found}: dlobd needs HDFS.", "set it in core-site.xml")
+        return f"hdfs://{parts.netloc}"
+
+    def namenodes(self) -> list[Address]:
+        """Web addresses of the NameNodes of `fs_uri`: one, or those of an HA nameservice."""
+        name = urlsplit(self.fs_uri).netloc
+        host = name.rpartition(":")[0] or name
+        key = "dfs.namenode.http-address"
+        if ids := _words(self.get(f"dfs.ha.namenodes.{name}")):
+            return [self._address(f"{key}.{name}.{one}", "", NAMENODE_HTTP_PORT) for one in ids]
+        if f"{key}.{name}" in self.properties:
+            return [self._address(f"{key}.{name}", host, NAMENODE_HTTP_PORT)]
+        return [self._address(key, host, NAMENODE_HTTP_PORT, instead="fs.defaultFS")]
+
+    def resourcemanagers(self) -> list[Address]:
+        """Web addresses of the ResourceManagers: one, or those of an HA pair."""
+        key, host_key = "yarn.resourcemanager.webapp.address", "yarn.resourcemanager.hostname"
+        ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if self._is("yarn.resourcemanager.ha.enabled") else []
+        found = []
+        for suffix in [f".{one}" for one in ids] or [""]:
+            host = self.get(f"{host_key}{suffix}") or self.get(host_key)
+            found.append(
+                self._address(f"{key}{suffix}", host, RESOURCEMANAGER_HTTP_PORT, instead=f"{host_key}{suffix}")
+            )
+        return found
+
+    def check_supported(self) -> None:
+        """Raises UsageError for a cluster that dlobd's own HTTP clients cannot talk to."""
+        remedy = (
+            "use a cluster without it; dlobd speaks WebHDFS and YARN's REST by plain HTTP with simple authentication"
+        )
+        for key, refused in (
+            ("hadoop.security.authentication", "kerberos"),
+            ("dfs.http.policy", "HTTPS_ONLY"),
+            ("yarn.http.policy", "HTTPS_ONLY"),
+        ):
+            if self.get(key).upper() == refused.upper():
+                raise UsageError(
+                    f"The cluster of {self.directory} has {key}={refused}, which dlobd cannot use.", remedy
+                )
+        if self.get("dfs.webhdfs.enabled", "true").lower() == "false":
+            raise UsageError(
+                f"The cluster of {self.directory} has dfs.webhdfs.enabled=false, and dlobd stages by WebHDFS.",
+                "have it enabled in hdfs-site.xml",
+            )
+
+    def _is(self, key: str) -> bool:
+        return self.get(key).lower() == "true"
+
+    def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
+        """The address of `key`; where it is not set, or names all interfaces, `host` with the default port.
+
+        Args:
+            instead: the key that `host` comes from.
+        """
+        found, _, found_port = self.get(key).rpartition(":")
+        if found and found not in ("0.0.0.0", "[::]"):
+            return Address(f"{found}:{found_port}", key)
+        if not host or host == "0.0.0.0":
+            where = f"{key} or {instead}" if instead else key
+            raise UsageError(f"{self.directory} does not name the host of {where}.", f"set {instead or key}")
+        return Address(f"{host}:{found_port or port}", instead if not found else key)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _site(path: Path) -> dict[str, str]:
+    """The properties of one site file. Raises UsageError."""
+    remedy = "--hadoop-conf needs core-site.xml, hdfs-site.xml and yarn-site.xml of the cluster"
+    try:
+        root = ElementTree.parse(path).getroot()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.", remedy) from None
+    except ElementTree.ParseError as error:
+        raise UsageError(f"{path} is not XML: {error}.", remedy) from None
+    if root.tag != "configuration":
+        raise UsageError(f"{path} is not a Hadoop configuration: its root is <{root.tag}>.", remedy)
+    return dict(_properties(root))
+
+
+def _properties(root: ElementTree.Element) -> Iterator[tuple[str, str]]:
+    for element in root.iter("property"):
+        name = (element.findtext("name") or element.get("name") or "").strip()
+        if name:
+            yield name, element.findtext("value") or element.get("value") or ""

@@ -1,0 +1,46 @@
+"""The contract of a place: where a job runs, as far as `dlobd.runner` must know."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dlobd.schedulers.base import Target
+from dlobd.storage import Storage
+from dlobd.store import Bundle
+from dlobd.submit import Window
+from dlobd.workloads.job import Job
+
+
+class Place(Protocol):
+    """Where one run's job runs."""
+
+    java_version: str | None
+    hadoop_version: str | None
+    storage: Storage
+    top: str  # what every path in the storage begins with
+
+    def target(self) -> Target | None:
+        """What the scheduler must know; None where there is no cluster."""
+
+    def job_fields(self) -> dict[str, str]:
+        """Fields of Job that name the storage: fs_uri, webhdfs_url, user."""
+
+    def prepare(self, run_dir: str) -> None:
+        """Makes the directories that the job writes to, and notes what was there before it.
+
+        Args:
+            run_dir: where ranks leave markers; empty for a job that leaves none.
+
+        Raises:
+            ClusterError: the storage refused.
+        """
+
+    def abort(self, application_id: str) -> str:
+        """Ends an application whose driver we ended; returns what the scheduler said of it before, if anything."""
+
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+        """Brings the evidence into the bundle; returns what could not be had, one line each, and metrics.
+
+        Args:
+            job: None for a script of the person's own, whose files we do not know.
+        """

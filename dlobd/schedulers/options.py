@@ -1,0 +1,169 @@
+"""spark-submit's command line: taken apart, and two of them put together. Pure but for reading a properties file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlobd.errors import UsageError
+
+KEYS = {
+    "--master": "spark.master",
+    "--deploy-mode": "spark.submit.deployMode",
+    "--name": "spark.app.name",
+    "--num-executors": "spark.executor.instances",
+    "--executor-cores": "spark.executor.cores",
+    "--executor-memory": "spark.executor.memory",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-cores": "spark.driver.cores",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-class-path": "spark.driver.extraClassPath",
+    "--driver-library-path": "spark.driver.extraLibraryPath",
+    "--files": "spark.files",
+    "--queue": "spark.yarn.queue",
+}
+"""Option to the setting that says the same."""
+
+WITH_VALUE = (
+    *KEYS,
+    *("--archives", "--class", "--exclude-packages", "--jars", "--keytab", "--kill", "--packages", "--principal"),
+    *("--properties-file", "--proxy-user", "--py-files", "--remote", "--repositories", "--status"),
+    "--total-executor-cores",
+)
+WITHOUT_VALUE = (
+    "--help",
+    "-h",
+    "--load-spark-defaults",
+    "--supervise",
+    "--usage-error",
+    "--verbose",
+    "-v",
+    "--version",
+)
+CONF = ("--conf", "-c")
+
+JOINED = {
+    "spark.files": ",",
+    "spark.driver.extraJavaOptions": " ",
+    "spark.executor.extraJavaOptions": " ",
+    "spark.yarn.am.extraJavaOptions": " ",
+}
+"""Settings of which both sides' values are needed, with what stands between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A spark-submit line. An option is (name, value); its value is None where it takes none."""
+
+    program: str
+    options: tuple[tuple[str, str | None], ...]
+    script: str
+    arguments: tuple[str, ...]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Setting to value, whichever way it was said; what stands on the line outranks a properties file."""
+        found: dict[str, str] = {}
+        for name, value in self.options:
+            if name == "--properties-file" and value:
+                found |= _properties(value)
+        for name, value in self.options:
+            if name == "--conf" and value:
+                key, _, text = value.partition("=")
+                found[key.strip()] = text.strip()
+        return found | {KEYS[name]: value for name, value in self.options if name in KEYS and value is not None}
+
+
+def parse(words: Sequence[str]) -> Line:
+    """Takes a line apart; its first word is the program.
+
+    Raises:
+        UsageError: it is not a spark-submit line with an option before, and a script after, everything else.
+    """
+    if not words or Path(words[0]).name not in ("spark-submit", "spark-submit.sh"):
+        said = f"not {words[0]!r}" if words else "and nothing was given"
+        raise UsageError(
+            f"dlobd submit takes a spark-submit line, {said}.",
+            "dlobd submit -- spark-submit [options] script.py [args]",
+        )
+    options: list[tuple[str, str | None]] = []
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if name in WITHOUT_VALUE and not equals:
+            options.append((name, None))
+            continue
+        if name not in WITH_VALUE and name not in CONF:
+            raise UsageError(f"spark-submit has no option {name}.", "spark-submit --help")
+        if not equals:
+            if not rest:
+                raise UsageError(f"{name} needs a value.", "spark-submit --help")
+            value = rest.pop(0)
+        if name in CONF:
+            name = "--conf"
+            if "=" not in value:
+                raise UsageError(f"--conf {value}: expected KEY=VALUE.", "spark-submit --help")
+        options.append((name, value))
+    if not rest:
+        raise UsageError("the spark-submit line names no script.", "put the script's path after the options")
+    return Line(words[0], tuple(options), rest[0], tuple(rest[1:]))
+
+
+def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
+    """Our line with the options of a person, who has the last word; where both values are needed, both are there.
+
+    Args:
+        ours: a whole line.
+        theirs: options alone.
+    """
+    line = parse(ours)
+    said = parse(("spark-submit", *theirs, "script")).settings
+    added = line.settings
+    kept = [(name, value) for name, value in line.options if _key(name, value) not in said]
+    both = [key for key in JOINED if key in said and key in added]
+    own = [option for option in parse(("spark-submit", *theirs, "script")).options if _key(*option) not in both]
+    options = [*kept, *own, *(_option(key, f"{said[key]}{JOINED[key]}{added[key]}") for key in both)]
+    words = [word for name, value in options for word in (name, value) if word is not None]
+    return (line.program, *words, line.script, *line.arguments)
+
+
+def words_of(options: Iterable[tuple[str, str | None]]) -> tuple[str, ...]:
+    """Options as words."""
+    return tuple(word for option in options for word in option if word is not None)
+
+
+def megabytes(text: str) -> int | None:
+    """A size as Spark reads one whose unit is MiB unless it is said; None if it is none."""
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
+    if match is None:
+        return None
+    return int(match[1]) * {"k": 1, "": 1 << 10, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}[match[2]] >> 10
+
+
+def _key(name: str, value: str | None) -> str:
+    if name == "--conf" and value:
+        return value.partition("=")[0].strip()
+    return KEYS.get(name, name)
+
+
+def _option(key: str, value: str) -> tuple[str, str]:
+    names = {setting: option for option, setting in KEYS.items()}
+    return (names[key], value) if key in names else ("--conf", f"{key}={value}")
+
+
+def _properties(path: str) -> dict[str, str]:
+    """Keys and values of a properties file, as far as Spark's own files go.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"--properties-file {path} cannot be read: {error.strerror}.") from None
+    lines = (line.strip() for line in text.splitlines())
+    parts = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
+    return {part[0]: part[1] if len(part) > 1 else "" for part in parts}

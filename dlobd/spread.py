@@ -1,0 +1,73 @@
+"""How far repeats of one measurement lie apart, and how sure a ratio of two is. Pure; standard library only.
+
+Values are in any unit. What was not measured is None and is left out; of nothing, everything is None.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median, quartiles and extremes of `n` values."""
+
+    n: int
+    median: float | None
+    low: float | None
+    high: float | None
+    q1: float | None
+    q3: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of two medians with its bootstrap interval; `low` and `high` are None for fewer than three values."""
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+def measured(values: Iterable[float | None]) -> list[float]:
+    """Those that are not None, in rising order."""
+    return sorted(value for value in values if value is not None)
+
+
+def spread(values: Iterable[float | None]) -> Spread:
+    """The values' spread; quartiles by linear interpolation between the values (numpy's default)."""
+    known = measured(values)
+    if not known:
+        return Spread(0, None, None, None, None, None)
+    if len(known) == 1:
+        only = known[0]
+        return Spread(1, only, only, only, only, only)
+    q1, median, q3 = statistics.quantiles(known, n=4, method="inclusive")
+    return Spread(len(known), median, known[0], known[-1], q1, q3)
+
+
+def ratio(above: Iterable[float | None], below: Iterable[float | None], seed: int = 0) -> Ratio:
+    """Median of `above` over median of `below`, with a 95 % percentile bootstrap interval.
+
+    Both are resampled by themselves, `RESAMPLES` times: repeats are not pairs. Equal input, equal interval.
+    """
+    over, under = measured(above), measured(below)
+    if not over or not under or not statistics.median(under):
+        return Ratio(None, None, None)
+    found = statistics.median(over) / statistics.median(under)
+    if min(len(over), len(under)) < 3:
+        return Ratio(found, None, None)
+    chance = random.Random(seed)
+
+    def again(values: Sequence[float]) -> float:
+        return statistics.median(chance.choices(values, k=len(values)))
+
+    drawn = sorted(again(over) / bottom for _ in range(RESAMPLES) if (bottom := again(under)))
+    tail = (1 - CONFIDENCE) / 2
+    return Ratio(found, drawn[int(tail * len(drawn))], drawn[min(len(drawn) - 1, int((1 - tail) * len(drawn)))])
