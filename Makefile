@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run check static test test-full clean
+.PHONY: help setup setup-dev java run bench check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -15,6 +15,9 @@ setup: $(VENV)/.dlobd java ## make .venv with everything that a run needs
 
 run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for another
 	@$(VENV)/bin/dlobd run $(EXPERIMENT)
+
+bench: setup ## measure launchers, input and cluster several times, write docs/bench.md; REPEATS=N, LOADED=1 on a busy machine
+	@$(PYTHON) -m bench --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
 
 check: static ## formatting, types, import directions, unit and contract tests (no cluster, under a minute)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 SUBJECTS = {
-    "ways": ("dlobd/launchers/", "dlobd/schedulers/", "dlobd/workloads/", "dlobd/importers/", "tests/full/ways/"),
+    "ways": ("dlobd/launchers/", "dlobd/schedulers/", "dlobd/workloads/", "dlobd/importers/", "dlobd/places/",
+             "dlobd/by_hand.py", "dlobd/gather.py", "dlobd/hadoop_web.py", "dlobd/packing.py", "tests/full/ways/"),
     "faults": ("dlobd/cluster/", "dlobd/runner.py", "dlobd/submit.py", "dlobd/collect.py", "dlobd/record.py",
-               "dlobd/checks.py", "tests/full/faults/"),
+               "dlobd/checks.py", "dlobd/causes.py", "dlobd/notices.py", "yarn/", "tests/full/faults/"),
 }  # fmt: skip
 
 

@@ -80,9 +80,11 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "configuration.checkpoint_every_steps": ("steps", "Rank 0 writes a checkpoint after each so many steps."),
     "configuration.min_accuracy": ("share", "A run with a lower test accuracy is invalid."),
     "configuration.seed": ("-", "Of the data's order and of the first weights."),
+    "configuration.replication": ("-", "Of every block of the job's files in HDFS: input, checkpoints, event log."),
     "configuration.executor_memory_mb": ("MiB", "Heap of an executor's JVM."),
     "configuration.executor_overhead_mb": ("MiB", "Room beside the heap, for the Python worker and the trainer."),
     "configuration.timeout_s": ("s", "Of the whole job, from spark-submit to its exit."),
+    "configuration.accept_timeout_s": ("s", "How long YARN may leave the application without an ApplicationMaster."),
     "window.start_ns": ("ns", "read just before `exec` of spark-submit, own clock"),
     "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
     "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),
@@ -189,6 +191,7 @@ MORE_METRICS: dict[str, tuple[str, str, str]] = {
 MORE_RANKS: dict[str, tuple[str, str, str]] = {
     "first_step_ns": ("ns", "First step, which traces and compiles.", "span `first step`"),
     "feed_wait_ns": ("ns", "Time the trainer waited for blocks.", "sum of the spans `get`"),
+    "main_ns": ("ns", "A person's own main function; only there.", "its span `user code`; null if it was cut short"),
 }
 
 

@@ -84,7 +84,12 @@ class Started:
 
     def ended(self, within_s: float) -> Ended:
         """Waits for its end, which must come in time."""
-        out, err = self.process.communicate(timeout=within_s)
+        try:
+            out, err = self.process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            raise
         return Ended(self.process.returncode, out, err, time.monotonic() - self.began_s)
 
     def signal(self, number: signal.Signals) -> None:
@@ -113,13 +118,13 @@ class Started:
         def ranks() -> dict[str, int] | None:
             assert self.process.poll() is None, self.ended(5)
             found = {}
-            for path in self._span_files():
+            for path in self.span_files():
                 if "first step done" in (text := path.read_text()):
                     lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"k":"process"')]
                     found[lines[-1]["role"]] = lines[-1]["pid"]
             return found if {"chief", "worker"} <= found.keys() else None
 
-        return until(ranks, 120, "both ranks train")  # type: ignore[no-any-return]
+        return until(ranks, 240, "both ranks train")  # type: ignore[no-any-return]
 
     def container(self, *words: str) -> psutil.Process:
         """The JVM of one of the job's containers; `words` are in its command line."""
@@ -136,12 +141,12 @@ class Started:
                     return process
             return None
 
-        return until(found, 60, f"a container with {words}")  # type: ignore[no-any-return]
+        return until(found, 180, f"a container with {words}")  # type: ignore[no-any-return]
 
     def _applications(self) -> set[Path]:
         return set(self.here.work_dir.glob(APPLICATIONS)) - self.before
 
-    def _span_files(self) -> list[Path]:
+    def span_files(self) -> list[Path]:
         return [path for folder in self._applications() for path in folder.glob("container_*/spans-*.jsonl")]
 
 
@@ -177,7 +182,7 @@ class Dlobd:
         )
         return Started(process, self, before)
 
-    def __call__(self, *words: str, within_s: float = 200, **environment: str) -> Ended:
+    def __call__(self, *words: str, within_s: float = 300, **environment: str) -> Ended:
         """Runs `dlobd WORDS` to its end."""
         started = self.start(*words, **environment)
         try:
@@ -190,7 +195,7 @@ class Dlobd:
         sets = [word for setting in settings for word in ("--set", setting)]
         return self.start("run", QUICK, *sets, "--out", str(self.out), **environment)
 
-    def run(self, *settings: str, within_s: float = 200, **environment: str) -> Ended:
+    def run(self, *settings: str, within_s: float = 300, **environment: str) -> Ended:
         """Runs the quick experiment to its end."""
         started = self.start_run(*settings, **environment)
         try:

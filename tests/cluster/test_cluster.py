@@ -18,7 +18,7 @@ from dlobd.cluster import daemons
 from dlobd.cluster.configuration import ClusterSettings
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.processes import containers_of, daemons_of
-from dlobd.errors import Busy
+from dlobd.errors import Busy, ClusterError
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -125,6 +125,26 @@ def test_a_second_command_finds_it_busy(cluster: EmbeddedCluster) -> None:
     with pytest.raises(Busy, match=str(os.getpid())):
         EmbeddedCluster.attach(cluster.work_dir)
     assert EmbeddedCluster.attach(cluster.work_dir, hold=False).endpoints == cluster.endpoints
+
+
+def test_a_daemon_that_died_is_started_again(cluster: EmbeddedCluster) -> None:
+    """It is known to be dead, comes back with its ports, and every handle on the cluster sees the new process."""
+    other = EmbeddedCluster.attach(cluster.work_dir, hold=False)
+    before = {daemon.name: daemon.pid for daemon in other.status().daemons}
+    pid = before["resourcemanager"]
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while [daemon["name"] for daemon in other.daemons_now() if not daemon["alive"]] != ["resourcemanager"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    cluster.restart("resourcemanager")
+    after = {daemon.name: daemon for daemon in other.status().daemons}
+    assert after["resourcemanager"].ready
+    assert {name for name in NAMES if after[name].pid != before[name]} == {"resourcemanager"}
+    assert set(other.memory()) == NAMES
+    with pytest.raises(ClusterError, match="has no daemon nodemanager-7"):
+        cluster.restart("nodemanager-7")
 
 
 def test_kill_9_of_the_owner_leaves_no_daemon_and_hdfs_keeps_its_content(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]
     calls: list[Any] = []
     runner = ModuleType("dlobd.runner")
 
-    def run(experiment: Any, out: Path, progress: Callable[[str], None]) -> Path:
+    def run(experiment: Any, out: Path, progress: Callable[[str], None], elsewhere: Any) -> Path:
         calls.append((experiment, out))
         progress("working")
         if isinstance(outcome, BaseException):
@@ -70,7 +70,7 @@ def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]
         return outcome  # type: ignore[no-any-return]
 
     runner.run = run  # type: ignore[attr-defined]
-    runner.plan = lambda experiment: [f"plan {experiment.name}", "spark-submit"]  # type: ignore[attr-defined]
+    runner.plan = lambda experiment, elsewhere: [f"plan {experiment.name}", "spark-submit"]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dlobd.runner", runner)
     monkeypatch.setattr(dlobd, "runner", runner, raising=False)
     return calls
@@ -170,6 +170,46 @@ def test_dry_run_prints_the_plan_only(command: Command, monkeypatch: pytest.Monk
     calls = _stand_in_runner(monkeypatch, AssertionError("was run"))
     assert command("run", "--dry-run") == (0, "plan softmax-mnist\nspark-submit\n", "")
     assert calls == []
+
+
+def test_several_experiments_or_repeats_are_a_series(command: Command) -> None:
+    """`--dry-run` prints the order in which they would run; two of one name cannot be told apart."""
+    code, out, err = command("run", "softmax-mnist", "softmax-mnist-quick", "--repeats", "2", "--dry-run")
+    assert (code, err) == (0, "")
+    lines = [line.split() for line in out.splitlines()]
+    assert [line[:3] for line in lines] == [[str(n), "repeat", str((n + 1) // 2)] for n in (1, 2, 3, 4)]
+    assert sorted(line[3] for line in lines[:2]) == ["softmax-mnist", "softmax-mnist-quick"]
+    code, _, err = command("run", "softmax-mnist", "softmax-mnist", "--dry-run")
+    assert code == 2
+    assert err.startswith("dlobd: Two of the experiments have one name.")
+    assert not Path("runs").exists()
+
+
+def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed run does not end it; the last line names the file by which it goes on."""
+    from dlobd import runner, series
+
+    statuses = ["ok", "failed", "ok"]
+
+    def run(experiment: Any, out: Path, progress: Any, running: Any, began: Callable[[store.Bundle], None]) -> Path:
+        bundle = store.create(out, experiment.name)
+        began(bundle)
+        status = statuses.pop(0)
+        bundle.write(run_record(bundle.run_id, status=status, cause=None if status == "ok" else "a rank died"))
+        bundle.seal()
+        return bundle.path
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(series, "LOOK_S", 0.01)
+    native = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input=read")
+    words = ("run", "softmax-mnist", *native, "--repeats", "3")
+    code, out, err = command(*words)
+    assert code == 5
+    assert "softmax-mnist  2/3" in out
+    assert "a rank died" in out
+    assert out.splitlines()[-1].startswith("series: runs/series-")
+    assert "run 3 of 3: softmax-mnist ok" in err
+    assert command(*words)[:2] == (5, out)
 
 
 def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store.Bundle) -> None:
@@ -290,7 +330,7 @@ import sys, time, types
 import dlobd
 from dlobd import cli
 runner = types.ModuleType("dlobd.runner")
-def run(experiment, out, progress):
+def run(experiment, out, progress, elsewhere):
     try:
         progress("working")
         time.sleep(60)

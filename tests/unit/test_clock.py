@@ -120,3 +120,20 @@ def test_a_fake_clock_moves_by_its_step() -> None:
     assert [now(), now(), now()] == [100, 105, 110]
     still = FakeClock(7)
     assert still() == still() == 7
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, unique=True), st.integers(-500, 500))
+def test_slewing_is_no_step(readings: list[int], ppm: int) -> None:
+    """A clock that a daemon makes up to 0.5 ms a second faster or slower was not stepped."""
+    assert clock.stepped_ns([anchor(at, BOOT_NS + at * ppm // 1_000_000) for at in readings]) == 0
+
+
+@given(st.integers(1, 10**5), st.sampled_from([-(10**9), 10**9]), st.integers(20, 10**7))
+def test_a_step_is_found_with_its_size_and_sign(seconds: int, sign: int, milliseconds: int) -> None:
+    """Between the anchors before and after it, in whatever order they were written; other domains do not matter."""
+    step_ns = sign // 1000 * milliseconds
+    at = [0, 10**9, 2 * 10**9, seconds * 10**9 + 2 * 10**9]
+    anchors = [anchor(at[0]), anchor(at[1]), anchor(at[2], BOOT_NS + step_ns), anchor(at[3], BOOT_NS + step_ns)]
+    assert clock.stepped_ns(anchors[::-1]) == step_ns
+    other = ClockAnchor("other", 10**9, 5, 1)
+    assert clock.stepped_ns([*anchors[:2], other]) == 0

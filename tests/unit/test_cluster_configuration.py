@@ -7,7 +7,7 @@ import pytest
 
 from dlobd.cluster import configuration
 from dlobd.cluster.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
-from dlobd.errors import SetupError
+from dlobd.errors import SetupError, UsageError
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
 
@@ -76,10 +76,30 @@ def test_all_ports_are_distinct_and_on_loopback(written: Path) -> None:
 
 
 def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:
-    """Heartbeats and scheduler delays are part of what is measured, so YARN's and HDFS's defaults hold."""
+    """Heartbeats and scheduler delays are part of what is measured, so YARN's and HDFS's defaults hold. How soon a dead
+    NodeManager is given up is nothing that a good job waits for."""
     keys = {key for site in written.glob("*/*.xml") for key in read_site(site)}
     assert "yarn.nodemanager.container-monitor.interval-ms" in keys, "observation may be set"
-    assert not [key for key in keys if re.search(r"heartbeat|locality-delay|expiry|poll", key)]
+    intervals = {key for key in keys if re.search(r"heartbeat|locality-delay|expiry|poll", key)}
+    assert intervals == {"yarn.nm.liveness-monitor.expiry-interval-ms"}
+
+
+def test_hosts_are_chosen_by_the_option_or_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A DataNode and a NodeManager on each; the option comes before the variable; without both, the default."""
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
+    monkeypatch.delenv("DLOBD_HOSTS", raising=False)
+    assert configuration.default_settings().nodemanager_hosts == ("127.0.0.1", "127.0.0.1")
+    monkeypatch.setenv("DLOBD_HOSTS", "127.0.0.4")
+    assert configuration.default_settings().nodemanager_hosts == ("127.0.0.4",)
+    chosen = configuration.default_settings("127.0.0.2, 127.0.0.3")
+    assert chosen.nodemanager_hosts == chosen.datanode_hosts == TWO_HOSTS
+
+
+@pytest.mark.parametrize("hosts", ["127.0.0.2,10.0.0.1", "localhost", "127.0.0.2,", "::1"])
+def test_a_host_that_is_no_loopback_address_is_refused(hosts: str) -> None:
+    """The daemons have no authentication: nothing but this machine may reach them."""
+    with pytest.raises(UsageError, match="is not a loopback address"):
+        configuration.default_settings(hosts)
 
 
 def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(written: Path) -> None:

@@ -121,7 +121,7 @@ def test_daemons_and_containers_are_found_by_their_own_mark_only(tmp_path: Path)
     """Only a process with exactly this work directory's mark, or a container directory below it, is found."""
     work = tmp_path / "w"
     mark = f"{processes.MARK}{work}"
-    env = {**os.environ, "LOCAL_DIRS": f"{work}/nodemanager-0/local/app"}
+    env = {**os.environ, "LOCAL_DIRS": f"{work}/nodemanager-0/local/application_1_0001"}
     with (
         subprocess.Popen([*SLEEP, mark]) as daemon,
         subprocess.Popen([*SLEEP, mark + "x"]) as other,
@@ -134,6 +134,9 @@ def test_daemons_and_containers_are_found_by_their_own_mark_only(tmp_path: Path)
                 time.sleep(0.02)
             assert [p.pid for p in processes.daemons_of(work)] == [daemon.pid]
             assert [p.pid for p in processes.containers_of(work)] == [container.pid]
+            assert [p.pid for p in processes.containers_of(work, "application_1_0001")] == [container.pid]
+            assert processes.containers_of(work, "application_1_00") == []
+            assert processes.containers_of(work, "application_1_0002") == []
         finally:
             for child in (daemon, other, container, stranger):
                 child.kill()

@@ -103,7 +103,8 @@ def _check_command(words: list[str], line: str) -> None:
         assert words[0] in command.commands, line
         command = command.commands[words.pop(0)]
     options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-    for word in words:
+    # what follows is handed on
+    for word in words[: words.index("--")] if "--" in words else words:
         assert not word.startswith("-") or word in options, line
 
 
@@ -139,10 +140,11 @@ def test_the_map_of_the_code_is_complete() -> None:
 
 def test_every_named_cause_is_documented() -> None:
     """The table of causes in methodology.md and the causes in the code are the same."""
-    paths = [*(TOP / "dlobd" / "launchers").glob("*.py"), *(TOP / "dlobd" / "importers").glob("*.py")]
+    parts = ("launchers", "importers", "workloads")
+    paths = [path for part in parts for path in (TOP / "dlobd" / part).glob("*.py")]
     source = "\n".join(path.read_text() for path in paths)
-    causes = set(re.findall(r"(?:\"cause\": |_NamedSleep\()\"([^\"]+)\"", source))
-    for constant in re.findall(r"\bcause(?:=|\": )([A-Z][A-Z_]+)\b", source):
+    causes = set(re.findall(r"(?:\"cause\": |NamedSleep\()\"([^\"]+)\"", source))
+    for constant in re.findall(r"(?:\bcause(?:=|\": )|NamedSleep\()([A-Z][A-Z_]+)\b", source):
         value = re.search(rf"^{constant} = \"([^\"]+)\"", source, re.MULTILINE)
         assert value, constant
         causes.add(value[1])

@@ -72,6 +72,10 @@ def test_what_a_rank_said_of_itself_comes_first() -> None:
         ("Exception: trainer process 7 died: killed by signal 9", "died: killed by signal 9"),
         ("ExecutorLostFailure (executor 2 exited) Reason: Container marked as failed", "Reason: Container marked"),
         ("java.lang.RuntimeException: bad record", "RuntimeException: bad record"),
+        (
+            "x.SparkException:\nError from python worker:\n  dlobd: job failed: node n7 has no python3.11",
+            "node n7 has no python3.11",
+        ),
     ],
 )
 def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str) -> None:
@@ -89,7 +93,7 @@ def test_an_error_without_a_known_mark() -> None:
 
 def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
     """Each line whole, in order, with the rank's name; the container's own log has them too."""
-    with log_stream.listen("127.0.0.1") as address:
+    with log_stream.listen("127.0.0.1") as (address, senders):
         log_stream.forward(io.BytesIO(b"one\ntwo \xff\nlast without end"), "rank 1", address)
         printed = ""
 
@@ -103,11 +107,12 @@ def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.Captu
         until(arrived)
     assert printed.splitlines() == ["rank 1: one", "rank 1: two \ufffd", "rank 1: last without end"]
     assert err.err == "one\ntwo \ufffd\nlast without end"
+    assert senders == {"rank 1"}
 
 
 def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """Who does not know the run's secret is hung up on; each listener has a secret of its own."""
-    with log_stream.listen("127.0.0.1") as address, log_stream.listen("127.0.0.1") as other:
+    with log_stream.listen("127.0.0.1") as (address, senders), log_stream.listen("127.0.0.1") as (other, _):
         assert address.secret != other.secret
         with socket.create_connection((address.host, address.port), 5) as stranger:
             stranger.sendall(b"guess\nhello\n")
@@ -117,11 +122,12 @@ def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
             except ConnectionResetError:
                 pass  # it hung up with our second line unread
     assert "hello" not in capsys.readouterr().out
+    assert senders == set()
 
 
 def test_a_driver_that_is_gone_costs_only_its_copy(capsys: pytest.CaptureFixture[str]) -> None:
     """The trainer's output is read to its end, so that it never blocks on a full pipe."""
-    with log_stream.listen("127.0.0.1") as address:
+    with log_stream.listen("127.0.0.1") as (address, _):
         pass
     source = io.BytesIO(b"line\n" * 1000)
     log_stream.forward(source, "rank 0", address)
@@ -131,7 +137,7 @@ def test_a_driver_that_is_gone_costs_only_its_copy(capsys: pytest.CaptureFixture
 
 def test_the_listener_binds_only_where_it_was_told() -> None:
     """Another address of this machine is refused."""
-    with log_stream.listen("127.0.0.2") as address:
+    with log_stream.listen("127.0.0.2") as (address, _):
         with socket.socket() as probe:
             probe.settimeout(5)
             assert probe.connect_ex(("127.0.0.3", address.port)) != 0

@@ -130,7 +130,10 @@ def trainer(tf_args, context):
     with trace.span("tensorflow", "trainer"):
         ends[sys.argv[1]]()
 told = []
-process = TFSparkNode.multiprocessing.Process(target=trainer, args=({"on_trainer_death": told.append}, None))
+class Markers:
+    report_death = staticmethod(lambda cause: told.append("death: " + cause))
+    report_failure = staticmethod(lambda cause: told.append("failure: " + cause))
+process = TFSparkNode.multiprocessing.Process(target=trainer, args=({"markers": Markers}, None))
 process.start()
 process.join()
 deadline = time.monotonic() + 5
@@ -145,13 +148,17 @@ print(json.dumps({"pid": process.pid, "told": told, "queued": queued}))
 """
 
 
-@pytest.mark.parametrize(("end", "how"), [("kill", "killed by signal 9"), ("exit", "exit code 3")])
-def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str) -> None:
-    """Its death reaches the job and TensorFlowOnSpark's error queue in one line, and stands in its parent's spans."""
+@pytest.mark.parametrize(
+    ("end", "how", "kind"), [("kill", "killed by signal 9", "death"), ("exit", "exit code 3", "failure")]
+)
+def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str, kind: str) -> None:
+    """Its death reaches the job and TensorFlowOnSpark's error queue in one line, and stands in its parent's spans. Only
+    a signal outranks what ranks say of themselves."""
     (line,) = python(WATCH, end, tmp_path)
     found = json.loads(line)
     cause = f"trainer process {found['pid']} died: {how}"
-    assert found["told"] == found["queued"] == [cause]
+    assert found["told"] == [f"{kind}: {cause}"]
+    assert found["queued"] == [cause]
     parent = next(p for p in recorder.read_all(tmp_path) if not p.forked)
     died = parent.instant("trainer died")
     assert died is not None
@@ -176,11 +183,11 @@ def test_the_queue_is_timed_at_the_feeding_end(tmp_path: Path) -> None:
     code = """
 import sys
 from dlobd import trace
-from dlobd.launchers.tfos import _FeedTask
+from dlobd.launchers.tfos import FeedTask
 trace.start(sys.argv[1], "python-worker", threaded=False)
 def put_all(blocks):
     return [len(block) for block in blocks]
-print(_FeedTask(put_all)(iter([b"abc", b"d"])))
+print(FeedTask(put_all, 7)(iter([b"abc", b"d"])))
 """
     assert python(code, tmp_path) == ["[3, 1]"]
     (process,) = recorder.read_all(tmp_path)
@@ -192,12 +199,12 @@ print(_FeedTask(put_all)(iter([b"abc", b"d"])))
     assert all(span.parent == task.id and not span.truncated for span in inner)
     exhausted = process.instant("feed exhausted")
     assert exhausted is not None
-    assert exhausted.attrs == {"blocks": 2}
+    assert exhausted.attrs == {"blocks": 2, "join_poll_ns": 7}
     assert inner[-1].end_ns <= exhausted.at_ns <= task.end_ns
 
 
 def test_calls_of_the_driver_are_wrapped_once(tmp_path: Path) -> None:
-    """Preparing the driver twice does not measure twice, and TFCluster's sleeps carry their cause."""
+    """Preparing the driver twice does not measure twice, and TFCluster's sleeps carry their cause and their limit."""
     code = """
 import sys
 from dlobd import trace
@@ -205,21 +212,63 @@ from dlobd.launchers import tfos, tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFSparkNode, reservation
 for _ in range(2):
-    tfos.record_driver(TFCluster, TFSparkNode, reservation)
+    tfos.record_driver(TFSparkNode, 0)
 trace.start(sys.argv[1], "driver")
-TFCluster.time.sleep(0.01)
+tfos.NamedSleep(tfos.SHUTDOWN_POLL).sleep(0.02)
+tfos.NamedSleep(tfos.SHUTDOWN_POLL, at_most_s=0.01).sleep(5)
 server = reservation.Server(1)
 server.reservations.add({"executor_id": 0})
 server.await_reservations(None)
 print(type(TFSparkNode.train({}, {}, 1)).__name__, type(TFSparkNode.train({}, {}, 1)._inner).__name__)
 """
-    assert python(code, tmp_path) == ["_FeedTask function"]
+    assert python(code, tmp_path) == ["FeedTask function"]
     (process,) = recorder.read_all(tmp_path)
-    assert [span.name for span in process.spans] == ["sleep", "await reservations"]
-    sleep, waiting = process.spans
-    assert sleep.wait["cause"].startswith("TensorFlowOnSpark TFCluster.shutdown poll")
-    assert sleep.wait["cause_period_ns"] >= 10_000_000
+    assert [span.name for span in process.spans] == ["sleep", "sleep", "await reservations"]
+    *sleeps, waiting = process.spans
+    causes = [sleep.wait["cause"] for sleep in sleeps]
+    assert causes == [f"TensorFlowOnSpark TFCluster.shutdown poll (sleep {s} s)" for s in ("0.02", "0.01")]
+    assert sleeps[0].wait["cause_period_ns"] >= 20_000_000
+    assert sleeps[1].end_ns - sleeps[1].start_ns < 4 * 10**9
     assert waiting.wait["waits_for"] == ["@last-reservation"]
+
+
+def test_waits_end_when_what_they_wait_for_is_there() -> None:
+    """The reservations, at both ends, and the feed's join; a timeout and an error still end them as published."""
+    code = """
+import sys, threading, time
+from dlobd.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFSparkNode, reservation
+server = reservation.Server(1)
+client = reservation.Client(server.start())
+threading.Timer(0.3, client.register, [{"executor_id": 7}]).start()
+began = time.monotonic()
+print(server.await_reservations(None)[0]["executor_id"], client.await_reservations()[0]["executor_id"])
+print(time.monotonic() - began < 0.9)
+class Context:
+    def cancelAllJobs(self): print("cancelled")
+    def stop(self): print("stopped")
+try:
+    reservation.Server(1).await_reservations(Context(), {"error": "x"})
+except SystemExit as error:
+    print(error.code)
+try:
+    reservation.Server(1).await_reservations(Context(), timeout=0.2)
+except Exception as error:
+    print(error)
+join = TFSparkNode.Thread(target=time.sleep, args=(0.3,))
+join.start()
+began = time.monotonic()
+TFSparkNode.time.sleep(20)
+print(join.is_alive(), time.monotonic() - began < 10)
+began = time.monotonic()
+TFSparkNode.time.sleep(0.2)
+print(time.monotonic() - began >= 0.2)
+"""
+    assert python(code, TFOS_BIND_IP="127.0.0.1", TFOS_SERVER_HOST="127.0.0.1") == [
+        "7 7", "True", "cancelled", "stopped", "1", "only 0 nodes registered with TensorFlowOnSpark",
+        "False True", "True",
+    ]  # fmt: skip
 
 
 def test_the_daemon_measures_nothing_outside_a_container() -> None:

@@ -44,6 +44,41 @@ def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> N
     assert len([line for line in lines if line["k"] == "e"]) == 1
 
 
+WATCHED = """
+import glob, multiprocessing, os, signal, sys, time
+from dlobd import trace
+from dlobd.launchers.tfos_stock import StartTask
+trace.start(sys.argv[1], "python-worker")
+def start(_):
+    global manager, killed, left
+    manager = multiprocessing.Manager()
+    killed = multiprocessing.Process(target=time.sleep, args=(60,))
+    left = multiprocessing.Process(target=sys.exit, args=(3,))
+    killed.start(), left.start()
+    return killed.pid
+pid = StartTask(start)(None)
+os.kill(pid, signal.SIGKILL)
+deadline = time.monotonic() + 20
+while "trainer died" not in "".join(open(path).read() for path in glob.glob(sys.argv[1] + "/*")):
+    assert time.monotonic() < deadline
+    time.sleep(0.05)
+killed.join(), left.join()
+assert (killed.exitcode, left.exitcode) == (-9, 3), "the exit status is still there for whoever wants it"
+manager.shutdown()
+print(pid)
+"""
+
+
+def test_a_killed_trainer_is_recorded_and_nobody_is_told(tmp_path: Path) -> None:
+    """Its parent learns the same as without us; an exit code is the trainer's own to explain; a manager is none."""
+    done = subprocess.run([sys.executable, "-c", WATCHED, str(tmp_path)], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
+    (died,) = [line for line in lines if line["k"] == "i"]
+    cause = f"trainer process {done.stdout.strip()} died: killed by signal 9"
+    assert (died["n"], died["a"]) == ("trainer died", {"cause": cause})
+
+
 def test_only_the_worker_daemon_and_room_for_tensorflow_differ() -> None:
     """Spark is told the same as for `tfos`, so that the two can be compared."""
     stock, ours = TfosStockLauncher().spark_conf(), TfosLauncher().spark_conf()

@@ -32,7 +32,9 @@ def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> d
     path = bundle.evidence / "window.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | window))
     found = record.begin(bundle, wanted or main())
-    record.fill(found, bundle, wanted or main(), ["something was missing"])
+    noted = {"missing": ["something was missing"], "metrics": {"staged_bytes": 7}}
+    (bundle.evidence / "collected.json").write_text(json.dumps(noted))
+    record.fill(found, bundle, wanted or main())
     store.validate(json.loads(json.dumps(found)), "test")
     return found
 
@@ -78,7 +80,7 @@ def test_the_same_evidence_gives_the_same_record() -> None:
         stored = bundle.read()
         wanted = dataclasses.replace(main(), epochs=stored["configuration"]["epochs"])
         found = record.begin(bundle, wanted)
-        record.fill(found, bundle, wanted, [])
+        record.fill(found, bundle, wanted)
         found = json.loads(json.dumps(found))
         for key in ("status", "cause", "wall_ns", "layers", "startup", "teardown", "hdfs", "ranks", "clips", "checks"):
             assert found[key] == stored[key], (run, key)
@@ -149,3 +151,79 @@ def test_the_summary_names_the_largest_layers() -> None:
     layers = [{"layer": name, "ns": ns} for name, ns in (("hdfs", 1), ("spark", 3 * 10**9), ("yarn", 2), ("feed", 3))]
     assert record.summary_line({"status": "ok", "layers": layers}) == "ok: spark 3.0 s, feed 0.0 s, yarn 0.0 s"
     assert record.summary_line({"status": "failed", "layers": []}) == "failed"
+
+
+def test_a_wall_clock_that_was_stepped_moves_no_figure(tmp_path: Path) -> None:
+    """Somebody set the clock 3 s back while the job trained: every anchor after that says so, and so does a warning."""
+    before = filled(bundle_of("quick-run", tmp_path / "a"))
+    bundle = bundle_of("quick-run", tmp_path / "b")
+    window = json.loads((bundle.evidence / "window.json").read_text())
+    middle_ns = (window["exec_ns"] + window["exit_ns"]) // 2
+
+    def stepped(item: dict[str, Any]) -> dict[str, Any]:
+        back_ns = 3 * 10**9 if item.get("monotonic_ns", 0) > middle_ns else 0
+        return item | {"wall_ns": item["wall_ns"] - back_ns} if back_ns else item
+
+    for path in bundle.spans.rglob("spans-*.jsonl"):
+        path.write_text("".join(json.dumps(stepped(json.loads(line))) + "\n" for line in path.read_text().splitlines()))
+    after = filled(bundle, anchors=[stepped(item) for item in window["anchors"]])
+    (warning,) = set(after["warnings"]) - set(before["warnings"])
+    assert warning.startswith("the wall clock was stepped by -3.000 s while the job ran")
+    for name in (
+        "wall_ns",
+        "layers",
+        "unattributed_ns",
+        "intervals",
+        "clips",
+        "startup",
+        "teardown",
+        "ranks",
+        "metrics",
+    ):
+        assert after[name] == before[name]
+
+
+def daemon(name: str, alive: bool) -> dict[str, Any]:
+    """An entry of evidence/daemons.json."""
+    return {"name": name, "kind": name[:8], "host": "127.0.0.1", "ports": {"http": 5}, "alive": alive}
+
+
+def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
+    """A daemon that died, and reads and writes that were tried again, counted by DataNode and reason."""
+    bundle = bundle_of("quick-run", tmp_path)
+    daemons = [daemon("datanode-0", alive=False), daemon("datanode-1", alive=True)]
+    (bundle.evidence / "daemons.json").write_text(json.dumps(daemons))
+    attrs = {"address": "127.0.0.1:5", "how": "refused the connection", "path": "/x", "purpose": "model"}
+    given_up = json.dumps({"k": "i", "n": "DataNode given up", "t": 1, "a": attrs})
+    path = next(bundle.spans.rglob("spans-*.jsonl"))
+    path.write_text(path.read_text() + f"{given_up}\n{given_up}\n")
+    found = filled(bundle)
+    assert found["status"] == "ok"
+    assert "datanode-0 died during the run" in found["warnings"]
+    assert (
+        "the DataNode at 127.0.0.1:5 refused the connection: 2 reads and writes were tried at another one"
+        in found["warnings"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("dead", "said", "cause"),
+    [
+        ("namenode", "Connection refused", "namenode (127.0.0.1:5) died while the job ran: rank 0 (chief): gone"),
+        ("datanode-1", "anything", "rank 0 (chief): gone"),
+        ("", "anything", "rank 0 (chief): gone"),
+        ("datanode-1", "rank 1 (worker): the DataNode", "datanode-1 (127.0.0.1:5) died while the job ran: rank 1"),
+    ],
+)
+def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(
+    tmp_path: Path, dead: str, said: str, cause: str
+) -> None:
+    """The driver may only have heard of a consequence; a dead daemon of HDFS is named where the words concern it."""
+    bundle = bundle_of("quick-run", tmp_path)
+    (bundle.evidence / "daemons.json").write_text(json.dumps([daemon(dead, alive=False)] if dead else []))
+    words = "rank 0 (chief): gone" + (": NameNode" if dead == "namenode" else "")
+    failed = json.dumps({"k": "i", "n": "rank failed", "t": 1, "a": {"cause": words}})
+    path = next(bundle.spans.rglob("spans-*.jsonl"))
+    path.write_text(f"{path.read_text()}{failed}\n")
+    (bundle.logs / "driver.stderr").write_text(f"dlobd: job failed: {said}\n")
+    assert filled(bundle, exit_code=1)["cause"].startswith(cause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from dlobd import experiment
 from dlobd.cluster.standalone import links_home
 from dlobd.errors import UsageError
 from dlobd.registry import LAUNCHERS, SCHEDULERS
-from dlobd.schedulers.base import Command, Target
+from dlobd.schedulers.base import Command, Packed, Submission, Target
 
 QUICK = "softmax-mnist-quick"
 TARGET = Target(
@@ -111,9 +112,19 @@ def test_a_launcher_brings_what_it_needs_unless_somebody_said_otherwise(tmp_path
 def _command(scheduler: str, target: Target | None = TARGET, *settings: str) -> Command:
     chosen = experiment.load(QUICK, [f"scheduler={scheduler}", *settings])
     conf = {"spark.python.daemon.module": "x.daemon"}
-    command: Command = SCHEDULERS.get(scheduler)().command(
-        chosen, target, conf, Path("/b/evidence"), Path("/jobs/train.py"), Path("/b/evidence/job.json")
+    job = Path("/b/evidence/job.json")
+    submission = Submission(
+        "dlobd-x",
+        chosen.deploy_mode,
+        chosen.workers,
+        chosen.executor_memory_mb,
+        chosen.executor_overhead_mb,
+        conf,
+        Path("/jobs/train.py"),
+        (str(job),),
+        (job,),
     )
+    command: Command = SCHEDULERS.get(scheduler)().command(submission, target, job.parent)
     return command
 
 
@@ -150,6 +161,25 @@ def test_the_same_settings_on_yarn() -> None:
     assert different == {"spark.executor.extraJavaOptions"}
     memory = {"spark.executor.memoryOverhead", "spark.executor.maxNumFailures"}  # read by YARN only
     assert {key for key in yarn.keys() - own.keys() if not key.startswith("spark.yarn.")} == memory
+
+
+def test_nodes_that_have_nothing_of_ours() -> None:
+    """Spark, Python and dlobd come from archives; only a driver in client mode runs this environment's Python."""
+    packed = Packed("hdfs://n/e.tar#environment", "./environment/bin/python", "hdfs://n/l.tar", Path("/p/d.zip"), "t-1")
+    target = dataclasses.replace(TARGET, events_dir="/user/ann/events", packed=packed)
+    for mode in ("client", "cluster"):
+        command = _command("yarn", target, f"deploy_mode={mode}")
+        conf = _conf(command)
+        assert conf["spark.pyspark.python"] == "./environment/bin/python"
+        assert (conf["spark.yarn.dist.archives"], conf["spark.yarn.archive"]) == (packed.environment, packed.spark_libs)
+        assert "spark.yarn.jars" not in conf
+        assert conf["spark.yarn.tags"] == "t-1"
+        assert conf["spark.eventLog.dir"] == "hdfs://127.0.0.1:9000/user/ann/events"
+        assert _option(command, "--py-files") == "/p/d.zip"
+        assert conf.get("spark.pyspark.driver.python") == (sys.executable if mode == "client" else None)
+        own = {key for key, value in conf.items() if sys.prefix in value}
+        assert own == ({"spark.pyspark.driver.python"} if mode == "client" else set())
+    assert conf["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == "./environment/bin/python"
 
 
 def test_no_spark_at_all() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,22 @@ def test_hdfs_that_is_gone_is_one_clear_line() -> None:
     with pytest.raises(ClusterError, match="HDFS refused") as caught:
         staging.stage(small(), WebHdfs("http://127.0.0.1:9", "nobody"), "", silent)
     assert "cluster status" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (
+            lambda part: part.write_bytes(part.read_bytes()[: part.stat().st_size // 2]),
+            "holds 150 records, 300 expected",
+        ),
+        (lambda part: part.unlink(), "is missing, 300 expected"),
+        (lambda part: part.with_name("part-00009.tfrecord").write_bytes(b""), "holds 0 records, none expected"),
+    ],
+)
+def test_files_of_unequal_length_are_refused(tmp_path: Path, damage: Callable[[Path], object], what: str) -> None:
+    """The shorter rank would leave the others in a collective: the line names the file and both numbers of records."""
+    staged = staging.stage(small(workers=2), LocalDirectory(), str(tmp_path), silent)
+    damage(Path(staged.train_dir) / "part-00001.tfrecord")
+    with pytest.raises(ClusterError, match=rf"The data set is damaged: {staged.train_dir}/part-0000\d.tfrecord {what}"):
+        staging.stage(small(workers=2), LocalDirectory(), str(tmp_path), silent)

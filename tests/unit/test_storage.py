@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from dlobd.storage import Failures, LocalDirectory
+from dlobd import webhdfs
+from dlobd.storage import Failures, LocalDirectory, WebHdfs
 
 
 @pytest.fixture
@@ -55,3 +58,35 @@ def test_a_file_that_does_not_exist_is_an_expected_failure(top: str) -> None:
         next(iter(storage.stream(f"{top}/none", 10, "test")))
     with pytest.raises(Failures):
         storage.sizes(f"{top}/none")
+
+
+def test_a_namenode_that_refuses_is_named() -> None:
+    """By its address; nothing else has to be known of the HTTP client underneath."""
+    with pytest.raises(webhdfs.Unreachable, match=r"^the NameNode at 127\.0\.0\.1:9 refused the connection$"):
+        WebHdfs("http://127.0.0.1:9", "nobody").exists("/")
+
+
+def test_a_namenode_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel takes the connection, but nothing comes within the patience: also for reads, writes and markers."""
+    monkeypatch.setitem(webhdfs.ANSWER_S, "NameNode", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        storage = WebHdfs(f"http://{address}", "nobody")
+        operations: list[Callable[[], object]] = [
+            lambda: storage.read("/a", "test"),
+            lambda: storage.write("/a", b"", "test"),
+            lambda: storage.create("/a", b""),
+            lambda: list(storage.stream("/a", 1, "test")),
+            lambda: storage.sizes("/"),
+        ]
+        for operation in operations:
+            with pytest.raises(webhdfs.Unreachable, match=f"^the NameNode at {address} did not answer within 0 s$"):
+                operation()
+
+
+def test_java_stacks_are_left_out_of_what_hdfs_said() -> None:
+    """A person sees the sentence, not where in Hadoop's code it was made."""
+    said = webhdfs.HdfsError("Name node is in safe mode.\nIt was set.\n\tat org.apache.X.y(X.java:1)\n\tat java.z")
+    assert webhdfs.words(said) == "Name node is in safe mode. It was set."

@@ -3,12 +3,14 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from records import run_record
 
 from dlobd import experiment, store
 from dlobd.errors import BundleError
+from dlobd.schema import OwnJob
 
 
 @pytest.fixture
@@ -91,31 +93,40 @@ def test_a_run_that_never_got_to_its_job_is_valid() -> None:
 
 
 def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
-    """A field added to Experiment must be added to the schema, with its type."""
-    types = {"string": str, "integer": int, "number": float}
-    properties = store.schema()["properties"]["configuration"]["properties"]
-    assert {name: types[row["type"]] for name, row in properties.items()} == experiment.FIELDS
-    assert set(store.schema()["properties"]["configuration"]["required"]) == set(experiment.FIELDS)
+    """A field added to Experiment or OwnJob must be added to the schema, with its type."""
+    types = {"string": str, "integer": int, "number": float, "array": tuple[str, ...]}
+    configuration = store.schema()["properties"]["configuration"]
+    own = get_type_hints(OwnJob)
+    found = {name: types[row["type"]] for name, row in configuration["properties"].items()}
+    assert found == experiment.FIELDS | own
+    one, other = (set(choice["required"]) | set(configuration["required"]) for choice in configuration["oneOf"])
+    assert one == set(experiment.FIELDS)
+    assert other == set(own)
 
 
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 1\. Next: use a newer dlobd"):
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 2\. Next: use a newer dlobd"):
         bundle.read()
 
 
 def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each upgrade brings a record one version on, until it is this version's."""
+    """Each upgrade brings a record one version on, until it is this version's. Version 1 had neither a replication nor
+    a deadline of its own for YARN."""
     old = run_record(schema_version=0)
     old["state"] = old.pop("status")
+    del old["configuration"]["replication"], old["configuration"]["accept_timeout_s"]
     (bundle.path / "run.json").write_text(json.dumps(old))
     monkeypatch.setitem(
         store._UPGRADES,
         0,
         lambda run: {k: v for k, v in run.items() if k != "state"} | {"schema_version": 1, "status": run["state"]},
     )
-    assert bundle.read()["status"] == "ok"
+    found = bundle.read()
+    assert (found["schema_version"], found["status"]) == (2, "ok")
+    assert found["configuration"]["replication"] == 1
+    assert found["configuration"]["accept_timeout_s"] == found["configuration"]["timeout_s"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": null}', "\xff\xfe"])
@@ -273,3 +284,11 @@ def test_a_bundle_holds_no_secret_of_an_added_log(bundle: store.Bundle, tmp_path
     binary.write_bytes(b"\0token=abc")
     assert bundle.add(log, "logs/stderr").read_bytes() == b"authkey=[redacted]\n"
     assert bundle.add(binary, "evidence/picture").read_bytes() == b"\0token=abc"
+
+
+def test_secrets_of_a_command_line_are_replaced() -> None:
+    """Both forms: in one word, and where the option is one word and its value the next."""
+    words = ["--epochs", "3", "--api-token", "abc", "spark.my.password=xyz", "--name", "token"]
+    assert store.redact_words(words) == [
+        *("--epochs", "3", "--api-token", "[redacted]", "spark.my.password=[redacted]", "--name", "token"),
+    ]

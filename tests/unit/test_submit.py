@@ -27,11 +27,12 @@ def run(
     logs: Path,
     timeout_s: float = 30,
     told: Callable[[str], None] = lambda line: None,
-    on_abort: Callable[[str], None] = lambda application_id: None,
+    on_abort: Callable[[str], Any] = lambda application_id: "",
+    accept_timeout_s: float = 30,
     **environment: str,
 ) -> Window:
     """Submits a shell script."""
-    return submit(Command(("sh", "-c", script), environment), logs, timeout_s, told, on_abort)
+    return submit(Command(("sh", "-c", script), environment), logs, timeout_s, accept_timeout_s, told, on_abort)
 
 
 def gone(pid: int, within_s: float = 10) -> bool:
@@ -102,6 +103,20 @@ def test_a_job_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert gone(int((tmp_path / "driver.stdout").read_text()))
 
 
+def test_a_job_that_yarn_never_starts_is_ended(tmp_path: Path) -> None:
+    """Its own deadline runs from the submission on; what the scheduler says of the application is kept."""
+    script = f"echo 'Submitted application {APP}' >&2; exec sleep 100"
+    window = run(script, tmp_path, accept_timeout_s=0.5, on_abort=lambda application_id: f"{application_id} waits")
+    assert (window.ended_by, window.diagnostics) == ("accept timeout", f"{APP} waits")
+
+
+@pytest.mark.parametrize("started", [f"Application report for {APP} (state: RUNNING)", f"{APP} has started running."])
+def test_a_job_that_yarn_started_may_take_its_time(tmp_path: Path, started: str) -> None:
+    """The deadline for the start ends with it, in client mode as in cluster mode."""
+    script = f"echo 'Submitted application {APP}' >&2; echo '{started}' >&2; sleep 1"
+    assert run(script, tmp_path, accept_timeout_s=0.7).ended_by == ""
+
+
 def test_a_job_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the grace it gets SIGKILL; the window ends when it is gone. Without an application nothing is aborted."""
     monkeypatch.setattr("dlobd.submit.GRACE_S", 0.5)
@@ -145,7 +160,7 @@ def test_kill_9_of_the_command_ends_the_job(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from dlobd.schedulers.base import Command; from dlobd.submit import submit\n"
-        "submit(Command(('sh', '-c', 'echo $$; exec sleep 100'), {}), Path(sys.argv[1]), 60, print, print)"
+        "submit(Command(('sh', '-c', 'echo $$; exec sleep 100'), {}), Path(sys.argv[1]), 60, 60, print, print)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as parent:
         stdout = tmp_path / "driver.stdout"

@@ -29,6 +29,7 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, scheduler, launcher
     """It ends well, its parts sum exactly, 95 % is explained, and every step has the loss of the main job's."""
     ended = dlobd.run(f"scheduler={scheduler}", f"launcher={launcher}", f"input={source}", f"deploy_mode={mode}")
     assert ended.code == 0, ended.err
+    assert ended.bundle.read()["warnings"] == [], "all evidence could be had"
     layers = explained(ended.bundle)
     assert ("yarn" in layers) == (scheduler == "yarn")
     same_training(ended.bundle, quick_run.bundle)

@@ -1,0 +1,8 @@
+"""spark-submit entry: records a person's own script. Usage: jobs/own.py LAUNCHER SPANS_DIR SCRIPT ARGUMENTS..."""
+
+import sys
+
+from dlobd.workloads.own import main
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

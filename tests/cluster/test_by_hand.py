@@ -1,0 +1,97 @@
+"""A run that somebody else submits to a cluster that is not ours: the bundle is made from the cluster's own interfaces.
+
+The cluster is the tests' own, but the commands have another cache, so that they find nothing of it by the file system.
+Its nodes get an archive of the user's, as small as one can be; tests/full/ways packs a whole environment.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from cluster.test_ways import explained, same_training
+
+from dlobd import packing
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+
+def small_archive(path: Path, script: str) -> Path:
+    """An environment whose bin/python is a script."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data, mode in (("bin/python", script.encode(), 0o755), (f"lib/{packing.PYTHON}/os.py", b"", 0o644)):
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), mode
+            archive.addfile(entry, BytesIO(data))
+    return path
+
+
+def prepared(dlobd, conf: Path, archive: Path, *settings: str) -> tuple[str, Path]:
+    """The printed line, and the bundle that waits for its application."""
+    sets = [word for setting in settings for word in ("--set", setting)]
+    words = ["run", "softmax-mnist-quick", *sets, "--hadoop-conf", str(conf), "--archive", str(archive), "--by-hand"]
+    ended = dlobd(*words, "--out", str(dlobd.out))
+    assert ended.code == 0, ended.err
+    return ended.out.splitlines()[0], ended.bundle.path
+
+
+def submitted(line: str, cwd: Path) -> str:
+    """Runs the line in a shell that knows nothing of dlobd; the application's id."""
+    done = subprocess.run(["bash", "-c", line], cwd=cwd, env={"PATH": "/usr/bin:/bin"}, timeout=300, check=False)
+    log = Path(line.rpartition(" ")[2]).read_text()
+    assert done.returncode == 0, log[-2000:]
+    return next(word for word in log.replace("(", " ").split() if word.startswith("application_"))
+
+
+def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, tmp_path) -> None:
+    """In cluster mode nothing of a run is left on the machine that submitted it, and all of it is explained."""
+    conf = shared_cluster.client_conf_dir
+    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster")
+    assert json.loads((bundle / "run.json").read_text())["cause"].startswith("prepared to be submitted by hand")
+    application = submitted(line, tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    ended = alone("collect", application, "--hadoop-conf", str(conf), "--out", str(elsewhere))
+    assert ended.code == 0, ended.err
+    assert ended.bundle.path == (elsewhere / "softmax-mnist-quick" / bundle.name).resolve(), "the run's own id"
+    layers = explained(ended.bundle)
+    assert {"yarn", "spark", "launcher", "hdfs", "tensorflow"} <= layers.keys()
+    same_training(ended.bundle, quick_run.bundle)
+    run = json.loads((ended.bundle.path / "run.json").read_text())
+    assert run["window"]["name"] == "RM startedTime -> finishedTime"
+    record = json.loads((ended.bundle.evidence / "rm-app.json").read_text())
+    assert run["wall_ns"] == (record["finishedTime"] - record["startedTime"]) * 1_000_000
+    assert run["versions"]["hadoop"] == "3.5.0"
+    assert run["warnings"] == []
+    for container in ("000001", "000002", "000003"):
+        (found,) = (ended.bundle.logs / "containers").glob(f"*_{container}")
+        assert (found / "stderr").stat().st_size > 0
+    number = application.removeprefix("application_")
+    for log in (ended.bundle.logs / "daemons").glob("*manager*.log"):
+        assert all(number in one for one in log.read_text().splitlines()), "other applications' lines are not ours"
+    unknown = alone("collect", f"{application}0", "--hadoop-conf", str(conf))
+    assert unknown.code == 2
+    assert f"knows no {application}0" in unknown.line
+
+
+def test_an_application_that_dlobd_did_not_prepare(shared_cluster, alone, quick_run) -> None:
+    """It has no tag by which its description would be found."""
+    application = json.loads((quick_run.bundle.evidence / "rm-app.json").read_text())["id"]
+    ended = alone("collect", application, "--hadoop-conf", str(shared_cluster.client_conf_dir))
+    assert ended.code == 2
+    assert "carries no tag of dlobd" in ended.line
+
+
+def test_nodes_without_the_python_are_one_line(shared_cluster, alone, tmp_path) -> None:
+    """What the packed environment's launcher says where a node lacks its interpreter is the cause of the run."""
+    launcher = packing._LAUNCHER.format(python="python3.99", origin="/nowhere/python3.99")
+    words = ["--hadoop-conf", str(shared_cluster.client_conf_dir)]
+    words += ["--archive", str(small_archive(tmp_path / "own.tar.gz", launcher))]
+    ended = alone("run", "softmax-mnist-quick", *words, "--out", str(alone.out), within_s=300)
+    assert ended.code == 5, ended.err
+    assert "has no python3.99" in ended.said[-1]

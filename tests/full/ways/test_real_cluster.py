@@ -1,0 +1,83 @@
+"""A cluster that is not ours: the nodes get Python's packages and Spark's jars from HDFS, and use nothing else.
+
+The cluster is the tests' own, but the commands have another cache: nothing is found by the file system.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster.test_by_hand import prepared, small_archive, submitted
+from cluster.test_ways import explained, same_training
+
+from dlobd.cluster.configuration import ClusterSettings
+from dlobd.cluster.embedded import EmbeddedCluster
+from dlobd.store import Bundle
+from dlobd.webhdfs import connect
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def tensorflow_paths(bundle: Bundle) -> list[str]:
+    """Where each trainer found TensorFlow."""
+    lines = [line for path in bundle.spans.glob("container_*/*.jsonl") for line in path.read_text().splitlines()]
+    found = [json.loads(line) for line in lines if '"TensorFlow imported"' in line]
+    return [line["a"]["path"] for line in found]
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, mode) -> None:
+    """The same training and a full explanation; TensorFlow and Spark come from what was unpacked in the containers."""
+    words = ["--set", f"deploy_mode={mode}", "--hadoop-conf", str(shared_cluster.client_conf_dir)]
+    ended = alone("run", "softmax-mnist-quick", *words, "--out", str(alone.out), within_s=800)
+    assert ended.code == 0, ended.err
+    assert "yarn" in explained(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+    paths = tensorflow_paths(ended.bundle)
+    assert len(paths) == 2
+    assert all("/environment/lib/python3." in path and sys.prefix not in path for path in paths), paths
+    for container in (ended.bundle.logs / "containers").iterdir():
+        assert "__spark_libs__" in (container / "launch_container.sh").read_text()
+        assert f"{sys.prefix}/" not in (container / "launch_container.sh").read_text()
+    assert {path.name for path in alone.cache.iterdir()} == {"packed", "remote", "runs"}, "no cluster of our own"
+    run = json.loads((ended.bundle.path / "run.json").read_text())
+    assert run["setup"]["upload_ns"] > 0
+    assert "cluster_up_ns" not in run["setup"]
+    # both modes have used the same two archives, each uploaded once
+    client = connect(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
+    kinds = sorted(name.rpartition("-")[0] for name in client.list(f"/user/{shared_cluster.user}/dlobd/cache"))
+    assert kinds == ["environment", "spark-libs"]
+
+
+@pytest.fixture
+def aggregating(jars: Path) -> Iterator[EmbeddedCluster]:
+    """A cluster that moves containers' logs into HDFS and removes them from the nodes."""
+    with tempfile.TemporaryDirectory(prefix="dl-", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        cluster = EmbeddedCluster(ClusterSettings(Path(directory) / "cluster", log_aggregation=True))
+        cluster.start(lambda line: None)
+        yield cluster
+        cluster.stop()
+
+
+def test_aggregated_logs_of_a_client_mode_run(aggregating, alone, quick_run, tmp_path) -> None:
+    """By hand in client mode: the driver's own files lie in the prepared bundle, the containers' come from HDFS."""
+    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    line, bundle = prepared(alone, aggregating.client_conf_dir, archive)
+    application = submitted(line, tmp_path)
+    conf = str(aggregating.client_conf_dir)
+    ended = alone("collect", application, "--hadoop-conf", conf, "--out", str(alone.out))
+    assert ended.code == 0, ended.err
+    assert ended.bundle.path == bundle.resolve()
+    assert list(aggregating.work_dir.glob(f"nodemanager-*/userlogs/{application}/*")) == []
+    explained(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+    run = json.loads((bundle / "run.json").read_text())
+    assert run["warnings"] == []
+    assert len(list((bundle / "logs" / "containers").glob("container_*/jvm.log"))) == 3
+    starts = [event["event"] for event in run["startup"]]
+    assert starts.index("driver Python up") < starts.index("application submitted") < starts.index("AM registered")

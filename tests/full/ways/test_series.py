@@ -1,0 +1,50 @@
+"""A series on a cluster of its own: killed with kill -9 after its first run, and gone on with by the same command."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from dlobd import series
+from dlobd.cluster.processes import daemons_of
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+COMMAND = ("run", "softmax-mnist-quick", "--set", "launcher=barrier", "--repeats", "2", "--seed", "3")
+
+
+def test_a_killed_series_goes_on_where_it_was(alone: Any) -> None:
+    """The first run is kept, the second is made, one cluster served each command, and nothing stays behind."""
+    words = (*COMMAND, "--out", str(alone.out))
+    started = alone.start(*words)
+    deadline = time.monotonic() + 400
+    while not (files := list(alone.out.glob("series-*.json"))) or len(series.load(files[0]).begun) < 2:
+        assert started.process.poll() is None, started.ended(5)
+        assert time.monotonic() < deadline, alone.bundles()
+        time.sleep(0.2)
+    psutil.Process(started.process.pid).kill()
+    started.ended(10)
+    alone.is_empty()
+    (kept,) = series.load(files[0]).ended().values()
+    before = kept.read()
+
+    ended = alone(*words, within_s=400)
+    assert ended.code == 0, ended.err
+    assert daemons_of(alone.work_dir) == []
+    found = series.load(files[0])
+    assert [cell.repeat for cell in sorted(found.ended())] == [1, 2]
+    assert len(found.begun) == 3
+    assert kept.read() == before
+    assert kept.verify() == []
+    assert "starting 6 daemons" in ended.err
+    assert sum("cluster ready" in line for line in ended.err.splitlines()) == 1
+    assert any("run 2 of 2: softmax-mnist-quick ok" in line for line in ended.err.splitlines())
+    assert "softmax-mnist-quick  2/2" in ended.out
+    assert ended.out.splitlines()[-1] == f"series: {files[0]}"
+
+    again = alone(*words, within_s=60)
+    assert (again.code, "daemons" in again.err) == (0, False)
+    assert again.out == ended.out

@@ -1,0 +1,80 @@
+"""The same job with its workers on two hosts: loopback addresses of this machine, a DataNode and a NodeManager each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster.test_ways import explained, same_training
+
+from dlobd.importers.evidence import Evidence
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
+
+HOSTS = ["127.0.0.2", "127.0.0.3"]
+TOO_LARGE_FOR_ONE = "executor_overhead_mb=3072"
+"""Two such executors do not fit into one NodeManager."""
+
+WAYS = [
+    ("launcher=tfos", "input=feed", "deploy_mode=client"),
+    ("launcher=barrier", "input=read", "deploy_mode=cluster"),
+]
+
+
+@pytest.fixture
+def two_hosts(alone: Any) -> Iterator[Any]:
+    """The command line with a cluster on two hosts."""
+    up = alone("cluster", "up", "--hosts", ",".join(HOSTS))
+    assert up.code == 0, up.err
+    yield alone
+    assert alone("cluster", "down").code == 0
+
+
+def test_workers_on_two_hosts(two_hosts: Any) -> None:
+    """Executors, trainers and DataNodes use the address of their own host, with TensorFlowOnSpark and its driver beside
+    dlobd as with the barrier launcher in the cluster; each step has the loss of plain processes on one host."""
+    one_host = two_hosts.run("launcher=native", "input=read")
+    assert one_host.code == 0, one_host.err
+    for way in WAYS:
+        ended = two_hosts.run(TOO_LARGE_FOR_ONE, *way)
+        assert ended.code == 0, ended.err
+        explained(ended.bundle)
+        same_training(ended.bundle, one_host.bundle)
+        evidence = Evidence(ended.bundle.path)
+        assert executors(evidence) == HOSTS
+        assert sorted(trainers(evidence)) == HOSTS
+        served = {match for line in clienttrace(evidence) for match in re.findall(r"src: /(127\.[\d.]+):", line)}
+        assert set(HOSTS) <= served, "both DataNodes served blocks at their own address"
+
+
+def executors(evidence: Evidence) -> list[str]:
+    """The addresses at which executors offer their blocks, as the driver noted them."""
+    path = "driver.stderr" if not evidence.cluster_mode else f"containers/{evidence.containers[0]}/stderr"
+    log = (evidence.path / "logs" / path).read_text()
+    return sorted(re.findall(r"Registering block manager \S+ with .* BlockManagerId\(\d+, (127[\d.]+),", log))
+
+
+def trainers(evidence: Evidence) -> list[str]:
+    """The hosts that the trainers gave each other."""
+    spans = [span for process in evidence.processes for span in process.named("all-gather addresses")]
+    if spans:
+        return [str(span.attrs["address"]).partition(":")[0] for span in spans]
+    logs = "".join(path.read_text() for path in (evidence.path / "logs" / "containers").glob("*/stderr"))
+    (cluster,) = set(re.findall(r"cluster_spec = (\{.*?\})", logs))
+    return re.findall(r"127\.[\d.]+", cluster)
+
+
+def clienttrace(evidence: Evidence) -> list[str]:
+    """The DataNodes' records of transfers."""
+    return [line for path in (evidence.path / "logs" / "daemons").glob("*clienttrace.log") for line in open(path)]
+
+
+def test_hosts_by_the_environment_are_checked_before_anything_starts(alone: Any) -> None:
+    """`dlobd run` reads them for a cluster of its own; an address that others could reach is refused."""
+    ended = alone.run(DLOBD_HOSTS="127.0.0.2,192.168.0.1")
+    assert ended.code == 2
+    assert ended.line.startswith("dlobd: DLOBD_HOSTS: '192.168.0.1' is not a loopback address")
+    assert os.listdir(alone.cache) == []

@@ -1,0 +1,155 @@
+"""Whom the one line blames, and what the warnings add: captured runs with something added to their evidence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd import causes
+from dlobd.importers.evidence import Evidence
+from dlobd.notices import notices
+
+DATA = Path(__file__).parents[1] / "data"
+APP = "1795263978565_0001"
+AM = f"container_{APP}_01_000001"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A copy of a good run that ended with exit code 1."""
+    shutil.copytree(DATA / "quick-run", tmp_path / "run")
+    change(tmp_path / "run", exit_code=1)
+    return tmp_path / "run"
+
+
+def change(run: Path, **window: Any) -> dict[str, Any]:
+    """Changes members of the window; returns it."""
+    path = run / "evidence" / "window.json"
+    changed = {**json.loads(path.read_text()), **window}
+    path.write_text(json.dumps(changed))
+    return dict(changed)
+
+
+def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9) -> None:
+    """Adds a line to a log, that long before the end of the window."""
+    at_ns = change(run)["exit_ns"] - before_exit_ns
+    with (run / "logs" / name).open("a") as file:
+        file.write(f"{at_ns} 2026-11-21T10:00:00.000 WARN x.Y: {message}\n")
+
+
+def daemons(run: Path, *dead: str) -> None:
+    """What `collect` writes of the daemons."""
+    found = [
+        {"name": "resourcemanager", "kind": "resourcemanager", "host": "127.0.0.1", "ports": {}},
+        {"name": "nodemanager-0", "kind": "nodemanager", "host": "127.0.0.1", "ports": {"rpc": 20008}},
+        {"name": "nodemanager-1", "kind": "nodemanager", "host": "127.0.0.1", "ports": {"rpc": 20011}},
+    ]
+    listed = [{**daemon, "alive": daemon["name"] not in dead} for daemon in found]
+    (run / "evidence" / "daemons.json").write_text(json.dumps(listed))
+
+
+def in_cluster(run: Path) -> None:
+    """Makes it one whose driver ran in its container."""
+    path = run / "evidence" / "job.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "deploy_mode": "cluster"}))
+
+
+@pytest.mark.parametrize(
+    ("dead", "how"), [(("nodemanager-1",), "nodemanager-1 died"), ((), "nodemanager-1 was silent")]
+)
+def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str, ...], how: str) -> None:
+    """A NodeManager that does not run has died; one that runs was silent, for example stopped."""
+    daemons(run, *dead)
+    log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
+    cause = causes.failure(Evidence(run))
+    assert cause.startswith(
+        f"{how}: YARN heard nothing from its node localhost:20011 for 30 secs and gave it up, with "
+    )
+    assert "executor " in cause
+    assert ("nodemanager-1 died during the run" in notices(Evidence(run))) == bool(dead)
+
+
+def test_a_death_before_the_node_was_lost_counts_more(run: Path) -> None:
+    """The NodeManager's last sign of life dates its death, not the ResourceManager's patience."""
+    daemons(run, "nodemanager-1")
+    log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 137", before_exit_ns=10**12)
+    log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
+    assert causes.failure(Evidence(run)) == f"the ApplicationMaster ({AM}) was killed by signal 9 (SIGKILL)"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (None, f"the driver's JVM, which is the ApplicationMaster ({AM}) was killed by signal 9 (SIGKILL)"),
+        ("User application exited with status 137", "the driver's Python was killed by signal 9 (SIGKILL)"),
+    ],
+)
+def test_in_a_container_the_drivers_python_and_its_jvm_are_told_apart(run: Path, words: str | None, cause: str) -> None:
+    """Both end with the container's exit code 137: the JVM passes on that of its Python, and says so."""
+    in_cluster(run)
+    if words:
+        log(run, f"containers/{AM}/stderr", words, before_exit_ns=2 * 10**9)
+    log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 137")
+    assert causes.failure(Evidence(run)) == cause
+
+
+def test_in_a_container_a_driver_that_could_speak_is_quoted(run: Path) -> None:
+    """An exit code of its Python is no death: what it said counts."""
+    in_cluster(run)
+    log(run, f"containers/{AM}/stderr", "User application exited with status 1")
+    log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 1")
+    (run / "logs" / "containers" / AM / "stdout").write_text("dlobd: job failed: rank 0 (chief): ValueError: no\n")
+    assert causes.failure(Evidence(run)) == "rank 0 (chief): ValueError: no"
+
+
+def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
+    """In client mode YARN sees the ApplicationMaster alone."""
+    assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
+    (warning,) = notices(Evidence(run))
+    assert warning.startswith("YARN calls the application SUCCEEDED, although the job failed")
+    change(run, exit_code=0)
+    assert notices(Evidence(run)) == []
+
+
+def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
+    """Both of its lives are in one log; how long it said nothing is the most it can have been away."""
+    change(run, exit_code=0)
+    daemons(run)
+    log(run, "daemons/resourcemanager.log", "last words", before_exit_ns=10**9)
+    log(run, "daemons/resourcemanager.log", "STARTUP_MSG: ", before_exit_ns=0)
+    words = "resourcemanager was started again during the run: it had said nothing for 1.0 s"
+    assert notices(Evidence(run)) == [words]
+
+
+def test_an_application_that_never_started_is_explained_by_the_resourcemanager(run: Path) -> None:
+    """Its own words without their date, cut between words where they are long."""
+    change(run, ended_by="accept timeout", diagnostics="[Sat Nov 21 10:00:00 +0000 2026] Queue's limit exceeded. \n")
+    cause = "still ACCEPTED after accept_timeout_s = 7 s; the ResourceManager says: "
+    assert causes.never_started(Evidence(run), 7) == f"{cause}Queue's limit exceeded."
+    change(run, diagnostics="word " * 100)
+    long = causes.never_started(Evidence(run), 7)
+    assert len(long) <= causes.MAX_CAUSE_CHARACTERS
+    assert long.endswith("word ...")
+    change(run, diagnostics="")
+    assert causes.never_started(Evidence(run), 7) == f"{cause}nothing"
+
+
+def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:
+    """As published, TensorFlowOnSpark does not end a job for it; a trainer that we ended ourselves is no cause."""
+    window = change(run, ended_by="timeout")
+    assert (
+        causes.timed_out(Evidence(run), 60) == "not finished after timeout_s = 60 s; raise it with --set timeout_s=..."
+    )
+    worker = next(p for p in Evidence(run).processes if p.process.role == "worker")
+    writer = next(p for p in Evidence(run).processes if p.process.role == "python-worker")
+    words = f"trainer process {worker.process.pid} died: killed by signal 9"
+    for at_ns, found in ((10**12, False), (10**9, True)):
+        line = {"k": "i", "n": "trainer died", "t": window["exec_ns"] + at_ns, "a": {"cause": words}}
+        with writer.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        cause = causes.timed_out(Evidence(run), 60)
+        assert (cause == f"worker 0: {words}; not finished after timeout_s = 60 s") == found

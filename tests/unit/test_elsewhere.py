@@ -1,0 +1,139 @@
+"""A cluster that is not ours, as far as the command line can refuse it without one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from unit.test_hadoop_conf import write
+
+from dlobd import cli, hadoop_web
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    """A web server that is not Hadoop's."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>hello</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Exit code and the one line of a command that fails."""
+    code = cli.main(list(words))
+    captured = capsys.readouterr()
+    (line,) = [line for line in captured.err.splitlines() if not line.startswith("[")]
+    assert line.startswith("dlobd: ")
+    assert captured.out == ""
+    return code, line
+
+
+def cluster(directory: Path, namenode: str, manager: str = "127.0.0.1:1") -> list[str]:
+    """The command line that names a cluster with these web addresses."""
+    write(
+        directory,
+        core={"fs.defaultFS": "hdfs://127.0.0.1:1"},
+        hdfs={"dfs.namenode.http-address": namenode},
+        yarn={"yarn.resourcemanager.webapp.address": manager},
+    )
+    return ["run", "softmax-mnist-quick", "--hadoop-conf", str(directory), "--out", str(directory / "runs")]
+
+
+def test_nobody_listens(tmp_path: Path, capsys: pytest.CaptureFixture[str], free_port: int) -> None:
+    """Exit code 4; the line names the address and its key; no bundle is left."""
+    code, line = refused(capsys, *cluster(tmp_path, f"127.0.0.1:{free_port}"))
+    assert code == 4
+    assert f"127.0.0.1:{free_port} (dfs.namenode.http-address): connection refused" in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unknown_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As for a refused connection."""
+    code, line = refused(capsys, *cluster(tmp_path, "no-such-host.invalid:9870"))
+    assert code == 4
+    assert "no-such-host.invalid:9870 (dfs.namenode.http-address): unknown host" in line
+
+
+def test_a_host_that_is_silent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts the connection and never answers: the wait is bounded."""
+    monkeypatch.setattr(hadoop_web, "TIMEOUT_S", (0.5, 0.5))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        code, line = refused(capsys, *cluster(tmp_path, f"127.0.0.1:{silent.getsockname()[1]}"))
+    assert code == 4
+    assert "no answer within" in line
+
+
+def test_a_server_that_is_not_hadoop(tmp_path: Path, capsys: pytest.CaptureFixture[str], stranger: str) -> None:
+    """A wrong port often has another web server behind it."""
+    code, line = refused(capsys, *cluster(tmp_path, stranger))
+    assert code == 4
+    assert "it does not answer as Hadoop does" in line
+
+
+def test_kerberos_is_refused_before_anything_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2; the line names the key."""
+    words = cluster(tmp_path, "no-such-host.invalid:9870")
+    write(tmp_path, core={"fs.defaultFS": "hdfs://nn", "hadoop.security.authentication": "kerberos"})
+    code, line = refused(capsys, *words)
+    assert (code, "hadoop.security.authentication=kerberos" in line) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "--archive", "a.tar"], "add --hadoop-conf DIR"),
+        (["run", "--by-hand"], "add --hadoop-conf DIR"),
+        (["run", "--hadoop-conf", "none"], "is not a directory"),
+        (["run", "--set", "launcher=native", "--set", "input=read", "--hadoop-conf", "."], "scheduler = yarn"),
+        (["collect", "application_1_1"], "set HADOOP_CONF_DIR"),
+        (["collect", "job_1", "--hadoop-conf", "."], "is not the id of a YARN application"),
+    ],
+)
+def test_bad_command_lines(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Exit code 2 and one line, before anything is asked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    code, line = refused(capsys, *words)
+    assert (code, said in line) == (2, True), line
+
+
+def test_the_plan_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--dry-run prints the spark-submit line; what only the cluster knows stands in angle brackets."""
+    assert cli.main([*cluster(tmp_path, "no-such-host.invalid:9870"), "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "spark.yarn.dist.archives=hdfs://127.0.0.1:1<hdfs-home>/dlobd/cache/<environment>#environment" in out
+    assert "spark.pyspark.python=./environment/bin/python" in out
+    assert f"HADOOP_CONF_DIR={tmp_path}" in out
+    assert list(tmp_path.glob("runs/*")) == []

@@ -1,0 +1,97 @@
+"""Importers of a person's own script: several jobs, stages, tasks and Python workers; ranks that are parts of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from dlobd.attribution import attribute
+from dlobd.importers import driver_lane, executor_lane, log4j, spark
+from dlobd.importers.assemble import assemble
+from dlobd.importers.evidence import Evidence
+from dlobd.importers.ranks import Rank
+from dlobd.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import Process
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+STARTING = (
+    "Starting task 0.0 in stage {stage}.0 (TID {tid}) (localhost,executor {executor}, partition 0, ANY, 9 bytes) "
+)
+
+
+def span(number: int, start_ns: int, end_ns: int, name: str = "user code", **more: Any) -> RecordedSpan:
+    """A recorded span."""
+    fields = {"parent": 0, "layer": "user", "truncated": False, "wait": {}, "attrs": {}, "thread": "", **more}
+    return RecordedSpan(id=number, name=name, start_ns=start_ns, end_ns=end_ns, **fields)
+
+
+def worker(*spans: RecordedSpan, role: str = "python-worker") -> RecordedProcess:
+    """A process that was forked at 0."""
+    return RecordedProcess(Process("h", role, 0, 7), "d", 0, True, Path("x"), 1000, list(spans))
+
+
+def test_jobs_and_stages_of_sql() -> None:
+    """Map stages are jobs of their own; a later stage belongs to a job that has not ended."""
+    messages = (
+        "Got map stage job 0 (collect at s.py:1) with 2 output partitions",
+        "Submitting ShuffleMapStage 0 (MapPartitionsRDD[1]), which has no missing parents",
+        STARTING.format(stage=0, tid=0, executor=1),
+        "Got job 1 (count at s.py:2) with 1 output partitions",
+        "Submitting ShuffleMapStage 1 (MapPartitionsRDD[2]), which has no missing parents",
+        "Submitting ResultStage 2 (MapPartitionsRDD[3]), which has no missing parents",
+        STARTING.format(stage=2, tid=1, executor=2),
+        "Job 1 finished: count at s.py:2, took 1 s",
+    )
+    text = [f"{1_000_000 + k} 2026-11-21T03:02:40.666 INFO a.B: {message}\n" for k, message in enumerate(messages)]
+    log = spark.driver(list(log4j.parse(text, "log")))
+    assert [(job.name, [task.id for task in job.tasks]) for job in log.jobs] == [("collect", [0]), ("count", [1])]
+
+
+def test_the_tasks_on_which_a_job_hung() -> None:
+    """From the end: the last task, then the one that ended last before it began; never two at once."""
+    tasks = [(0, "1", 0, 40), (1, "2", 0, 50), (2, "1", 55, 70), (3, "2", 52, 90), (4, "1", 72, 99)]
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start) for n, e, start, _ in tasks])
+    executors = {e: SimpleNamespace(finished={n: end for n, x, _, end in tasks if x == e}) for e in ("1", "2")}
+    found = list(driver_lane._critical(SimpleNamespace(executors=executors), [job], 1000))  # type: ignore[arg-type]
+    # the executor cleans up until 99, but its job was over at 95
+    assert found == [("j", "1", 72, 95), ("j", "1", 55, 70), ("j", "2", 0, 50)]
+
+
+def test_two_python_workers_of_one_task_are_told_apart() -> None:
+    """The second one, which works while the first does, is beside; one that comes later is not."""
+    taken: list[tuple[int, int]] = []
+    first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
+    assert executor_lane._one_at_a_time(first, taken) == (first, [])
+    inner = span(5, 60, 70, parent=4)
+    second = [span(4, 50, 150), inner, span(6, 200, 250)]
+    assert executor_lane._one_at_a_time(second, taken) == ([second[2]], [second[0], inner])
+
+
+def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
+    """What the worker did before and after is not the rank's; the main function says which rank it is."""
+    main = span(2, 10, 20, layer="tensorflow", attrs={"role": "chief", "index": 0, "in_task": True})
+    process = worker(span(1, 0, 5), main, span(3, 12, 13, "get", parent=2), span(4, 30, 40))
+    rank = Rank(process, "1", "chief", 0, 10, 20, False, main)
+    assert (rank.lane, [s.id for s in rank.spans], rank.finished) == ("rank-0", [2, 3], (False, 20))
+    assert [s.id for s in executor_lane._outside(process, [rank])] == [1, 4]
+    assert Rank(process, "1", "worker", 1, 0, 9, True).lane == "rank-2"
+    assert Rank(process, "1", "ps", 0, 0, 9, True).lane == "ps-0"
+
+
+def test_a_real_script() -> None:
+    """RDD and DataFrame: its jobs lie in the driver's calls, each Python worker's functions are the person's."""
+    evidence = Evidence(DATA / "own-run")
+    assert evidence.own
+    assert len(evidence.driver_log.jobs) > 1
+    trace = assemble(DATA / "own-run")
+    waits = sorted((s.start_ns, s.end_ns) for s in trace.spans if s.name.startswith("wait for tasks of"))
+    assert len(waits) >= 4
+    assert all(end <= start for (_, end), (start, _) in pairwise(waits))
+    own = [s for s in trace.spans if s.layer == "user" and s.lane.startswith("executor")]
+    assert len(own) >= 4
+    assert attribute(trace).unexplained_ns < 0.01 * trace.wall_ns
+    assert {row.layer: row.inside for row in trace.not_measured} == {"channel": "", "hdfs": "user"}

@@ -1,0 +1,133 @@
+"""Hooks for a person's own script: what they add, and that they change nothing."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlobd.importers import recorder
+from dlobd.importers.recorder import RecordedProcess
+from dlobd.launchers import own
+
+
+def python(code: str, spans: Path) -> RecordedProcess:
+    """Runs `code` with a recorder open; what it recorded."""
+    head = f"from dlobd import trace\ntrace.start({str(spans)!r}, 'driver')\nfrom dlobd.launchers import own\n"
+    done = subprocess.run(
+        [sys.executable, "-c", head + code + "\ntrace.flush()\n"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    (process,) = recorder.read_all(spans)
+    return process
+
+
+def test_a_feed_of_rows_is_timed_by_chunks(tmp_path: Path) -> None:
+    """Every row is fed once, in order; far fewer spans than rows."""
+    process = python(
+        """
+rows = list(own.OwnFeedTask(lambda rows: [list(rows)], 0)(iter(range(1000))))[0]
+assert rows == list(range(1000))
+""",
+        tmp_path,
+    )
+    puts = process.named("put")
+    assert sum(span.attrs["items"] for span in puts) == 1000
+    assert 1000 / own.CHUNK <= len(puts) < 100
+    assert process.instant("feed exhausted").attrs["items"] == 1000  # type: ignore[union-attr]
+
+
+def test_a_slow_source_is_not_read_ahead() -> None:
+    """Rows that come slowly are fed one by one: nobody waits for a full chunk."""
+    read: list[int] = []
+
+    def slow() -> Iterator[int]:
+        for n in range(3):
+            read.append(n)
+            own.time.sleep(0.02)
+            yield n
+
+    fed = own.OwnFeedTask(list, 0)._timed(slow())
+    assert next(fed) == 0
+    assert read == [0]
+
+
+def test_a_main_function_is_a_rank(tmp_path: Path) -> None:
+    """Role, index and whether it is the Python worker itself; its result and arguments are untouched."""
+    process = python(
+        """
+from types import SimpleNamespace
+ctx = SimpleNamespace(job_name="chief", task_index=0)
+inside = own.OwnMain(lambda args, ctx: (args, ctx.job_name))
+assert own.OwnStartTask(lambda ids: inside("a", ctx))([0]) == ("a", "chief")
+own._StartedBy.pid = 0
+assert inside("a", ctx) == ("a", "chief")
+assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker_num=2)) == 7
+""",
+        tmp_path,
+    )
+    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(own.USER_CODE)]
+    assert found == [("chief", 0, True), ("chief", 0, False), ("worker", 2, True)]
+    assert process.process.role == "chief"  # a process of its own says so; a Python worker does not
+
+
+def test_what_travels_pickles_by_reference() -> None:
+    """Executors find the classes in dlobd, whatever the script is."""
+    assert b"dlobd.launchers.own" in pickle.dumps(own.OwnMain(len))  # type: ignore[arg-type]
+    assert b"dlobd.launchers.own" in pickle.dumps(own.ShutdownTask(os.path.join))  # type: ignore[arg-type]
+
+
+def test_the_sleep_of_a_shutdown_has_a_name(tmp_path: Path) -> None:
+    """grace_secs is slept inside a function that travelled by value; its module's `time` is not the one it uses."""
+    process = python(
+        """
+import time
+from pyspark import cloudpickle
+def stop(items):
+    time.sleep(0.01)
+    return items
+task = cloudpickle.loads(cloudpickle.dumps(own.ShutdownTask(stop)))
+assert task([1]) == [1]
+assert task._inner.__globals__["time"] is time
+""",
+        tmp_path,
+    )
+    (sleep,) = process.named("sleep")
+    assert sleep.wait["waits_for"] == ["@trainer"]
+    assert sleep.wait["cause"] == "TFCluster.shutdown(grace_secs) (sleep 0.01 s)"
+    assert sleep.parent == process.named("shutdown task")[0].id
+
+
+def test_the_hooks_import_nothing_themselves(tmp_path: Path) -> None:
+    """A script that needs neither PySpark nor TensorFlowOnSpark does not pay for them; one that does gets its own."""
+    process = python(
+        """
+import sys
+own.prepare_driver("tfos")
+assert not {"pyspark", "tensorflow", "tensorflowonspark"} & set(sys.modules)
+import json.tool
+from tensorflowonspark import TFCluster, TFNode
+assert "tensorflow" not in sys.modules
+assert TFCluster.run.__name__ == "run" and TFCluster.TFCluster.train.__wrapped__
+import tensorflowonspark
+assert type(tensorflowonspark.__loader__).__module__ != "dlobd.launchers.imports"
+""",
+        tmp_path,
+    )
+    names = [span.name for span in process.spans]
+    assert "import tensorflowonspark" in names
+    assert "import pyspark" in names
+
+
+def test_py4j_commands_have_names() -> None:
+    """A call by its method, a constructor by its class."""
+    assert own._called("c\no12\ncollectAndServe\ne\n") == "JVM: collectAndServe"
+    assert own._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "JVM: new SparkConf"
+    assert own._called("r\nu\nPythonRDD\nrj\ne\n") == "JVM: look up"

@@ -1,0 +1,151 @@
+"""A person's own job: what may be said of it, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from dlobd import experiment, own_job, runner
+from dlobd.errors import UsageError
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A script that is never run here."""
+    path = tmp_path / "my job.py"
+    path.write_text("print('hello')\n")
+    return str(path)
+
+
+def line(*options: str, script: str) -> list[str]:
+    """A spark-submit line."""
+    return ["spark-submit", *options, script, "--steps", "3"]
+
+
+def test_what_nobody_says_is_as_in_the_main_experiment(script: str) -> None:
+    """The script's name names the run; equal scripts and settings have equal keys."""
+    job = own_job.from_script(script, ["a"])
+    main = experiment.load("softmax-mnist")
+    for name in set(own_job.SETTINGS) - {"name"}:
+        assert getattr(job, name) == getattr(main, name)
+    assert (job.name, job.arguments, job.options) == ("my-job", ("a",), ())
+    assert experiment.key(job) == experiment.key(own_job.from_script(script, ["a"]))
+    Path(script).write_text("print('other')\n")
+    assert experiment.key(job) != experiment.key(own_job.from_script(script, ["a"]))
+
+
+def test_settings_of_an_own_job(script: str) -> None:
+    """Those that are not the script's own affair; a launcher takes along what it needs."""
+    job = own_job.from_script(script, [], ["workers=3", "launcher=tfos-stock", "name=mine", "timeout_s=99"])
+    assert (job.workers, job.launcher, job.name, job.timeout_s) == (3, "tfos-stock", "mine", 99)
+    assert job.executor_overhead_mb == 2560
+    conf = own_job.daemon_conf(job)
+    assert conf["spark.python.daemon.module"] == "dlobd.launchers.own_stock_daemon"
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("model=cnn", "model is a setting of dlobd's own training job; your script decides that itself"),
+        ("wrkers=2", "there is no 'wrkers'; did you mean 'workers'?"),
+        ("workers=two", "workers must be a whole number, not 'two'"),
+        ("workers=0", "workers must be from 1 to 1000, not 0"),
+        ("workers", "expected key=value"),
+        ("launcher=barrier", "launcher barrier starts dlobd's own trainers"),
+        ("scheduler=none", "scheduler none brings none"),
+        ("name=a/b", "it names a directory"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(script: str, override: str, what: str) -> None:
+    """One sentence each, that names what was written."""
+    with pytest.raises(UsageError) as error:
+        own_job.from_script(script, [], [override])
+    assert what in error.value.line
+
+
+def test_a_script_must_be_there(tmp_path: Path, script: str) -> None:
+    """And it must be Python's."""
+    for path, what in (
+        (tmp_path / "no.py", "cannot be read: No such file"),
+        (tmp_path / "a.jar", "not a Python script"),
+    ):
+        with pytest.raises(UsageError, match=what):
+            own_job.from_script(str(path), [])
+
+
+def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
+    """Options are kept word for word beside what they mean."""
+    words = line(
+        "--num-executors", "3", "--conf", "spark.executor.memory=1g", "--deploy-mode", "cluster", script=script
+    )
+    job = own_job.from_line(words, ["timeout_s=77"])
+    assert (job.workers, job.executor_memory_mb, job.deploy_mode, job.timeout_s) == (3, 1024, "cluster", 77)
+    assert job.options == tuple(words[1:-3])
+    assert job.arguments == ("--steps", "3")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--master", "local[2]"), "spark.master=local[2] cannot be: the job runs on the embedded YARN. Next: "),
+        (("--class", "a.B"), "would run in the JVM alone"),
+        (("--executor-cores", "4"), "an executor runs one task at a time"),
+        (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),
+        (("--conf", "spark.pyspark.python=python3"), "the Python that dlobd is installed in"),
+        (("--conf", "spark.python.daemon.module=mine"), "the worker daemon is dlobd's"),
+        (("--kill", "app"), "that is not a job"),
+        (("--deploy-mode", "both"), "there is no 'both'"),
+        (("--executor-memory", "lots"), "executor_memory_mb must be a whole number, not 'lots'"),
+        (("--executor-memory", "100m"), "executor_memory_mb must be from 450"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...], what: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(UsageError) as error:
+        own_job.from_line(line(*options, script=script))
+    assert what in error.value.line
+
+
+def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
+    """Two files of one name cannot lie in one container; beside spark-submit they can."""
+    path = tmp_path / "own.py"
+    path.write_text("")
+    own_job.from_script(str(path), [])
+    with pytest.raises(UsageError, match="rename the script"):
+        own_job.from_script(str(path), [], ["deploy_mode=cluster"])
+
+
+def test_several_cores_for_one_task_are_fine(script: str) -> None:
+    """What matters is one task at a time."""
+    own_job.from_line(line("--executor-cores", "4", "--conf", "spark.task.cpus=4", script=script))
+    own_job.from_line(line("--master", "yarn", "--conf", f"spark.pyspark.python={sys.executable}", script=script))
+
+
+def test_nothing_is_said_twice(script: str) -> None:
+    """A setting that the line says cannot be overridden beside it, nor can its scheduler."""
+    with pytest.raises(UsageError, match=r"--set workers: the spark-submit line says it too"):
+        own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
+    with pytest.raises(UsageError, match="a spark-submit line runs on YARN"):
+        own_job.from_line(line(script=script), ["scheduler=standalone"])
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their options, our entry, their script; in cluster mode the script travels with the job."""
+    monkeypatch.setenv("DLOBD_CACHE", "/tmp/dl-none")
+    job = own_job.from_line(line("--deploy-mode", mode, "--files", "a.txt", script=script))
+    (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]
+    assert f"--deploy-mode {mode}" in submit
+    assert "spark.python.daemon.module=dlobd.launchers.own_daemon" in submit
+    entry, _, rest = submit.partition("jobs/own.py tfos ")
+    assert rest.endswith(" --steps 3")
+    if mode == "cluster":
+        assert f"a.txt,{script}" in entry
+        assert "'my job.py'" in rest
+        assert script not in rest
+    else:
+        assert script in rest
+    assert asdict(job)["options"] == ("--deploy-mode", mode, "--files", "a.txt")

@@ -1,0 +1,50 @@
+"""The table over repeats: medians and spreads of runs that are ok; the others are named, not averaged."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from records import run_record
+from rich.console import Console
+
+from dlobd.report import repeats
+
+
+def records() -> list[dict[str, Any]]:
+    """Walls of 1, 2 and 4 seconds, and one run that failed after 100."""
+    made = [run_record(f"20260102T03040{i}Z-0a1b", wall_ns=wall * 10**9) for i, wall in enumerate((1, 2, 4))]
+    failed = run_record("20260102T030409Z-0a1b", wall_ns=100 * 10**9, status="failed", cause="a rank died")
+    return [*made, failed]
+
+
+def test_only_runs_that_are_ok_count() -> None:
+    """Of four runs three do; the failed one's wall moves nothing."""
+    found = repeats.over_repeats(records(), repeats.wall_s)
+    assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 4.0)
+
+
+def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
+    """In 80 columns, without colours."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    repeats.table({"main": records()}, console)
+    text = console.export_text()
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("main "))
+    assert row == ["main", "3/4", "2.000", "1.000", "4.000", "1.500"]
+    assert "spark" in text
+    assert "channel" not in text
+    assert "main: run 20260102T030409Z-0a1b is failed: a rank died" in text
+
+
+def test_what_a_run_did_not_reach_is_not_a_zero() -> None:
+    """A run without a first step has no time to it; a layer that was not measured has no seconds."""
+    run = run_record()
+    assert repeats.first_step_s(run) is None
+    assert repeats.teardown_s(run) is None
+    assert repeats.layer_s(run, "channel") is None
+    assert repeats.layer_s(run, "hdfs") == 0
+    run["startup"] += [{"event": "first step done", "at_ns": 5_000 + at} for at in (3 * 10**9, 2 * 10**9)]
+    run["teardown"] += [{"event": "last step done", "at_ns": 5_000 + 6 * 10**8}]
+    assert repeats.first_step_s(run) == 3.0
+    assert repeats.teardown_s(run) == 0.4
+    assert repeats.metric("training_ns", 1e9)(run | {"metrics": {"training_ns": 5 * 10**8}}) == 0.5

@@ -1,0 +1,172 @@
+"""A series: its order, what of it is there already, and what a kill at any point leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records import run_record
+
+from dlobd import experiment, runner, series, store
+from dlobd.errors import BundleError, ClusterError, UsageError
+from dlobd.places import choice
+from dlobd.schema import Experiment
+from dlobd.store import Bundle
+
+NATIVE = ["launcher=native", "scheduler=none", "input=read"]
+
+
+def points(*labels: str) -> dict[str, Experiment]:
+    """Experiments that need no cluster; each has its label as its name."""
+    base = experiment.load("softmax-mnist-quick", NATIVE)
+    return {label: dataclasses.replace(base, name=label) for label in labels}
+
+
+class Runs:
+    """Stands in for `runner.run`: leaves a bundle with the status that is next, or raises what is next."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+        self.next: list[Any] = []
+
+    def __call__(self, point: Experiment, out: Path, progress: Any, running: Any, began: Any) -> Path:
+        bundle = store.create(out, point.name)
+        began(bundle)
+        self.made.append(point.name)
+        ending = self.next.pop(0) if self.next else "ok"
+        if isinstance(ending, BaseException):
+            raise ending
+        cause = None if ending == "ok" else "because"
+        bundle.write(run_record(bundle.run_id, status=ending, cause=cause, experiment=point.name))
+        bundle.seal()
+        return bundle.path
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """In place of the runner, which the cluster tests run."""
+    stand_in = Runs()
+    monkeypatch.setattr(runner, "run", stand_in)
+    monkeypatch.setattr(series, "LOOK_S", 0.01)
+    return stand_in
+
+
+def go(found: series.Series, repeats: int) -> tuple[series.Series, list[str]]:
+    """Runs what is missing; returns the series and the lines that a person gets."""
+    lines: list[str] = []
+    return series.run(found, repeats, lambda message: None, lines.append), lines
+
+
+def test_each_repeat_takes_every_point_once_in_an_order_of_its_own(tmp_path: Path) -> None:
+    """A randomised block design; the seed decides, and the number of repeats changes nothing before its end."""
+    found = series.opened(points("a", "b", "c", "d"), 1, tmp_path)
+    order = found.order(30)
+    blocks = [[cell.point for cell in order[i : i + 4]] for i in range(0, 120, 4)]
+    assert all(sorted(block) == ["a", "b", "c", "d"] for block in blocks)
+    assert [cell.repeat for cell in order[:9]] == [1, 1, 1, 1, 2, 2, 2, 2, 3]
+    assert len({tuple(block) for block in blocks}) > 10
+    assert Counter(block[0] for block in blocks).keys() == {"a", "b", "c", "d"}
+    assert found.order(3) == order[:12]
+    assert series.opened(points("d", "c", "b", "a"), 1, tmp_path).order(30) == order
+    assert series.opened(points("a", "b", "c", "d"), 2, tmp_path).order(30) != order
+
+
+def test_every_run_is_made_once_and_told_in_a_line(tmp_path: Path, runs: Runs) -> None:
+    """Also those that end badly; the same command again makes none."""
+    runs.next = ["ok", "failed", "invalid"]
+    found, lines = go(series.opened(points("a", "b"), 7, tmp_path), 2)
+    assert runs.made == [cell.point for cell in found.order(2)]
+    assert len(lines) == 4
+    assert lines[1].startswith("run 2 of 4: ")
+    assert "failed (because), 1.0 s" in lines[1]
+    assert lines[3].endswith("the last one")
+    assert set(found.ended()) == set(found.order(2))
+    again, lines = go(series.opened(points("a", "b"), 7, tmp_path), 2)
+    assert (len(runs.made), lines) == (4, [])
+    assert again.ended() == found.ended()
+
+
+def test_more_repeats_go_on_where_fewer_have_ended(tmp_path: Path, runs: Runs) -> None:
+    """Runs of the first repeats are kept."""
+    first, _ = go(series.opened(points("a", "b"), 0, tmp_path), 1)
+    second, _ = go(series.opened(points("a", "b"), 0, tmp_path), 3)
+    assert len(runs.made) == 6
+    assert first.ended().items() <= second.ended().items()
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), ClusterError("gone"), "interrupted"])
+def test_a_run_that_was_broken_off_is_repeated(tmp_path: Path, runs: Runs, ending: Any) -> None:
+    """What had ended before is kept."""
+    runs.next = ["ok", ending]
+    try:
+        go(series.opened(points("a"), 0, tmp_path), 3)
+    except (KeyboardInterrupt, ClusterError):
+        assert len(runs.made) == 2
+        assert len(series.opened(points("a"), 0, tmp_path).ended()) == 1
+    found, _ = go(series.opened(points("a"), 0, tmp_path), 3)
+    assert len(found.ended()) == 3
+    assert len(runs.made) == 4
+
+
+def test_a_run_killed_before_its_bundle_was_sealed_is_repeated(tmp_path: Path, runs: Runs) -> None:
+    """kill -9 leaves a bundle without hashes, or without a record."""
+    found, _ = go(series.opened(points("a"), 0, tmp_path), 2)
+    one, two = found.ended().values()
+    (one.path / "hashes").unlink()
+    (two.path / "run.json").unlink()
+    assert series.opened(points("a"), 0, tmp_path).ended() == {}
+
+
+def test_the_file_is_there_before_the_first_run_and_names_each(tmp_path: Path, runs: Runs) -> None:
+    """It holds the seed, the points and, of each run that was begun, how busy the machine was."""
+    found = series.opened(points("a"), 5, tmp_path)
+    assert not found.path.exists()
+    runs.next = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        go(found, 1)
+    kept = json.loads(found.path.read_text())
+    assert (kept["seed"], list(kept["points"])) == (5, ["a"])
+    (begun,) = kept["begun"]
+    assert (begun["repeat"], begun["point"]) == (1, "a")
+    assert Bundle(tmp_path / "a" / begun["run_id"]).path.is_dir()
+    assert list(series.load(found.path).busy()) == [begun["run_id"]]
+
+
+def test_other_points_or_another_seed_are_another_series(tmp_path: Path) -> None:
+    """They may share a directory."""
+    paths = {series.opened(points(*labels), seed, tmp_path).path for labels in ("a", "ab") for seed in (0, 1)}
+    assert len(paths) == 4
+
+
+def test_one_cluster_serves_all_runs(tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is opened once and closed at the end, and not at all where no run needs it."""
+    opened: list[str] = []
+
+    class Cluster:
+        def __enter__(self) -> Any:
+            opened.append("up")
+
+        def __exit__(self, *_: object) -> None:
+            opened.append("down")
+
+    monkeypatch.setattr(choice, "cluster", lambda *_: Cluster())
+    go(series.opened(points("a"), 0, tmp_path), 2)
+    assert opened == []
+    yarn = {"a": experiment.load("softmax-mnist-quick", ["name=a"])}
+    go(series.opened(yarn, 0, tmp_path), 3)
+    assert opened == ["up", "down"]
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    """Never a traceback, never a silent new start."""
+    path = series.opened(points("a"), 0, tmp_path).path
+    for text in ("{", "[]", '{"series_version": 1}', '{"series_version": 99}'):
+        path.write_text(text)
+        with pytest.raises(BundleError, match=path.name):
+            series.opened(points("a"), 0, tmp_path)
+    with pytest.raises(UsageError):
+        series.opened({}, 0, tmp_path)
