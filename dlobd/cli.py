@@ -317,6 +317,31 @@ def doctor(
     return SetupError.exit_code if any(finding.verdict == "broken" for finding in findings) else 0
 
 
+@app.command()
+def selftest(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Every point with every size (about ten minutes), or three runs.")
+    ] = False,
+    as_json: Json = False,
+    out: Out = RUNS,
+) -> int:
+    """Put delays of known size into real runs on the embedded cluster, and see whether the breakdown blames the right
+    layer for each."""
+    from dlobd.progress import Progress
+    from dlobd.report import selftest as report
+    from dlobd.selftest import plans, runs
+
+    with Progress() as progress:
+        rans = runs.run(plans.full() if full else plans.quick(), out, progress, progress.keep)
+    if as_json:
+        _print_json(report.document(rans))
+    else:
+        from rich.console import Console
+
+        report.tables(rans, Console(highlight=False))
+    return 0 if all(ran.ok for ran in rans) else RunInvalid.exit_code
+
+
 @app.command(name="list")
 def list_(
     kind: Annotated[str | None, typer.Argument(help="One axis: experiments, models, datasets, launchers, ...")] = None,

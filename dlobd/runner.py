@@ -79,6 +79,7 @@ def run(
     progress: Progress,
     where: Where = None,
     began: Callable[[Bundle], None] = lambda bundle: None,
+    changed: Callable[[Command], Command] = lambda command: command,
 ) -> Path:
     """Executes one run; returns its bundle, also when the job failed.
 
@@ -86,6 +87,7 @@ def run(
         where: the cluster of a series of runs, or one that is not ours; without it the embedded one is attached to, or
             started and stopped.
         began: is told the bundle before anything is started.
+        changed: gets the command that submits, and returns the one to be used: for runs with delays put into them.
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
@@ -102,7 +104,7 @@ def run(
         began(bundle)
         with choice.opened(experiment, settings, where, setup, progress) as place:
             run_record["versions"] = environment.versions(place.java_version, place.hadoop_version)
-            _execute(experiment, place, bundle, run_record, progress)
+            _execute(experiment, place, bundle, run_record, progress, changed)
     except KeyboardInterrupt:
         _interrupted(bundle, run_record)
         raise Interrupted(f"interrupted; what is known is in {bundle.path}.") from None
@@ -118,7 +120,12 @@ def run(
 
 
 def _execute(
-    experiment: Runnable, place: Place, bundle: Bundle, run_record: dict[str, Any], progress: Progress
+    experiment: Runnable,
+    place: Place,
+    bundle: Bundle,
+    run_record: dict[str, Any],
+    progress: Progress,
+    changed: Callable[[Command], Command],
 ) -> None:
     setup = run_record["setup"]
     noted: dict[str, Any] = {}
@@ -135,7 +142,7 @@ def _execute(
         noted["staged_bytes"] = 0 if staged.reused else staged.bytes
         bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
 
-    command = command_of(experiment, place.target(), bundle.path)
+    command = changed(command_of(experiment, place.target(), bundle.path))
     run_record["command"] = store.redact_words(command.argv)
     run_record["cause"] = record.INTERRUPTED
     bundle.write(run_record)  # what stays if this process is killed

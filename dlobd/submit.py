@@ -78,7 +78,7 @@ def submit(
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
+            preexec_fn=lambda: before_exec(libc),
         )
         started_ns = clock.monotonic_ns()
     ended_by, diagnostics = "", ""
@@ -115,6 +115,11 @@ def submit(
     return Window(
         exec_ns, started_ns, exit_ns, code, process.pid, follower.application_id, ended_by, anchors, diagnostics
     )  # fmt: skip
+
+
+def before_exec(libc: ctypes.CDLL) -> None:
+    """In the child, before it becomes the command: it dies with us."""
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def assemble(bundle: Path) -> Trace:
     last_executor = max(registered, key=lambda e: registered[e], default=None)
     spans += driver_lane.build(evidence, host, last_executor, waits.resolve)
     spans += application_lane.build(evidence, host)
-    for executor in evidence.executors:
+    for executor, container in evidence.executor_containers.items():
         here = [rank for rank in ranks if rank.executor == executor]
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
         lane = executor_lane.build(
@@ -65,11 +65,12 @@ def assemble(bundle: Path) -> Trace:
         )  # fmt: skip
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
+        puts = [put for process in evidence.recorded_in(container) for put in process.named("put")]
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
             before_ns = start_ns if start_ns is not None else rank.start_ns
             own = executor_lane.lane_of(executor)
-            spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve)
+            spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)

@@ -9,6 +9,7 @@ from dlobd.clock import tick_ns
 from dlobd.importers.application_lane import RM_LOG, add_container_start, add_process_start
 from dlobd.importers.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.importers.evidence import Evidence
+from dlobd.importers.feed import room_ns
 from dlobd.importers.log4j import RESOLUTION_NS
 from dlobd.importers.ranks import ROLES, Rank
 from dlobd.importers.recorder import RecordedProcess, RecordedSpan
@@ -78,7 +79,14 @@ def build(
     for rank, start_ns, until_ns in in_task:
         lane.add("spark", "trainer in task", start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
 
+    room = _room(evidence.recorded_in(container), ranks)
+
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if span.name == "put" and (at_ns := room.get(span.start_ns)) is not None:
+            # from then on there is room: what it still takes is the pipe's own time
+            if at_ns <= span.start_ns:
+                return {}
+            lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
         if wait.get("waits_for") == ["@trainer"]:
             rank = _latest(ranks, span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
@@ -129,6 +137,15 @@ def _one_at_a_time(
         return any(top.start_ns <= span.start_ns < top.end_ns or top is span for top in beside)
 
     return [s for s in spans if not is_beside(s)], [s for s in spans if is_beside(s)]
+
+
+def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
+    """Start of each put -> when there was room for it, where the feed is a pipe, whose size is known."""
+    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant("feed pipe"))), None)
+    if capacity is None:
+        return {}
+    gets = [get for rank in ranks for get in rank.named("get")]
+    return room_ns([put for process in processes for put in process.named("put")], gets, capacity)
 
 
 def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlobd.importers.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.importers.feed import given_ns
 from dlobd.importers.ranks import Rank
 from dlobd.importers.recorder import RecordedSpan
 from dlobd.schema import Span
@@ -25,6 +26,7 @@ def build(
     in_task: bool,
     exit_ns: int | None,
     resolve: Resolve,
+    puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
     """A rank's spans.
 
@@ -34,6 +36,7 @@ def build(
         in_task: whether the trainer is the Python worker itself, inside its Spark task.
         exit_ns: when its parent saw it end, if the parent waited for it.
         resolve: names the lanes of recorded waits that are not this rank's own.
+        puts: what its executor put into its feed.
     """
     process = rank.process
     lane = LaneBuilder(rank.lane, process.process)
@@ -43,7 +46,14 @@ def build(
         lane.add(*root, rank.start_ns, rank.end_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
     lane.add("tensorflow", "trainer process exits", rank.end_ns, exit_ns, OWN_MARK)
 
+    given = given_ns(rank.named("get"), puts)
+
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if span.name == "get" and (at_ns := given.get(span.start_ns)):
+            # from then on nobody is waited for: the queue hands the block over
+            if at_ns <= span.start_ns:
+                return {}
+            lane.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
         target = {"@feeder": executor, "@reader": reader_of(rank)}.get(next(iter(wait.get("waits_for", ())), ""))
         return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
 

@@ -189,7 +189,7 @@ def tell(pipe: IO[bytes], work: bytes, rank: int, addresses: list[str], fed: boo
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
     """Blocks with their lengths. Spark reads the partition once; later epochs come from the task's memory."""
-    fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    trace.instant("feed pipe", capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     kept: list[bytes] = []
     while True:
         with trace.span("spark", "read block"):

@@ -7,13 +7,15 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import ModuleType
 
 from dlobd import trace
 
 
-def on_import(name: str, layer: str, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
-    """Puts a span of `layer` around the import of `name`, and calls `prepare(module)` at its end; imports nothing.
+def on_import(name: str, layer: str | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
+    """Puts a span of `layer`, if any, around the import of `name`, and calls `prepare(module)` at its end; imports
+    nothing.
 
     A module that is there already is prepared at once.
     """
@@ -26,7 +28,7 @@ def on_import(name: str, layer: str, prepare: Callable[[ModuleType], None] = lam
 class _FirstImport(importlib.abc.MetaPathFinder):
     """Finds nothing itself."""
 
-    def __init__(self, name: str, layer: str, prepare: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str, layer: str | None, prepare: Callable[[ModuleType], None]) -> None:
         self._name = name
         self._layer = layer
         self._prepare = prepare
@@ -49,7 +51,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
 class _Loader(importlib.abc.Loader):
     """Stands before a module's own loader, which may load others too, and steps back once it is used."""
 
-    def __init__(self, own: importlib.abc.Loader, layer: str, prepare: Callable[[ModuleType], None]) -> None:
+    def __init__(self, own: importlib.abc.Loader, layer: str | None, prepare: Callable[[ModuleType], None]) -> None:
         self._own = own
         self._layer = layer
         self._prepare = prepare
@@ -61,6 +63,7 @@ class _Loader(importlib.abc.Loader):
         module.__loader__ = self._own
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
-        with trace.span(self._layer, f"import {module.__name__}"):
+        recorded = trace.span(self._layer, f"import {module.__name__}") if self._layer else nullcontext()
+        with recorded:
             self._own.exec_module(module)
             self._prepare(module)

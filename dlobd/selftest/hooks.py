@@ -1,0 +1,271 @@
+"""Delays inside a job's Python processes: what a slow layer does, at the place where it does it.
+
+`sitecustomize` calls `install` at the start of every interpreter of the job, before any other code. A point's delay is
+put around the innermost function of the layer, so that dlobd's own spans lie outside of it, as they do around the real
+thing. Nothing here knows of spans.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any
+
+from dlobd.launchers.imports import on_import
+from dlobd.selftest import truth
+
+FIRST, EVERY = 8, 4
+"""The first delay of a point comes at its eighth pass, the next ones every fourth: later than anything one-off."""
+
+ARM_S = 30.0
+DRAINED_S = 0.1
+COUNT = struct.Struct("<q")
+
+
+def install(directory: str) -> None:
+    """Prepares this process for the delays of `directory`/plan.json: point to seconds, one for each time."""
+    where = Path(directory)
+    plan: dict[str, list[float]] = json.loads((where / "plan.json").read_text())
+    argv = sys.orig_argv
+    if any(word.startswith("dlobd.launchers.") and word.endswith("daemon") for word in argv):
+        _Delay(where, plan, "spark/python-start").once()
+    for module, points, prepare in _PATCHES:
+        if plan.keys() & set(points):
+            _patch(module, prepare, where, plan)
+
+
+def _patch(
+    module: str,
+    prepare: Callable[[ModuleType, Path, dict[str, list[float]]], None],
+    where: Path,
+    plan: dict[str, list[float]],
+) -> None:
+    on_import(module, None, lambda loaded: prepare(loaded, where, plan))
+
+
+def sitecustomize(directory: Path) -> str:
+    """The text of a sitecustomize.py that prepares every Python process of a job."""
+    return f"from dlobd.selftest import hooks\n\nhooks.install({str(directory)!r})\n"
+
+
+class _Delay:
+    """The delays of one point in this process; `passed` counts how often it came by."""
+
+    def __init__(self, directory: Path, plan: dict[str, list[float]], point: str, shift: int = 0) -> None:
+        self._directory = directory
+        self._point = point
+        self._seconds = plan.get(point, [])
+        self._first = FIRST + shift
+        self.passed = 0
+
+    def once(self, armed: Callable[[], bool] = lambda: True, wait: Callable[[float], object] = time.sleep) -> None:
+        """The only delay of a point where a run passes once."""
+        if self._seconds:
+            self._make(0, armed, wait)
+
+    def passing(self, armed: Callable[[], bool] = lambda: True, wait: Callable[[float], object] = time.sleep) -> None:
+        """To be called each time; makes a delay when one is due."""
+        index, rest = divmod(self.passed - self._first, EVERY)
+        self.passed += 1
+        if rest == 0 and 0 <= index < len(self._seconds):
+            self._make(index, armed, wait)
+
+    def _make(self, index: int, armed: Callable[[], bool], wait: Callable[[float], object]) -> None:
+        if not truth.claim(self._directory, self._point, index):
+            return
+        deadline = time.monotonic() + ARM_S
+        while not armed():
+            if time.monotonic() > deadline:
+                return  # what was not injected is missed by the score
+            time.sleep(0.001)
+        truth.inject(self._directory, self._point, self._seconds[index], wait)
+
+
+def _compute(seconds: float) -> None:
+    until_ns = time.monotonic_ns() + round(seconds * 1e9)
+    while time.monotonic_ns() < until_ns:
+        pass
+
+
+# ---- the trainer
+
+
+def _trainer(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    original = module._step_function
+
+    def step_function(*args: Any) -> Callable[..., Any]:
+        step = original(*args)
+        delay = _Delay(directory, plan, "tensorflow/step")
+
+        def slow(*batch: Any) -> Any:
+            delay.passing(wait=_compute)
+            return step(*batch)
+
+        return slow
+
+    module._step_function = step_function  # type: ignore[attr-defined]
+
+
+def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    original = module.decode_block
+    delay = _Delay(directory, plan, "tensorflow/decode", shift=2)
+
+    def decode_block(*args: Any) -> Any:
+        delay.passing()
+        return original(*args)
+
+    module.decode_block = decode_block  # type: ignore[attr-defined]
+
+
+# ---- TensorFlowOnSpark
+
+
+def _asked(directory: Path) -> int:
+    """How many blocks the trainer has asked for."""
+    try:
+        return int(COUNT.unpack((directory / "asked").read_bytes())[0])
+    except (FileNotFoundError, struct.error):
+        return 0
+
+
+def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    feed = module.DataFeed
+    original = feed.next_batch
+    delay = _Delay(directory, plan, "feed/get", shift=20)  # after the last put: now it is nobody else's time
+    count: list[int] = []  # the counter's file, opened in the process that asks
+
+    def next_batch(self: Any, *args: Any) -> Any:
+        if not count:
+            count.append(os.open(directory / "asked", os.O_WRONLY | os.O_CREAT, 0o600))
+        os.pwrite(count[0], COUNT.pack(delay.passed + 1), 0)
+        delay.passing()
+        return original(self, *args)
+
+    feed.next_batch = next_batch
+
+
+def _reservation(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    client = module.Client
+    original = client.register
+
+    def register(self: Any, *args: Any) -> Any:
+        _Delay(directory, plan, "launcher/rendezvous").once()
+        return original(self, *args)
+
+    client.register = register
+
+
+def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    task = module.FeedTask
+    original = task._timed
+
+    def timed(self: Any, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", shift=2)
+        # what comes inside the original is Spark's reading; what comes after it, TensorFlowOnSpark's put
+        return delayed(original(self, delayed(blocks, task)), put)
+
+    def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
+        for block in blocks:
+            # once the trainer asks for a block that it has not been given: until then the delay would hold up nobody
+            delay.passing(lambda: _asked(directory) >= delay.passed)
+            yield block
+
+    task._timed = timed
+
+
+# ---- barrier
+
+
+def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    original = module._feed
+
+    def feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
+        drained = _Drained(pipe.fileno())
+        task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", shift=2)
+
+        def slow() -> Iterator[bytes]:
+            for block in blocks:
+                task.passing(drained)
+                yield block
+
+        original(_SlowPipe(pipe, put, drained), slow(), epochs)
+
+    module._feed = feed  # type: ignore[attr-defined]
+
+
+class _Drained:
+    """Whether a pipe has been empty for a while, so that its reader waits."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._since: float | None = None
+
+    def __call__(self) -> bool:
+        (left,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)))
+        if left:
+            self._since = None
+            return False
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since > DRAINED_S
+
+
+class _SlowPipe:
+    """A pipe of which some blocks are written late; a block is its length and then itself."""
+
+    def __init__(self, pipe: IO[bytes], delay: _Delay, drained: _Drained) -> None:
+        self._pipe = pipe
+        self._delay = delay
+        self._drained = drained
+        self.fileno, self.flush = pipe.fileno, pipe.flush
+
+    def write(self, data: bytes) -> int:
+        if len(data) == COUNT.size:
+            self._pipe.flush()
+            self._delay.passing(self._drained)
+        return self._pipe.write(data)
+
+
+def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    context = module.BarrierTaskContext
+    original = context.allGather
+
+    def all_gather(self: Any, message: str = "") -> Any:
+        # before that the trainer's own start is what everybody waits for
+        _Delay(directory, plan, "launcher/rendezvous").once((directory / "imported").exists)
+        return original(self, message)
+
+    context.allGather = all_gather
+
+
+def _framework(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    original = module.import_tensorflow
+
+    def import_tensorflow() -> None:
+        original()
+        (directory / "imported").touch()
+
+    module.import_tensorflow = import_tensorflow  # type: ignore[attr-defined]
+
+
+_Prepare = Callable[[ModuleType, Path, dict[str, list[float]]], None]
+_FED = ("feed/get", "feed/put", "spark/slow-task")
+
+_PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
+    ("dlobd.workloads.trainer", ("tensorflow/step",), _trainer),
+    ("dlobd.workloads.inputs", ("tensorflow/decode",), _inputs),
+    ("dlobd.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
+    ("dlobd.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
+    ("dlobd.launchers.framework", ("launcher/rendezvous",), _framework),
+    ("tensorflowonspark.TFNode", _FED, _data_feed),
+    ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
+    ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),
+)
+"""Module, the points that need it, and what is done to it once it is imported."""

@@ -1,0 +1,110 @@
+"""The runs of a self-test: each plan once, on one embedded cluster, and what was found in each."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dlobd import experiment, runner, submit
+from dlobd.attribution import attribute
+from dlobd.cluster.configuration import default_settings
+from dlobd.importers.assemble import assemble
+from dlobd.places import choice
+from dlobd.schedulers.base import Command
+from dlobd.selftest import freezer, hooks, score, truth
+from dlobd.selftest.plans import EXPERIMENT, Plan
+from dlobd.selftest.score import Found
+from dlobd.store import Bundle
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run of a self-test. `missing` are points at which a planned delay was not made."""
+
+    plan: Plan
+    bundle: Path
+    status: str
+    cause: str | None
+    found: tuple[Found, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run was sound, and every delay was made and found."""
+        return self.status == "ok" and not self.missing and all(found.ok for found in self.found)
+
+
+def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) -> list[Ran]:
+    """Runs all plans.
+
+    Args:
+        out: for bundles; what was injected is beside them, in selftest/<run id>.
+        told: gets one line a run that has ended.
+
+    Raises:
+        SetupError, ClusterError, Busy, Interrupted: as `dlobd.runner.run`.
+    """
+    done: list[Ran] = []
+    with choice.cluster(default_settings(), {}, progress) as cluster:
+        for plan in plans:
+            directory = (out / "selftest" / f"{plan.name}-{os.getpid()}").resolve()
+            directory.mkdir(parents=True)
+            (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
+            (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
+            chosen = experiment.load(EXPERIMENT, list(plan.settings))
+            with freezer.watching(cluster, plan.delays, directory), _slow_exec(plan.delays, directory):
+                path = runner.run(chosen, out, progress, cluster, changed=_hooked_in(directory))
+            done.append(look(plan, path, directory.rename(directory.parent / path.name)))
+            told(_line(len(done), len(plans), done[-1]))
+    return done
+
+
+def look(plan: Plan, bundle: Path, directory: Path) -> Ran:
+    """What attribution made of the delays of one run."""
+    record = Bundle(bundle).read()
+    injected = truth.read(directory)
+    attribution = attribute(assemble(bundle))
+    found = tuple(score.blame(one, attribution, bundle.name) for one in injected)
+    return Ran(plan, bundle, record["status"], record["cause"], found, tuple(score.missing(plan.delays, injected)))
+
+
+def _hooked_in(directory: Path) -> Callable[[Command], Command]:
+    """Every Python below spark-submit begins with our hooks; Spark hands PYTHONPATH on to its containers."""
+    path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
+
+    def hooked(command: Command) -> Command:
+        return replace(command, environment={**command.environment, "PYTHONPATH": path})
+
+    return hooked
+
+
+@contextmanager
+def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator[None]:
+    """Lets the child that becomes spark-submit wait before it does."""
+    original = submit.before_exec
+
+    def late(libc: ctypes.CDLL) -> None:
+        original(libc)
+        truth.inject(directory, "client/exec", plan["client/exec"][0])
+
+    if plan.get("client/exec"):
+        submit.before_exec = late
+    try:
+        yield
+    finally:
+        submit.before_exec = original
+
+
+def _line(number: int, of: int, ran: Ran) -> str:
+    right = sum(found.ok for found in ran.found)
+    what = f"{right} of {len(ran.found)} delays in the right layer"
+    more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""
+    why = f" ({ran.cause})" if ran.cause else ""
+    return f"run {number} of {of}: {ran.plan.name} {ran.status}{why}, {what}{more}"

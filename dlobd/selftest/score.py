@@ -1,0 +1,110 @@
+"""Truth against attribution: of each injected interval, which layers had it in the attributed wall. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import Attribution
+from dlobd.selftest.points import POINTS
+from dlobd.selftest.truth import Injected
+
+UNEXPLAINED = "unexplained"
+"""Time of whatever layer that no evidence explains: it does not count as recovered."""
+
+BLAMED = (*LAYERS, UNEXPLAINED, UNATTRIBUTED)
+
+RIGHT, WRONG = 0.95, 0.02
+"""Of each injected interval, so much at least has to be in its own layer, and so much at most in any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One injected delay and what attribution made of it: nanoseconds by layer, which sum to `injected.ns`."""
+
+    run: str
+    injected: Injected
+    blamed: Mapping[str, int]
+
+    @property
+    def layer(self) -> str:
+        """The layer that has to be blamed."""
+        return POINTS[self.injected.point].layer
+
+    @property
+    def recovered_ns(self) -> int:
+        """What the right layer got."""
+        return self.blamed.get(self.layer, 0)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is within the target."""
+        wrong = [ns for layer, ns in self.blamed.items() if layer != self.layer]
+        return self.recovered_ns >= RIGHT * self.injected.ns and max(wrong, default=0) <= WRONG * self.injected.ns
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """recovered = slope x injected + intercept, over a layer's delays; None where all were of one size."""
+
+    delays: int
+    injected_ns: int
+    recovered_ns: int
+    slope: float | None
+    intercept_ns: float | None
+
+
+def blame(injected: Injected, attribution: Attribution, run: str) -> Found:
+    """What attribution says of the time in which a delay was injected; outside the window it is unattributed."""
+    blamed: Counter[str] = Counter()
+    for segment in attribution.segments:
+        overlap_ns = min(segment.end_ns, injected.end_ns) - max(segment.start_ns, injected.start_ns)
+        if overlap_ns > 0:
+            blamed[UNEXPLAINED if segment.kind == "unexplained" else segment.layer] += overlap_ns
+    outside_ns = injected.ns - blamed.total()
+    if outside_ns:
+        blamed[UNATTRIBUTED] += outside_ns
+    return Found(run, injected, dict(blamed))
+
+
+def confusion(found: Iterable[Found]) -> dict[str, dict[str, int]]:
+    """Layer that was delayed -> who was blamed -> nanoseconds, in the order of the layers."""
+    total: dict[str, Counter[str]] = {}
+    for one in found:
+        total.setdefault(one.layer, Counter()).update(one.blamed)
+    return {
+        layer: {name: total[layer][name] for name in BLAMED if total[layer][name]} for layer in LAYERS if layer in total
+    }
+
+
+def lines(found: Sequence[Found]) -> dict[str, Line]:
+    """The regression of each layer."""
+    fitted = {}
+    for layer in LAYERS:
+        own = [one for one in found if one.layer == layer]
+        if not own:
+            continue
+        injected = [float(one.injected.ns) for one in own]
+        recovered = [float(one.recovered_ns) for one in own]
+        line = (
+            statistics.linear_regression(injected, recovered)
+            if len({one.injected.asked_ns for one in own}) > 1
+            else None
+        )
+        fitted[layer] = Line(
+            len(own),
+            sum(one.injected.ns for one in own),
+            sum(one.recovered_ns for one in own),
+            line.slope if line else None,
+            line.intercept if line else None,
+        )
+    return fitted
+
+
+def missing(planned: Mapping[str, Sequence[float]], injected: Iterable[Injected]) -> list[str]:
+    """The points of a plan at which fewer delays were made than planned."""
+    made = Counter(one.point for one in injected)
+    return [point for point, seconds in planned.items() if made[point] < len(seconds)]

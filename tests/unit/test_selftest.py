@@ -1,0 +1,169 @@
+"""The self-test's own parts: an attribution that is wrong must fail it, and a delay must be what it is said to be."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.console import Console
+from strategies import span
+
+from dlobd.attribution import attribute
+from dlobd.cluster.processes import identify
+from dlobd.layers import LAYERS
+from dlobd.report import selftest as report
+from dlobd.schema import Trace
+from dlobd.selftest import freezer, hooks, plans, score, truth
+from dlobd.selftest.points import POINTS
+from dlobd.selftest.runs import Ran
+from dlobd.selftest.truth import Injected
+
+S = 1_000_000_000
+
+
+def found(*delays: tuple[str, int, int]) -> list[score.Found]:
+    """Delays (point, start, end) against a run of spark [0, 10), yarn [10, 20), a hole, tensorflow [25, 40) s."""
+    spans = (
+        span("a", "spark", 0, 10 * S),
+        span("b", "yarn", 10 * S, 20 * S),
+        span("c", "tensorflow", 25 * S, 40 * S),
+        span("w", "feed", 30 * S, 32 * S, waits_for=("nobody",)),
+    )
+    attribution = attribute(Trace(0, 40 * S, spans))
+    return [score.blame(Injected(point, end - start, start, end), attribution, "run") for point, start, end in delays]
+
+
+def test_each_delay_is_looked_up_in_the_attributed_wall() -> None:
+    """Overlap by layer; holes, unexplained time and what lies outside of the window are nobody's success."""
+    inside, across, hole, waits, outside = found(
+        ("yarn/queue", 11 * S, 12 * S),
+        ("yarn/localise", 19 * S, 21 * S),
+        ("spark/slow-task", 21 * S, 22 * S),
+        ("feed/get", 30 * S, 32 * S),
+        ("tensorflow/step", 39 * S, 41 * S),
+    )
+    assert (inside.blamed, inside.ok) == ({"yarn": S}, True)
+    assert (across.blamed, across.ok) == ({"yarn": S, "unattributed": S}, False)
+    assert (hole.blamed, hole.ok) == ({"unattributed": S}, False)
+    assert (waits.blamed, waits.ok) == ({"unexplained": 2 * S}, False)
+    assert (outside.blamed, outside.ok) == ({"tensorflow": S, "unattributed": S}, False)
+
+
+def test_the_target_has_two_sides() -> None:
+    """95 % in the right layer is enough, unless 2 % are in one wrong layer."""
+    start = 10 * S
+    just = [Injected("spark/slow-task", S, start - S + extra, start + extra) for extra in (19_000_000, 21_000_000)]
+    spans = (span("a", "spark", 0, start), span("b", "yarn", start, 20 * S))
+    attribution = attribute(Trace(0, 20 * S, spans))
+    assert [score.blame(one, attribution, "r").ok for one in just] == [True, False]
+
+
+def test_the_regression_shows_a_share_that_is_lost() -> None:
+    """Recovered is half of what was injected: slope 0.5, and no intercept."""
+    half = [score.Found("r", Injected("hdfs/read", n * S, 0, n * S), {"hdfs": n * S // 2}) for n in (1, 2, 4)]
+    line = score.lines(half)["hdfs"]
+    assert line.slope == pytest.approx(0.5)
+    assert line.intercept_ns == pytest.approx(0, abs=1)
+    assert (line.delays, line.injected_ns, line.recovered_ns) == (3, 7 * S, 7 * S // 2)
+    assert score.lines(half[:1])["hdfs"].slope is None
+
+
+def test_a_blind_attribution_fails_the_self_test() -> None:
+    """One that gives all time to one layer: the report says so, layer by layer."""
+    everything = attribute(Trace(0, 40 * S, (span("a", "tensorflow", 0, 40 * S),)))
+    delays = [Injected(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
+    ran = Ran(
+        plans.Plan("p", (), {}), Path("run"), "ok", None, tuple(score.blame(d, everything, "run") for d in delays), ()
+    )
+    whole = report.document([ran])
+    assert not whole["ok"]
+    assert {layer: list(row) for layer, row in whole["confusion"].items()} == {
+        point.layer: ["tensorflow"] for point in POINTS.values()
+    }
+    console = Console(width=100, record=True, file=io.StringIO())
+    report.tables([ran], console)
+    assert f"FAILED: 2 of {len(delays)} delays were found" in console.export_text()
+
+
+def test_a_delay_that_was_not_made_fails_it_too() -> None:
+    """Otherwise an injector that does nothing would pass."""
+    assert score.missing({"feed/put": [0.1, 0.2], "hdfs/read": [1]}, [Injected("feed/put", 1, 0, 1)]) == [
+        "feed/put",
+        "hdfs/read",
+    ]
+    plan = plans.Plan("p", (), {"hdfs/read": [1]})
+    assert not Ran(plan, Path("run"), "ok", None, (), ("hdfs/read",)).ok
+    assert not report.document([Ran(plan, Path("run"), "ok", None, (), ())])["ok"], "nothing was found at all"
+
+
+def test_the_plans_pass_every_point_with_every_size() -> None:
+    """quick: each point, in three runs; full: each with each size."""
+    assert len(plans.quick()) == 3
+    assert {point for plan in plans.quick() for point in plan.delays} == POINTS.keys()
+    sizes = {name: {s for plan in plans.full() for s in plan.delays.get(name, ())} for name in POINTS}
+    assert sizes == {name: set(plans.SIZES_S) for name in POINTS}
+    assert {point.layer for point in POINTS.values()} == LAYERS.keys() - {"user", "channel"}
+
+
+def test_a_frozen_process_stands_still_for_the_time_that_is_written_down(tmp_path: Path) -> None:
+    """A real one that counts: it gets nowhere inside the interval, and goes on after it."""
+    code = "import time\nwhile True:\n    print(time.monotonic_ns(), flush=True); time.sleep(0.001)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            freezer.freeze("hdfs/read", lambda: [one] if (one := identify(process.pid)) else [], 0.2, tmp_path)
+            (injected,) = truth.read(tmp_path)
+            ticks = []
+            while not ticks or ticks[-1] < injected.end_ns:
+                ticks.append(int(process.stdout.readline()))
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert injected.ns >= injected.asked_ns == 200_000_000
+    assert not [tick for tick in ticks if injected.start_ns < tick < injected.end_ns]
+
+
+def test_nothing_to_freeze_is_no_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that cannot be found within the deadline."""
+    monkeypatch.setattr(freezer, "STOPPED_WITHIN_S", 0.05)
+    freezer.freeze("hdfs/read", list, 0.01, tmp_path)
+    assert truth.read(tmp_path) == []
+
+
+def test_a_delay_is_made_once_whoever_passes(tmp_path: Path) -> None:
+    """Two ranks decode block after block: each planned delay is made by one of them, and both decode all the same."""
+    plan = {"tensorflow/decode": [0.01, 0.02]}
+    for _rank in range(2):
+        inputs = ModuleType("inputs")
+        inputs.decode_block = len  # type: ignore[attr-defined]
+        hooks._inputs(inputs, tmp_path, plan)
+        assert [inputs.decode_block(bytes(n)) for n in range(30)] == list(range(30))
+    assert [one.asked_ns for one in truth.read(tmp_path)] == [10_000_000, 20_000_000]
+    assert all(one.ns >= one.asked_ns for one in truth.read(tmp_path))
+
+
+def test_every_python_below_is_prepared_before_its_first_line(tmp_path: Path) -> None:
+    """sitecustomize by PYTHONPATH, as Spark hands it on: a Python daemon of ours waits at once, another program not."""
+    (tmp_path / "plan.json").write_text(json.dumps({"spark/python-start": [0.01]}))
+    (tmp_path / "sitecustomize.py").write_text(hooks.sitecustomize(tmp_path))
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    for words in (["-c", "pass"], ["-m", "dlobd.launchers.no_such_daemon"]):
+        assert truth.read(tmp_path) == []
+        subprocess.run([sys.executable, *words], env=environment, capture_output=True, timeout=50, check=False)
+    assert [one.point for one in truth.read(tmp_path)] == ["spark/python-start"]
+
+
+def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trainer never asks: the task goes on, and the delay is missing in the truth."""
+    monkeypatch.setattr(hooks, "ARM_S", 0.02)
+    began_s = time.monotonic()
+    hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: False)
+    assert truth.read(tmp_path) == []
+    assert time.monotonic() > began_s
