@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         records = [dlobd.load(run).run for run in asked.runs]
         table = overhead_table(records)
         print(f"{records[0]['experiment']}, {len(records)} run(s), window {records[0]['window']['name']}")
+        for record in records:  # one alone: several that are not all ok were refused
+            if record["status"] != "ok":
+                print(f"run {record['run_id']} is {record['status']}: {record['cause']}")
         print(table[COLUMNS].to_string(index=False, float_format="%.3f", na_rep="-"))
         asked.out.mkdir(parents=True, exist_ok=True)
         for suffix in (".png", ".svg"):

@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.tables import Table
 from dlobd import environment
+from dlobd.report.repeats import left_out
 from dlobd.spread import spread
 
 BUSY_PERCENT = 25.0
@@ -38,7 +39,7 @@ def machine(records: Sequence[dict[str, Any]]) -> list[str]:
         {(r["versions"].get(name) or "-", name) for r in records for name in ("pyspark", "tensorflow", "java")}
     )
     commits = {(g["commit"] or "-")[:12] + " with changes" * bool(g["dirty"]) for r in records if (g := r["git"])}
-    bad = [f"{r['run_id']} {r['status']}" for r in records if r["status"] != "ok"]
+    bad = ", ".join(f"{r['run_id']} {r['status']}" for r in records if r["status"] != "ok")
     size = f"{here['cores']} cores, {memory:.0f} GiB"
     lines = [
         f"{datetime.now(UTC):%Y-%m-%d}, {here['processor']}, {size}, {here['distribution']}",
@@ -46,7 +47,7 @@ def machine(records: Sequence[dict[str, Any]]) -> list[str]:
     ]
     if len(commits) > 1:
         lines.append("**These runs come from several states of the code: they do not compare.**")
-    return lines + ([f"**Left out, because not ok: {', '.join(bad)}**"] if bad else [])
+    return lines + ([f"**Left out: {left_out(records)} ({bad})**"] if bad else [])
 
 
 def loaded(busy: Sequence[float]) -> list[str]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from dlobd import __version__
-from dlobd.errors import BundleError, DlobdError, Interrupted, RunFailed, RunInvalid, SetupError, UsageError
+from dlobd.errors import BundleError, DlobdError, Interrupted, RunFailed, RunInvalid, UsageError
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def verify(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> int:
     import dataclasses
 
     from dlobd import store
-    from dlobd.audits import audit
+    from dlobd.audits import audit, figures
     from dlobd.importers.evidence import Evidence
     from dlobd.verification import verify as verified
 
@@ -272,10 +272,8 @@ def verify(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> int:
         for answer in answers:
             print(f"{'ok  ' if answer.ok else 'FAIL'}  {answer.question}: {answer.detail}")
         for one in audits:
-            figures = f"{one.left} ({one.left_source}), {one.right} ({one.right_source})"
-            print(
-                f"{one.verdict:7} {one.audit}: {one.detail if one.verdict == 'unknown' else f'{figures}: {one.detail}'}"
-            )
+            said = f"{one.audit}" if one.verdict == "unknown" else figures(dataclasses.asdict(one))
+            print(f"{one.verdict:7} {said}: {one.detail}")
     wrong = [answer.question for answer in answers if not answer.ok]
     wrong += [one.audit for one in audits if one.verdict == "fail"]
     if wrong:
@@ -288,14 +286,18 @@ def doctor(
     as_json: Json = False,
     noise: Annotated[bool, typer.Option("--noise", help="Measure this machine's noise too (about 5 s).")] = False,
     runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs a side of a comparison.")] = 5,
+    hadoop_conf: HadoopConf = None,
 ) -> int:
-    """Say what this machine can do, what a run listens on, and with --noise what cannot be measured on it."""
+    """Say what this machine can do, what a run listens on, and with --noise what cannot be measured on it; with
+    --hadoop-conf also whether that cluster can be reached.
+
+    Exit code 3 if a run would fail for this machine, 4 if only that cluster does not answer."""
     import dataclasses
 
     from dlobd import doctor as doctors
     from dlobd.noise import measure
 
-    findings = doctors.examine()
+    findings = doctors.examine(hadoop_conf)
     found = measure() if noise else None
     if as_json:
         _print_json({
@@ -306,7 +308,7 @@ def doctor(
     else:
         for finding in findings:
             print(
-                f"{finding.verdict:7} {finding.part:13} {finding.what}"
+                f"{finding.verdict:7} {finding.part:15} {finding.what}"
                 + f"  Next: {finding.remedy}." * bool(finding.remedy)
             )
         print("While a run lasts, others can connect to:")
@@ -314,7 +316,7 @@ def doctor(
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if found:
             print(found.sentence(runs))
-    return SetupError.exit_code if any(finding.verdict == "broken" for finding in findings) else 0
+    return doctors.exit_code(findings)
 
 
 @app.command()

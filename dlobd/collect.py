@@ -18,8 +18,9 @@ from dlobd import webhdfs
 from dlobd.cluster.configuration import user_name
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.processes import containers_of, end
+from dlobd.hdfs_checksum import ALGORITHM
 from dlobd.store import Bundle
-from dlobd.workloads.job import Job
+from dlobd.workloads.job import STAGED, Job
 
 END_DEADLINE_S = 20.0
 """How long the containers of an ended application may take to leave."""
@@ -192,6 +193,7 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
     }
     if train_dir:
         parts["block locations"] = lambda: _blocks(client, hdfs, train_dir, bundle)
+        parts["checksums of the input"] = lambda: _checksums(client, train_dir, bundle)
     if run_dir:
         parts["done-markers"] = lambda: _markers(client, run_dir, bundle)
     for what, collected in parts.items():
@@ -221,6 +223,20 @@ def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
         url = f"{hdfs.webhdfs_url}/webhdfs/v1{train_dir}/{name}"
         blocks[f"{train_dir}/{name}"] = requests.get(url, query, timeout=5).json()
     bundle.add_bytes(json.dumps(blocks).encode(), "evidence/blocks.json")
+
+
+def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
+    """What HDFS says of the input files, and what staging noted of them, which a data set of before does not have."""
+    with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
+        noted: dict[str, str] = json.loads(reader.read() or b"{}")
+    kept = {}
+    for name in client.list(train_dir):
+        path = f"{train_dir}/{name}"
+        found = client.checksum(path)
+        if found["algorithm"] == ALGORITHM:  # else the file's blocks or chunks are not as we write them
+            kept[path] = found["bytes"][: 2 * found["length"]]  # zeros follow
+    staged = {path: checksum for path, checksum in noted.items() if path in kept}
+    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), "evidence/checksums.json")
 
 
 def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:

@@ -1,6 +1,7 @@
 """What this machine can do, before anybody waits for it: each part ok, absent or broken, with the next step.
 
-Absent is what dlobd brings by itself or can do without; broken is what a run would fail with.
+Absent is what dlobd brings by itself or can do without; broken is what a run would fail with. For a cluster that is not
+ours the parts are those that a run there needs, and the cluster's own web addresses.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -20,13 +21,15 @@ from dlobd.capacity import asked_mb
 from dlobd.clean import cluster_dir
 from dlobd.cluster import configuration, startup
 from dlobd.cluster.cache import cache_dir, make_writable
-from dlobd.cluster.configuration import default_settings
+from dlobd.cluster.configuration import default_settings, user_name
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.jars import JARS, sha256_of
 from dlobd.cluster.java import find_java
 from dlobd.cluster.ports import choose_ports, port_base
 from dlobd.errors import ClusterError, DlobdError, SetupError
 from dlobd.experiment import load
+from dlobd.hadoop_conf import HadoopConf
+from dlobd.hadoop_web import active_namenode, active_resourcemanager, running_nodes
 from dlobd.registry import DATASETS
 
 Verdict = Literal["ok", "absent", "broken"]
@@ -61,9 +64,30 @@ LISTENERS = (
 """What third parties open. dlobd itself opens nothing that outlives a call."""
 
 
-def examine() -> list[Finding]:
-    """All parts, in the order in which a run needs them."""
-    return [_guarded(part, look) for part, look in PARTS]
+def examine(conf_dir: Path | None = None) -> list[Finding]:
+    """All parts, in the order in which a run needs them.
+
+    Args:
+        conf_dir: HADOOP_CONF_DIR of a cluster that is not ours, where the run is to be. It is asked for at most
+            `ANSWER_S` a request, so that this ends within a minute also where nothing answers.
+
+    Raises:
+        UsageError: `conf_dir` cannot be read, or is of a cluster that dlobd cannot use.
+    """
+    if conf_dir is None:
+        return [_guarded(part, look) for part, look in PARTS]
+    conf = HadoopConf.read(conf_dir)
+    conf.check_supported()
+    here = [_guarded(part, look) for part, look in PARTS if part not in EMBEDDED]
+    return here + [_guarded(part, lambda look=look: look(conf)) for part, look in THERE]  # type: ignore[misc]
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """What a run would end with now, as far as this tells: 3 for this machine, 4 for the cluster that is not ours."""
+    broken = {finding.part for finding in findings if finding.verdict == "broken"}
+    if broken - {part for part, _ in THERE}:
+        return SetupError.exit_code
+    return ClusterError.exit_code if broken else 0
 
 
 def _guarded(part: str, look: Callable[[], Finding]) -> Finding:
@@ -191,6 +215,50 @@ def _pidfd() -> Finding:
         raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
     return Finding("kernel", "ok", f"{os.uname().release}, pidfd")
 
+
+# ---- a cluster that is not ours
+
+
+def _namenode(conf: HadoopConf) -> Finding:
+    address, home = active_namenode(conf, user_name(), ANSWER_S)
+    return Finding("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
+
+
+def _resourcemanager(conf: HadoopConf) -> Finding:
+    address, info = active_resourcemanager(conf, ANSWER_S)
+    version = info.get("hadoopVersion", "of unknown version")
+    return Finding("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
+
+
+def _nodemanagers(conf: HadoopConf) -> Finding:
+    address, _ = active_resourcemanager(conf, ANSWER_S)
+    count = running_nodes(address, ANSWER_S)
+    if not count:
+        what = "none runs" if count == 0 else f"{address.netloc} does not count them"
+        return Finding("NodeManagers", "broken", what, f"look at {address.url}/cluster/nodes")
+    return Finding("NodeManagers", "ok", f"{count} run")
+
+
+def _container_logs(conf: HadoopConf) -> Finding:
+    key = "yarn.log-aggregation-enable"
+    if conf.get(key).lower() == "true":
+        return Finding("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
+    what = f"{key} is not true: NodeManagers keep them for a while only"
+    return Finding("container logs", "absent", what, "nothing for a run; collect one by hand soon after its end")
+
+
+ANSWER_S = (3.0, 5.0)
+"""To connect, and between two bytes: a person waits."""
+
+THERE: tuple[tuple[str, Callable[[HadoopConf], Finding]], ...] = (
+    ("NameNode", _namenode),
+    ("ResourceManager", _resourcemanager),
+    ("NodeManagers", _nodemanagers),
+    ("container logs", _container_logs),
+)
+
+EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
+"""Parts that a run on another cluster does not need."""
 
 PARTS: tuple[tuple[str, Callable[[], Finding]], ...] = (
     ("Python", _python),

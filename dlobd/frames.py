@@ -91,7 +91,7 @@ class RunBundle:
     def spans(self) -> pd.DataFrame:
         """One row a span of any process, with the columns `SPANS`, in order of start."""
         spans = sorted(self.trace.spans, key=lambda span: (span.start_ns, -span.end_ns))
-        return _frame([self._span_row(span) for span in spans], SPANS)
+        return self._frame([self._span_row(span) for span in spans], SPANS)
 
     def attribution(self) -> pd.DataFrame:
         """One row a layer and one for `unattributed`, with the columns `ATTRIBUTION`; `ns` sums to the wall.
@@ -99,7 +99,7 @@ class RunBundle:
         Empty for a run that has no window, such as one that ended before its job was submitted."""
         wall_ns = self.run["wall_ns"]
         if not wall_ns:
-            return _frame([], ATTRIBUTION)
+            return self._frame([], ATTRIBUTION)
         rest_ns = self.run["unattributed_ns"] or 0
         rest = {
             "layer": UNATTRIBUTED,
@@ -110,7 +110,7 @@ class RunBundle:
             "hi_ns": rest_ns,
         }
         rows = [{**row, "percent": 100 * row["ns"] / wall_ns} for row in [*self.run["layers"], rest]]
-        return _frame(rows, ATTRIBUTION)
+        return self._frame(rows, ATTRIBUTION)
 
     def steps(self) -> pd.DataFrame:
         """One row a training step and rank, with the columns `STEPS`, by role, index and step."""
@@ -120,7 +120,12 @@ class RunBundle:
             for span in self.trace.spans
             if span.layer == "tensorflow" and (key := _STEP_KEY.fullmatch(span.rendezvous))
         ]
-        return _frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
+        return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
+
+    def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
+        frame = pd.DataFrame(rows, columns=list(columns)).astype(columns)
+        frame.attrs = {name: self.run[name] for name in ("run_id", "status", "cause")}
+        return frame
 
     def _span_row(self, span: Span) -> dict[str, Any]:
         return {
@@ -141,8 +146,3 @@ class RunBundle:
             "truncated": span.truncated,
             "attrs": dict(span.attrs),
         }
-
-
-def _frame(rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=list(columns))
-    return frame.astype(columns)

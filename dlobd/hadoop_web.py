@@ -14,7 +14,9 @@ import requests
 from dlobd.errors import ClusterError
 from dlobd.hadoop_conf import Address, HadoopConf
 
-TIMEOUT_S = (5.0, 30.0)
+Timeout = tuple[float, float]
+
+TIMEOUT_S: Timeout = (5.0, 30.0)
 """To connect, and between two bytes."""
 
 MAX_NODES = 64
@@ -43,8 +45,8 @@ class HadoopWeb:
             ClusterError: one of them does not answer, or none is active.
         """
         conf.check_supported()
-        namenode, home = _first("HDFS", conf, conf.namenodes(), lambda address: _home(address.url, user))
-        manager, info = _first("YARN", conf, conf.resourcemanagers(), _active_manager)
+        namenode, home = active_namenode(conf, user, TIMEOUT_S)
+        manager, info = active_resourcemanager(conf, TIMEOUT_S)
         return cls(conf, user, namenode.url, manager.url, info.get("hadoopVersion"), home)
 
     def node_urls(self) -> list[str]:
@@ -69,18 +71,36 @@ class HadoopWeb:
         return sorted(((answer or {}).get("appAttempts") or {}).get("appAttempt", []), key=lambda one: one.get("id", 0))
 
     @staticmethod
-    def get_json(url: str, **query: str) -> dict[str, Any] | None:
+    def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> dict[str, Any] | None:
         """What `url` answers; None if it does not, or not with a JSON object."""
         try:
-            answer = requests.get(url, query, timeout=TIMEOUT_S, headers={"Accept": "application/json"})
+            answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
             found = answer.json() if answer.ok else None
         except (requests.RequestException, ValueError):
             return None
         return found if isinstance(found, dict) else None
 
 
+def active_namenode(conf: HadoopConf, user: str, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, str]:
+    """The NameNode that answers, and the user's home directory there. Raises UsageError, ClusterError."""
+    return _first("HDFS", conf, conf.namenodes(), lambda address: _home(address.url, user, timeout_s), timeout_s)
+
+
+def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, dict[str, Any]]:
+    """The active ResourceManager, and what it says of itself. Raises UsageError, ClusterError."""
+    managers = conf.resourcemanagers()
+    return _first("YARN", conf, managers, lambda address: _active_manager(address, timeout_s), timeout_s)
+
+
+def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> int | None:
+    """How many NodeManagers run, as the ResourceManager counts them; None where it does not say."""
+    answer = HadoopWeb.get_json(f"{resourcemanager.url}/ws/v1/cluster/metrics", timeout_s)
+    count = ((answer or {}).get("clusterMetrics") or {}).get("activeNodes")
+    return count if isinstance(count, int) else None
+
+
 def _first(
-    who: str, conf: HadoopConf, addresses: Sequence[Address], ask: Callable[[Address], Answer]
+    who: str, conf: HadoopConf, addresses: Sequence[Address], ask: Callable[[Address], Answer], timeout_s: Timeout
 ) -> tuple[Address, Answer]:
     """The first address that `ask` likes, and its answer; of several, the others are on standby."""
     reasons = []
@@ -88,7 +108,7 @@ def _first(
         try:
             return address, ask(address)
         except (requests.RequestException, _Refused, KeyError, TypeError) as error:
-            reasons.append(f"{address.netloc} ({address.key}): {_reason(error)}")
+            reasons.append(f"{address.netloc} ({address.key}): {_reason(error, timeout_s)}")
     raise ClusterError(
         f"{who} of {conf.directory} does not answer at {'; '.join(reasons)}.",
         "check that address from this machine, and that --hadoop-conf is of the right cluster",
@@ -99,10 +119,10 @@ class _Refused(Exception):
     """It answered, but not as it should."""
 
 
-def _home(url: str, user: str) -> str:
+def _home(url: str, user: str, timeout_s: Timeout) -> str:
     """The user's home directory; asks for the root first, because a NameNode on standby knows homes too."""
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
-        answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=TIMEOUT_S)
+        answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:
             raise _Refused("it asks for authentication, which dlobd does not have")
         if not answer.ok:
@@ -113,8 +133,8 @@ def _home(url: str, user: str) -> str:
     return str(answer.json()["Path"])
 
 
-def _active_manager(address: Address) -> dict[str, Any]:
-    answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=TIMEOUT_S)
+def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
+    answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
     if not answer.ok:
         raise _Refused(f"HTTP status {answer.status_code}")
     info: dict[str, Any] = answer.json()["clusterInfo"]
@@ -123,7 +143,7 @@ def _active_manager(address: Address) -> dict[str, Any]:
     return info
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, timeout_s: Timeout) -> str:
     """What went wrong, without the ladder of classes that requests puts around it."""
     words = str(error)
     for mark, reason in (
@@ -131,7 +151,7 @@ def _reason(error: Exception) -> str:
         ("Temporary failure in name resolution", "unknown host"),
         ("No address associated with hostname", "unknown host"),
         ("Connection refused", "connection refused"),
-        ("timed out", f"no answer within {TIMEOUT_S[0]:.0f} s to connect or {TIMEOUT_S[1]:.0f} s to answer"),
+        ("timed out", f"no answer within {timeout_s[0]:.0f} s to connect or {timeout_s[1]:.0f} s to answer"),
         ("No route to host", "no route to host"),
         ("Network is unreachable", "network is unreachable"),
     ):

@@ -1,6 +1,7 @@
 """What this machine does to measurements when nothing is measured: its noise, and the effects that drown in it.
 
-Takes about five seconds. All figures are of now: another minute has another neighbour.
+`FULL` takes about five seconds; `SHORT`, before every run, about 0.6. All figures are of now: another minute has
+another neighbour.
 """
 
 from __future__ import annotations
@@ -15,15 +16,33 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
-TIMER_READS = 20_000
-SLEEPS, SLEEP_NS = 200, 1_000_000
-LOOPS, LOOP_NS = 60, 25_000_000
-PINGS, PING_BYTES = 4_000, 64
-SETTLE = 8
-"""Of each series, so many first ones are left out: caches, clock speed and the connection settle."""
+SLEEP_NS = 1_000_000
+LOOP_NS = 25_000_000
+PING_BYTES = 64
 
 Z = 1.96 + 0.84
 """A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""
+
+
+ALL = "this machine, which runs all of it"
+CLIENT = "the client machine; the cluster's nodes were not measured"
+"""Of which machine a run's noise is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How often each thing is measured. Of each series the first `settle` are left out: caches, clock speed and the
+    connection settle. A 99th percentile wants about 300."""
+
+    timer_reads: int
+    sleeps: int
+    loops: int
+    pings: int
+    settle: int
+
+
+FULL = Effort(timer_reads=20_000, sleeps=300, loops=60, pings=4_000, settle=8)
+SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +77,26 @@ class Noise:
             "noise on this machine now."
         )
 
+    def short(self, runs: int = 5) -> str:
+        """The same in a few words."""
+        wait_ms = (self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6
+        share = self.smallest_effect(runs)
+        return f"{runs} runs a side cannot show below {share:.1%} of CPU time, {wait_ms:.2f} ms of a wait"
 
-def measure() -> Noise:
-    """Measures all of it, one after the other."""
+
+def measure(effort: Effort = FULL) -> Noise:
+    """Measures all of it, one after the other.
+
+    Raises:
+        OSError: there is no loopback, or no /proc.
+    """
     before = _cpu_times()
-    loops = _loops()
-    sleeps = _sleeps()
-    pings = _pings()
+    loops = _loops(effort)
+    sleeps = _sleeps(effort)
+    pings = _pings(effort)
     after = _cpu_times()
     return Noise(
-        timer_ns=_timer_ns(),
+        timer_ns=_timer_ns(effort),
         sleep_over_p50_ns=round(median(sleeps)),
         sleep_over_p99_ns=_p99(sleeps),
         loop_variation=stdev(loops) / fmean(loops),
@@ -83,21 +112,21 @@ def _p99(values: Sequence[int]) -> int:
     return round(quantiles(values, n=100)[98])
 
 
-def _timer_ns() -> int:
-    readings = [time.monotonic_ns() for _ in range(TIMER_READS)]
+def _timer_ns(effort: Effort) -> int:
+    readings = [time.monotonic_ns() for _ in range(effort.timer_reads)]
     return round(median(b - a for a, b in pairwise(readings)))
 
 
-def _sleeps() -> list[int]:
+def _sleeps(effort: Effort) -> list[int]:
     found = []
-    for _ in range(SLEEPS + SETTLE):
+    for _ in range(effort.sleeps + effort.settle):
         start_ns = time.monotonic_ns()
         time.sleep(SLEEP_NS / 1e9)
         found.append(time.monotonic_ns() - start_ns - SLEEP_NS)
-    return found[SETTLE:]
+    return found[effort.settle :]
 
 
-def _loops() -> list[int]:
+def _loops(effort: Effort) -> list[int]:
     """The same piece of work again and again; its size is chosen once, so that it takes about LOOP_NS."""
 
     def work(rounds: int) -> int:
@@ -111,10 +140,10 @@ def _loops() -> list[int]:
     while (took_ns := work(rounds)) < LOOP_NS // 4:
         rounds *= 2
     rounds = max(1, rounds * LOOP_NS // took_ns)
-    return [work(rounds) for _ in range(LOOPS + SETTLE)][SETTLE:]
+    return [work(rounds) for _ in range(effort.loops + effort.settle)][effort.settle :]
 
 
-def _pings() -> list[int]:
+def _pings(effort: Effort) -> list[int]:
     """Round trips over loopback, with a thread at the other end; nobody else can connect: the socket takes one peer."""
     message = bytes(PING_BYTES)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
@@ -128,7 +157,7 @@ def _pings() -> list[int]:
             echo = threading.Thread(target=_echo, args=(peer,), daemon=True)
             echo.start()
             found = []
-            for _ in range(PINGS + SETTLE):
+            for _ in range(effort.pings + effort.settle):
                 start_ns = time.monotonic_ns()
                 client.sendall(message)
                 left = PING_BYTES
@@ -136,7 +165,7 @@ def _pings() -> list[int]:
                     left -= len(client.recv(left)) or left
                 found.append(time.monotonic_ns() - start_ns)
         echo.join(5)
-    return found[SETTLE:]
+    return found[effort.settle :]
 
 
 def _echo(peer: socket.socket) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dlobd import causes, clock, environment, notices
 from dlobd.attribution import attribute
+from dlobd.audits import audit, figures
 from dlobd.checks import check
 from dlobd.experiment import key
 from dlobd.importers import hdfs_use
@@ -54,6 +55,8 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "ranks": [],
         "setup": {},
         "checks": [],
+        "audits": None,
+        "noise": None,
         "platform": environment.platform(),
         "versions": environment.versions(None),
         "git": environment.git(),
@@ -94,6 +97,8 @@ def fill(record: dict[str, Any], bundle: Bundle, experiment: Runnable) -> None:
         record["ranks"] = [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
     record["metrics"] |= evidence.collected["metrics"] | _metrics(evidence, ranks)
     record["warnings"] = [*evidence.collected["missing"], *notices.notices(evidence), *_warnings(evidence, trace)]
+    record["audits"] = [asdict(one) for one in audit(evidence)]
+    record["noise"] = evidence.noise
     record["status"], record["cause"] = _status(record, experiment, evidence)
 
 
@@ -111,6 +116,9 @@ def _status(record: dict[str, Any], experiment: Runnable, evidence: Evidence) ->
     broken = next((item for item in record["checks"] if not item["ok"]), None)
     if broken:
         return "invalid", f"{broken['check']}: {broken['detail']}"
+    contradiction = next((one for one in record["audits"] if one["verdict"] == "fail"), None)
+    if contradiction:
+        return "invalid", f"sources contradict each other: {figures(contradiction)}"
     return "ok", None
 
 

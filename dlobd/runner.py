@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dlobd import capacity, environment, own_job, record, staging, store, submit
+from dlobd import capacity, environment, noise, own_job, record, staging, store, submit
 from dlobd.clock import timed
 from dlobd.cluster.configuration import default_settings
 from dlobd.errors import DlobdError, Interrupted
@@ -146,6 +146,8 @@ def _execute(
     run_record["command"] = store.redact_words(command.argv)
     run_record["cause"] = record.INTERRUPTED
     bundle.write(run_record)  # what stays if this process is killed
+    with timed(setup, "noise_ns"):
+        _note_noise(bundle, place, progress)
     progress(f"submit: {Path(command.argv[0]).name} starts")
     window = submit.submit(
         command,
@@ -174,6 +176,16 @@ def _execute(
     bundle.write(run_record)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
+
+
+def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
+    """The noise of the machine just before the window; without /proc or loopback there is none."""
+    progress("prepare: noise of this machine")
+    try:
+        found = noise.measure(noise.SHORT)
+    except OSError:
+        return
+    bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), "evidence/noise.json")
 
 
 def shell_line(command: Command) -> str:

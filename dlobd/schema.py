@@ -5,6 +5,7 @@ All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (ho
 Schema history of run.json
     1   first version
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
+    3   `audits` and `noise`; null in records of before
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 

@@ -6,6 +6,7 @@ content depends on.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from dlobd.datasets import tfrecord
 from dlobd.datasets.base import partition
 from dlobd.errors import ClusterError
+from dlobd.hdfs_checksum import one_block_checksum
 from dlobd.registry import DATASETS
 from dlobd.schema import Experiment
 from dlobd.storage import Failures, LocalDirectory, Storage
 from dlobd.webhdfs import words
-from dlobd.workloads.job import part_name
+from dlobd.workloads.job import STAGED, part_name
 
 FORMAT = 1
 """Raised whenever the files' content changes for equal parameters."""
@@ -59,7 +61,7 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
     base = top + directory(experiment)
     values = math.prod(dataset.shape)
     try:
-        reused = storage.exists(f"{base}/_SUCCESS")
+        reused = storage.exists(f"{base}/{STAGED}")
         if not reused:
             progress("encoding records")
             images, labels = dataset.load("train")
@@ -73,7 +75,9 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
                 # one block a file, so that Spark makes one partition of it
                 block_bytes = max(MIN_BLOCK_BYTES, -(-(len(data) + 1) // 512) * 512)
                 storage.write(path, data, "data set", block_bytes)
-            storage.write(f"{base}/_SUCCESS", b"", "data set")
+            # what HDFS should say of them: an audit asks it after each run
+            checksums = {path: one_block_checksum(data) for path, data in files.items()}
+            storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), "data set")
         sizes = storage.sizes(f"{base}/train")
     except Failures as error:
         where = "This machine's disk" if isinstance(storage, LocalDirectory) else "HDFS"

@@ -23,9 +23,12 @@ from dlobd.store import Bundle
 
 COMPUTED = (
     "window", "wall_ns", "layers", "unattributed_ns", "not_measured", "intervals", "clips", "metrics", "startup",
-    "teardown", "hdfs", "ranks", "checks", "warnings", "status", "cause",
+    "teardown", "hdfs", "ranks", "checks", "audits", "noise", "warnings", "status", "cause",
 )  # fmt: skip
 """The fields of run.json that `dlobd.record.fill` makes from the evidence."""
+
+SINCE = {"audits": 3, "noise": 3}
+"""The schema version that brought a field: a record of before cannot have said what is computed today."""
 
 SHOWN = 5
 """So many differences of one kind are told in full."""
@@ -95,12 +98,16 @@ def _report(run: dict[str, Any], experiment: Runnable, bundle: Bundle) -> Verifi
         record.fill(again, bundle, experiment)
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         return Verified(question, False, f"it cannot be computed: {type(error).__name__}: {error}")
-    differences = [
-        line for name in COMPUTED for line in _differences(name, run[name], json.loads(json.dumps(again[name])))
-    ]
+    said = [name for name in COMPUTED if SINCE.get(name, 0) <= _version_as_written(bundle)]
+    differences = [line for name in said for line in _differences(name, run[name], json.loads(json.dumps(again[name])))]
     made = run["versions"].get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
-    return _verified(question, [line + by for line in differences], f"{len(COMPUTED)} fields, number for number{by}")
+    return _verified(question, [line + by for line in differences], f"{len(said)} fields, number for number{by}")
+
+
+def _version_as_written(bundle: Bundle) -> int:
+    """Of run.json, before it was upgraded for us; it has been read, so it is there."""
+    return int(json.loads((bundle.path / "run.json").read_bytes())["schema_version"])
 
 
 def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:

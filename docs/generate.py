@@ -1,11 +1,12 @@
-"""Makes the parts of docs/ that must not drift from the code: `layers.md`, `metrics.md`, and the terminal picture.
+"""Makes what in docs/ must not drift from the code: `layers.md`, `metrics.md`, `audits.md`, and the terminal picture.
 
-    python docs/generate.py                    write both pages
+    python docs/generate.py                    write all pages
     python docs/generate.py --check            exit 1 if one of them is stale
     python docs/generate.py picture BUNDLE     write breakdown.svg from a real run
 
-Names, units and descriptions come from `dlobd.layers` and from the schema of run.json. How a number is computed stands
-in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a number, is an error.
+Names, units and descriptions come from `dlobd.layers`, `dlobd.audits` and the schema of run.json. How a number is
+computed stands in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a number, is
+an error.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dlobd import store
+from dlobd.audits import AUDITS
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report import terminal
 
@@ -47,6 +49,34 @@ decides: HDFS calls made by the trainer are HDFS, not TensorFlow.
 no evidence explains, is its `unexplained` part; the report counts and hatches both together.
 
 Colours are from the Okabe-Ito palette, which colour-blind readers can tell apart.
+"""
+
+AUDITS_PAGE = """\
+# Audits
+
+<!-- Made by docs/generate.py; change that, or dlobd/audits. -->
+
+An audit takes one quantity from two sources that do not know of each other, and asks whether they agree. Every run is
+audited when it is recorded; `audits` in run.json has both figures and their sources, `dlobd show` counts them, and
+`dlobd verify` makes them again. There are {count}.
+
+| verdict | means |
+|---|---|
+| `pass` | the figures compare as they must |
+| `fail` | they contradict each other: a run that ended well is `invalid`, whoever of the two is right |
+| `unknown` | no verdict; `detail` says why |
+
+Unknown is: a source is not there (plain processes have no DataNodes); the way to run makes no such promise (a script
+of one's own counts no samples; a run by hand has YARN's window); or the figures differ, and the evidence itself
+explains it (a DataNode died, a Java client of HDFS warned, the cluster is not ours and its logs may be incomplete,
+evidence of other hosts was placed by their wall clocks). An audit marked "whole" is asked only of a job that ended
+well.
+
+{table}
+
+"Passes" over the input are the epochs; with the launcher `barrier` and `input = "feed"` it is one, because later epochs
+come from the tasks' memory. The files of a bundle are audited by their sha256 in `hashes`, which `dlobd verify` and
+`dlobd show` compare.
 """
 
 METRICS_PAGE = """\
@@ -154,6 +184,17 @@ FORMULAS: dict[str, tuple[str, str]] = {
         "element floor(0.99 n); null where n < 299, because it would say no more than the maximum",
     ),
     "ranks[].step_max_ns": ("ns", "the last element"),
+    "audits[].left": ("as its source says", "the source that `left_source` names"),
+    "audits[].right": ("as its source says", "the source that `right_source` names"),
+    "noise.timer_ns": ("ns", "median distance of 2,000 readings of CLOCK_MONOTONIC"),
+    "noise.sleep_over_p50_ns": ("ns", "median of 300 sleeps of 1 ms, less that"),
+    "noise.sleep_over_p99_ns": ("ns", "their 99th percentile, less that"),
+    "noise.loop_variation": ("share", "standard deviation over mean of 8 equal pieces of work of about 25 ms"),
+    "noise.loop_slowest": ("share", "the slowest of them over their median"),
+    "noise.steal_share": ("share", "steal over all CPU time meanwhile, /proc/stat; null where the kernel does not say"),
+    "noise.loopback_p50_ns": ("ns", "median of 400 round trips by TCP over loopback"),
+    "noise.loopback_p99_ns": ("ns", "their 99th percentile"),
+    "noise.load_1m": ("processes", "/proc/loadavg"),
     "seeds.*": ("-", "experiment file"),
     "setup.*": (
         "ns; bytes for `staged_bytes`",
@@ -219,7 +260,24 @@ def main(argv: list[str] | None = None) -> int:
 
 def pages() -> dict[str, str]:
     """File name to content of the pages that are made from the code."""
-    return {"layers.md": layers_page(), "metrics.md": metrics_page()}
+    return {"layers.md": layers_page(), "metrics.md": metrics_page(), "audits.md": audits_page()}
+
+
+def audits_page() -> str:
+    """One row an audit, in the order of run.json."""
+    rows = [
+        (
+            rule.audit,
+            rule.says,
+            rule.left_source,
+            rule.right_source,
+            rule.comparison.words,
+            "whole" if rule.whole else "",
+        )
+        for rule in AUDITS
+    ]
+    header = ("audit", "what must hold", "left", "right", "left to right", "")
+    return AUDITS_PAGE.format(table=_table(header, rows), count=len(rows))
 
 
 def layers_page() -> str:

@@ -12,7 +12,7 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
     """A run of the main job that took one second; `changes` replace top-level keys."""
     main = experiment.load("softmax-mnist")
     record: dict[str, Any] = {
-        "schema_version": 2,
+        "schema_version": 3,
         "run_id": run_id,
         "status": "ok",
         "cause": None,
@@ -71,6 +71,38 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
             {"role": "worker", "index": 0, "steps": 600, "step_p50_ns": 5, "step_p99_ns": 9, "step_max_ns": 11},
         ],
         "setup": {"cluster_up_ns": 18_000_000_000, "staging_ns": None},
+        "audits": [
+            {
+                "audit": "steps",
+                "verdict": "pass",
+                "left": 1200,
+                "left_source": "step spans",
+                "right": 1200,
+                "right_source": "done-markers",
+                "detail": "equal",
+            },
+            {
+                "audit": "container memory",
+                "verdict": "unknown",
+                "left": None,
+                "left_source": "transitions in the RM log x capacity, MB-seconds",
+                "right": 91355,
+                "right_source": "ResourceManager's memorySeconds",
+                "detail": "not there: transitions in the RM log x capacity, MB-seconds",
+            },
+        ],
+        "noise": {
+            "machine": "this machine, which runs all of it",
+            "timer_ns": 50,
+            "sleep_over_p50_ns": 60_000,
+            "sleep_over_p99_ns": 90_000,
+            "loop_variation": 0.01,
+            "loop_slowest": 1.02,
+            "steal_share": None,
+            "loopback_p50_ns": 20_000,
+            "loopback_p99_ns": 40_000,
+            "load_1m": 0.1,
+        },
         "platform": {"system": "Linux", "cores": 2},
         "versions": {"dlobd": "0.1.0", "java": None},
         "git": None,

@@ -14,7 +14,7 @@ from typing import Any
 from dlobd import schema
 from dlobd.clock import WallToMonotonic
 from dlobd.errors import BundleError
-from dlobd.importers import hdfs, jvm, recorder, spark, yarn
+from dlobd.importers import event_log, hdfs, jvm, recorder, spark, yarn
 from dlobd.importers.alignment import Alignment
 from dlobd.importers.log4j import LogLine
 from dlobd.importers.recorder import RecordedProcess
@@ -58,6 +58,11 @@ class Evidence:
     def by_hand(self) -> bool:
         """Whether somebody else submitted the application: the window is what the ResourceManager saw of it."""
         return bool(self.window.get("by_hand"))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the cluster is not ours: only there evidence comes by the cluster's own interfaces."""
+        return (self.path / "evidence" / "rm-attempts.json").exists()
 
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
@@ -212,6 +217,37 @@ class Evidence:
             }
         except (OSError, ValueError, KeyError, TypeError):
             return {}
+
+    @cached_property
+    def file_bytes(self) -> dict[str, int]:
+        """HDFS path of an input file to its length, as the NameNode has it."""
+        try:
+            located: dict[str, Any] = json.loads((self.path / "evidence" / "blocks.json").read_text())
+            return {path: int(answer["LocatedBlocks"]["fileLength"]) for path, answer in located.items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    @cached_property
+    def checksums(self) -> dict[str, Any]:
+        """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
+        try:
+            return json.loads((self.path / "evidence" / "checksums.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @cached_property
+    def tasks(self) -> list[event_log.TaskMetrics]:
+        """The tasks that Spark's event log ended."""
+        path = self.path / "evidence" / "event-log.jsonl"
+        return event_log.tasks(path.read_text(errors="replace").splitlines()) if path.exists() else []
+
+    @cached_property
+    def noise(self) -> dict[str, Any] | None:
+        """`dlobd.noise.Noise` as a dict, taken just before the window, and of which machine; None where it was not."""
+        try:
+            return json.loads((self.path / "evidence" / "noise.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return None
 
     @cached_property
     def results(self) -> dict[int, dict[str, Any]]:

@@ -18,6 +18,7 @@ class Place(Protocol):
     hadoop_version: str | None
     storage: Storage
     top: str  # what every path in the storage begins with
+    machine: str  # whose noise is measured before the window
 
     def target(self) -> Target | None:
         """What the scheduler must know; None where there is no cluster."""

@@ -11,6 +11,7 @@ from dlobd.cluster.configuration import LOOPBACK
 from dlobd.cluster.embedded import EmbeddedCluster
 from dlobd.cluster.jars import HADOOP_VERSION
 from dlobd.errors import ClusterError, SetupError
+from dlobd.noise import ALL
 from dlobd.schedulers.base import Target
 from dlobd.storage import Failures, Storage, WebHdfs
 from dlobd.store import Bundle
@@ -39,6 +40,7 @@ class Hadoop:
         self.hadoop_version: str | None = HADOOP_VERSION
         self.storage: Storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
         self.top = ""
+        self.machine = ALL
         self.log_offsets: dict[str, int] = {}
 
     def target(self) -> Target:

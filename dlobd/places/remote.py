@@ -26,6 +26,7 @@ from dlobd.cluster.java import find_java
 from dlobd.errors import ClusterError, UsageError
 from dlobd.hadoop_conf import HadoopConf
 from dlobd.hadoop_web import HadoopWeb
+from dlobd.noise import CLIENT
 from dlobd.schedulers.base import Packed, Target
 from dlobd.schedulers.spark_submit import spark_home
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -94,6 +95,7 @@ class RemoteHadoop:
         self.hadoop_version = web.hadoop_version
         self.storage: Storage = WebHdfs(web.webhdfs_url, web.user)
         self.top = web.home.rstrip("/")
+        self.machine = CLIENT
         self._java = java
         self._archive = archive
         self._progress = progress

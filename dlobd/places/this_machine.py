@@ -10,6 +10,7 @@ from dlobd.cluster.cache import cache_dir, make_writable
 from dlobd.cluster.configuration import user_name
 from dlobd.cluster.jars import HADOOP_VERSION
 from dlobd.errors import ClusterError
+from dlobd.noise import ALL
 from dlobd.storage import LocalDirectory, Storage
 from dlobd.store import Bundle
 from dlobd.submit import Window
@@ -27,6 +28,7 @@ class ThisMachine:
         self.hadoop_version: str | None = HADOOP_VERSION
         self.storage: Storage = LocalDirectory()
         self.top = str(directory)
+        self.machine = ALL
 
     def target(self) -> None:
         return None

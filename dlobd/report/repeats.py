@@ -5,6 +5,7 @@ Computed from the runs' records (run.json as dictionaries) alone. Only runs with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -69,6 +70,13 @@ def over_repeats(records: Sequence[dict[str, Any]], value: Callable[[dict[str, A
     return spread(value(record) for record in records if record["status"] == "ok")
 
 
+def left_out(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many runs are not ok and so count nowhere, by status; empty if all are."""
+    counts = Counter(record["status"] for record in records if record["status"] != "ok")
+    each = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return f"{sum(counts.values())} of {len(records)} runs, not ok: {each}" if counts else ""
+
+
 def table(points: Records, console: Console) -> None:
     """Prints the walls with their spread, the layers' medians, and what ended otherwise than ok."""
     console.print("Wall, seconds")
@@ -86,6 +94,8 @@ def table(points: Records, console: Console) -> None:
         if any(medians):
             layers.add_row(layer, *map(_figure, medians))
     console.print(layers)
+    if words := left_out([record for records in points.values() for record in records]):
+        console.print(f"Left out of all figures: {words}", soft_wrap=True)
     for label, records in points.items():
         for record in records:
             if record["status"] != "ok":

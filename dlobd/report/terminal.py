@@ -7,13 +7,16 @@ Seconds come first, percent second, and the window is named. Time that is not ex
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlobd.audits import figures
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.noise import ALL, Noise
 
 WIDTH = 79
 BAR = 20
@@ -31,6 +34,10 @@ def breakdown(run: dict[str, Any], console: Console) -> None:
     _line(console, verdict(run), "bold")
     for warning in _warnings(run):
         _line(console, f"warning: {warning}", "yellow")
+    for text in _audits(run):
+        _line(console, text)
+    if run["noise"]:
+        _line(console, _noise(run["noise"]))
     if run["wall_ns"] is None:
         _line(console, "No breakdown: the run has no window, so that there is no wall time to split.")
         return
@@ -115,6 +122,24 @@ def _warnings(run: dict[str, Any]) -> list[str]:
     if missing:
         found.append(f"the parts do not sum to the wall: {missing} ns are missing.")
     return found
+
+
+def _audits(run: dict[str, Any]) -> list[str]:
+    """How many sources agree; each pair that does not, with both figures."""
+    if run["audits"] is None:
+        return [] if run["wall_ns"] is None else ["audits: unknown, as it was made by an older dlobd: dlobd verify"]
+    counts = Counter(one["verdict"] for one in run["audits"])
+    failed = [one for one in run["audits"] if one["verdict"] == "fail"]
+    line = f"audits: {counts['pass']} pass, {counts['unknown']} unknown"
+    return [line + f", {len(failed)} FAIL" * bool(failed), *(f"audit failed: {figures(one)}" for one in failed)]
+
+
+def _noise(found: dict[str, Any]) -> str:
+    figures_alone = {field.name: found[field.name] for field in fields(Noise)}
+    if None in (figures_alone["loop_variation"], found["sleep_over_p99_ns"], found["loopback_p99_ns"]):
+        return "noise: not all of it could be measured"
+    of = "" if found["machine"] == ALL else f" ({found['machine']})"
+    return f"noise: {Noise(**figures_alone).short()}{of}"
 
 
 def _layers(run: dict[str, Any], console: Console) -> Table:

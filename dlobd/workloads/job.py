@@ -12,6 +12,9 @@ from dlobd.datasets.tfrecord import Layout
 from dlobd.storage import LocalDirectory, Storage, WebHdfs
 from dlobd.webhdfs import HdfsError
 
+STAGED = "_SUCCESS"
+"""The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
+
 
 def part_name(rank: int) -> str:
     """The training file of a rank."""

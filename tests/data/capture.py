@@ -26,6 +26,8 @@ KEEP = (
     "evidence/script.py",
     "evidence/markers.json",
     "evidence/blocks.json",
+    "evidence/checksums.json",
+    "evidence/noise.json",
     "evidence/rm-app.json",
     "evidence/collected.json",
     "evidence/event-log.jsonl",

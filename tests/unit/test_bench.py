@@ -85,6 +85,7 @@ def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
     assert rows(first)["tfos"][-1] == "0.60"
     facts = publish.machine([run for each in every.values() for run in each])
     assert f"{every['tfos feed'][0]['run_id']} failed" in facts[-1]
+    assert "1 of 15 runs, not ok: 1 failed" in facts[-1]
 
 
 def test_what_was_never_measured_is_a_dash() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from unit.test_hadoop_conf import write
 
-from dlobd import doctor
+from dlobd import cli, doctor
 from dlobd.doctor import Finding
 
 
@@ -81,3 +87,127 @@ def test_what_others_can_connect_to_is_told() -> None:
     for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC"):
         assert name in programs
     assert all(listener.address and listener.protected for listener in doctor.LISTENERS)
+
+
+# ---- a cluster that is not ours
+
+
+def answering(bodies: dict[str, dict[str, Any]]) -> ThreadingHTTPServer:
+    """A web server that answers as Hadoop's do: path to JSON."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = bodies.get(self.path.partition("&user")[0])
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+HADOOP = {
+    "/webhdfs/v1/?op=GETFILESTATUS": {"FileStatus": {}},
+    "/webhdfs/v1/?op=GETHOMEDIRECTORY": {"Path": "/user/somebody"},
+    "/ws/v1/cluster/info": {"clusterInfo": {"haState": "ACTIVE", "hadoopVersion": "3.5.0"}},
+    "/ws/v1/cluster/metrics": {"clusterMetrics": {"activeNodes": 2}},
+}
+
+
+def conf_of(directory: Path, namenode: int, manager: int) -> Path:
+    """A HADOOP_CONF_DIR with these ports of this machine."""
+    return write(
+        directory,
+        core={"fs.defaultFS": "hdfs://127.0.0.1:1"},
+        hdfs={"dfs.namenode.http-address": f"127.0.0.1:{namenode}"},
+        yarn={"yarn.resourcemanager.webapp.address": f"127.0.0.1:{manager}"},
+    )
+
+
+@pytest.fixture
+def hadoop() -> Iterator[int]:
+    """The port of a web server that says what NameNode and ResourceManager say."""
+    server = answering(HADOOP)
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """A port that takes connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield int(listener.getsockname()[1])
+
+
+def there(conf: Path) -> dict[str, Finding]:
+    """The findings about the cluster that is not ours."""
+    parts = {part for part, _ in doctor.THERE}
+    return {one.part: one for one in doctor.examine(conf) if one.part in parts}
+
+
+def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
+    """With address, key, home and nodes; what a run there does not need is not looked at."""
+    findings = doctor.examine(conf_of(tmp_path, hadoop, hadoop))
+    found = {one.part: one for one in findings}
+    assert not found.keys() & set(doctor.EMBEDDED)
+    assert [found[part].verdict for part in ("NameNode", "ResourceManager", "NodeManagers")] == ["ok"] * 3
+    assert "(dfs.namenode.http-address) answers" in found["NameNode"].what
+    assert "/user/somebody" in found["NameNode"].what
+    assert found["NodeManagers"].what == "2 run"
+    assert (found["container logs"].verdict, bool(found["container logs"].remedy)) == ("absent", True)
+
+
+def test_a_cluster_that_does_not_answer_is_broken(
+    tmp_path: Path, hadoop: int, silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part by itself, in bounded time: a silent NameNode does not hide that YARN is there."""
+    monkeypatch.setattr(doctor, "ANSWER_S", (0.2, 0.2))
+    found = there(conf_of(tmp_path, silent, hadoop))
+    assert (found["NameNode"].verdict, found["ResourceManager"].verdict) == ("broken", "ok")
+    assert f"127.0.0.1:{silent} (dfs.namenode.http-address): no answer within" in found["NameNode"].what
+    assert found["NameNode"].remedy
+    found = there(conf_of(tmp_path, hadoop, silent))
+    assert (found["NameNode"].verdict, found["ResourceManager"].verdict) == ("ok", "broken")
+    assert found["NodeManagers"].verdict == "broken"
+
+
+def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job would wait there for ever."""
+    monkeypatch.setitem(HADOOP, "/ws/v1/cluster/metrics", {"clusterMetrics": {"activeNodes": 0}})
+    server = answering(HADOOP)
+    found = there(conf_of(tmp_path, server.server_port, server.server_port))
+    server.shutdown()
+    server.server_close()
+    assert (found["NodeManagers"].verdict, found["NodeManagers"].what) == ("broken", "none runs")
+
+
+def test_the_exit_code_is_that_of_a_run() -> None:
+    """3 where this machine is not fit, 4 where only the other cluster is not there; what is absent costs nothing."""
+
+    def code(**verdicts: doctor.Verdict) -> int:
+        return doctor.exit_code([Finding(part, verdict, "") for part, verdict in verdicts.items()])
+
+    assert code(Java="ok", cluster="absent") == 0
+    assert code(Java="broken") == 3
+    assert code(Java="ok", NameNode="broken") == 4
+    assert code(Java="broken", NameNode="broken") == 3
+
+
+def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A configuration that cannot be used is refused as by a run; one that can gives a line a part."""
+    assert cli.main(["doctor", "--hadoop-conf", str(tmp_path / "none")]) == 2
+    assert "is not a directory" in capsys.readouterr().err
+    conf = conf_of(tmp_path, 1, 1)
+    assert cli.main(["doctor", "--hadoop-conf", str(conf)]) in (3, 4)  # 3 on a machine without Java 17
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " NameNode " in line]
+    assert line.startswith("broken")
+    assert "connection refused" in line
+    assert "Next: check that address" in line

@@ -13,11 +13,13 @@ from dlobd.noise import Noise
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
 
 
-def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "effort", [noise.SHORT, dataclasses.replace(noise.FULL, sleeps=20, loops=8, pings=200)], ids=["short", "full"]
+)
+def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: noise.Effort) -> None:
     """Each figure is there and possible; a tail is not below its median."""
-    for name, value in (("SLEEPS", 20), ("LOOPS", 8), ("LOOP_NS", 1_000_000), ("PINGS", 200)):
-        monkeypatch.setattr(noise, name, value)
-    found = noise.measure()
+    monkeypatch.setattr(noise, "LOOP_NS", 1_000_000)
+    found = noise.measure(effort)
     assert found.timer_ns > 0
     assert 0 < found.sleep_over_p50_ns <= found.sleep_over_p99_ns
     assert 0 < found.loopback_p50_ns <= found.loopback_p99_ns
@@ -47,3 +49,4 @@ def test_it_is_one_sentence() -> None:
         "With 5 runs a side, a difference below 1.8% of CPU-bound time, or below 0.13 ms in a single wait, cannot be "
         "told from noise on this machine now."
     )
+    assert QUIET.short(5) == "5 runs a side cannot show below 1.8% of CPU time, 0.13 ms of a wait"

@@ -33,7 +33,15 @@ def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
     assert row == ["main", "3/4", "2.000", "1.000", "4.000", "1.500"]
     assert "spark" in text
     assert "channel" not in text
+    assert "Left out of all figures: 1 of 4 runs, not ok: 1 failed" in text
     assert "main: run 20260102T030409Z-0a1b is failed: a rank died" in text
+
+
+def test_runs_that_are_left_out_are_counted_by_status() -> None:
+    """Of none nothing is said."""
+    every = [*records(), run_record(status="invalid", cause="sources contradict each other: steps: 1 (a), 2 (b)")]
+    assert repeats.left_out(every) == "2 of 5 runs, not ok: 1 failed, 1 invalid"
+    assert repeats.left_out(every[:3]) == ""
 
 
 def test_what_a_run_did_not_reach_is_not_a_zero() -> None:

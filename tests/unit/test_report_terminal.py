@@ -28,6 +28,8 @@ FAILED = deepcopy(RECORD) | {
     "wall_ns": None,
     "layers": [],
     "unattributed_ns": None,
+    "audits": [{**RECORD["audits"][0], "verdict": "fail", "right": 1199}, *RECORD["audits"][1:]],
+    "noise": None,
     "startup": RECORD["startup"][:3],
     "teardown": [],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from dlobd import experiment, staging
 from dlobd.datasets.tfrecord import Layout
 from dlobd.errors import ClusterError
+from dlobd.hdfs_checksum import one_block_checksum
 from dlobd.schema import Experiment
 from dlobd.storage import LocalDirectory, WebHdfs
 
@@ -105,3 +107,12 @@ def test_files_of_unequal_length_are_refused(tmp_path: Path, damage: Callable[[P
     damage(Path(staged.train_dir) / "part-00001.tfrecord")
     with pytest.raises(ClusterError, match=rf"The data set is damaged: {staged.train_dir}/part-0000\d.tfrecord {what}"):
         staging.stage(small(workers=2), LocalDirectory(), str(tmp_path), silent)
+
+
+def test_staging_notes_what_hdfs_should_say_of_each_file(tmp_path: Path) -> None:
+    """The last file holds a checksum of each other one; a file that was changed since has another."""
+    staged = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
+    noted = json.loads(Path(staged.train_dir).with_name("_SUCCESS").read_text())
+    files = [*sorted(Path(staged.train_dir).iterdir()), Path(staged.test_path)]
+    assert noted == {str(path): one_block_checksum(path.read_bytes()) for path in files}
+    assert one_block_checksum(files[0].read_bytes()[:-1] + b"x") != noted[str(files[0])]

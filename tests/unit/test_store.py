@@ -107,16 +107,17 @@ def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 2\. Next: use a newer dlobd"):
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 3\. Next: use a newer dlobd"):
         bundle.read()
 
 
 def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each upgrade brings a record one version on, until it is this version's. Version 1 had neither a replication nor
-    a deadline of its own for YARN."""
+    a deadline of its own for YARN; version 2 was not audited."""
     old = run_record(schema_version=0)
     old["state"] = old.pop("status")
     del old["configuration"]["replication"], old["configuration"]["accept_timeout_s"]
+    del old["audits"], old["noise"]
     (bundle.path / "run.json").write_text(json.dumps(old))
     monkeypatch.setitem(
         store._UPGRADES,
@@ -124,7 +125,8 @@ def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.M
         lambda run: {k: v for k, v in run.items() if k != "state"} | {"schema_version": 1, "status": run["state"]},
     )
     found = bundle.read()
-    assert (found["schema_version"], found["status"]) == (2, "ok")
+    assert (found["schema_version"], found["status"]) == (3, "ok")
+    assert found["audits"] is found["noise"] is None
     assert found["configuration"]["replication"] == 1
     assert found["configuration"]["accept_timeout_s"] == found["configuration"]["timeout_s"]
 
