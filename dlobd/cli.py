@@ -302,7 +302,7 @@ def doctor(
     if as_json:
         _print_json({
             "findings": [dataclasses.asdict(finding) for finding in findings],
-            "listeners": [dataclasses.asdict(listener) for listener in doctors.LISTENERS],
+            "listeners": [dataclasses.asdict(listener) for listener in doctors.listeners(hadoop_conf)],
             "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence(runs)},
         })  # fmt: skip
     else:
@@ -312,7 +312,7 @@ def doctor(
                 + f"  Next: {finding.remedy}." * bool(finding.remedy)
             )
         print("While a run lasts, others can connect to:")
-        for listener in doctors.LISTENERS:
+        for listener in doctors.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if found:
             print(found.sentence(runs))

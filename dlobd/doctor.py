@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -64,6 +64,14 @@ LISTENERS = (
 """What third parties open. dlobd itself opens nothing that outlives a call."""
 
 
+def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
+    """What a run opens here, or of a cluster that is not ours here and on its nodes; its daemons are its own."""
+    if conf_dir is None:
+        return LISTENERS
+    reached = "each host's address in the cluster"
+    return tuple(replace(one, address=one.address.replace("127.0.0.1", reached)) for one in LISTENERS[1:])
+
+
 def examine(conf_dir: Path | None = None) -> list[Finding]:
     """All parts, in the order in which a run needs them.
 
@@ -96,7 +104,7 @@ def _guarded(part: str, look: Callable[[], Finding]) -> Finding:
     except DlobdError as error:
         return Finding(part, "broken", error.what, error.remedy)
     except OSError as error:
-        return Finding(part, "broken", f"{type(error).__name__}: {error}")
+        return Finding(part, "broken", f"{type(error).__name__}: {error}", "repair that, and ask again")
 
 
 def _python() -> Finding:

@@ -56,7 +56,7 @@ AUDITS_PAGE = """\
 
 <!-- Made by docs/generate.py; change that, or dlobd/audits. -->
 
-An audit takes one quantity from two sources that do not know of each other, and asks whether they agree. Every run is
+An audit takes one quantity from two sources, and asks whether they agree. Every run is
 audited when it is recorded; `audits` in run.json has both figures and their sources, `dlobd show` counts them, and
 `dlobd verify` makes them again. There are {count}.
 
@@ -272,11 +272,11 @@ def audits_page() -> str:
             rule.left_source,
             rule.right_source,
             rule.comparison.words,
-            "whole" if rule.whole else "",
+            "whole" if rule.whole else "any",
         )
         for rule in AUDITS
     ]
-    header = ("audit", "what must hold", "left", "right", "left to right", "")
+    header = ("audit", "what must hold", "left", "right", "left to right", "asked of")
     return AUDITS_PAGE.format(table=_table(header, rows), count=len(rows))
 
 

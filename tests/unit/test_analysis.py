@@ -35,6 +35,16 @@ def test_the_overhead_table_of_a_real_run(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == str(tmp_path / "new" / "layer-breakdown.svg")
 
 
+def test_a_run_that_is_not_ok_is_marked(tmp_path: Path) -> None:
+    """Alone its table is made, and says so; among others it is refused."""
+    done = script("layer_breakdown.py", DATA / "killed-trainer", cwd=tmp_path)
+    assert done.returncode == 0
+    assert re.search(r"^run \S+ is failed: ", done.stdout, re.MULTILINE)
+    done = script("layer_breakdown.py", DATA / "quick-run", DATA / "killed-trainer", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "it has no place in a mean" in done.stderr
+
+
 def test_several_runs_become_means(tmp_path: Path) -> None:
     """The same run twice: two runs, and no deviation."""
     done = script("layer_breakdown.py", DATA / "quick-run", DATA / "quick-run", cwd=tmp_path)

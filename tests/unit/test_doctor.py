@@ -87,6 +87,7 @@ def test_what_others_can_connect_to_is_told() -> None:
     for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC"):
         assert name in programs
     assert all(listener.address and listener.protected for listener in doctor.LISTENERS)
+    assert "127.0.0.1" not in " ".join(listener.address for listener in doctor.listeners(Path("conf")))
 
 
 # ---- a cluster that is not ours

@@ -17,6 +17,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from dlobd import noise
 from dlobd.report.terminal import anatomy, breakdown, verdict
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -102,6 +103,20 @@ def test_the_verdict_names_the_largest_layer_or_the_cause() -> None:
     """One sentence: seconds first, percent second."""
     assert verdict(RECORD).startswith("TensorFlow took most: 21.332 of 50.000 s, 42.7 %")
     assert verdict(FAILED) == f"The run is failed: {FAILED['cause']}."
+
+
+def test_a_run_that_was_never_audited_says_so() -> None:
+    """Its bundle is of an older dlobd; one that never ran has nothing to be audited."""
+    assert "audits: unknown" in render(breakdown, RECORD | {"audits": None})
+    assert "audits" not in render(breakdown, FAILED | {"audits": None})
+
+
+def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
+    """It says of which machine it is."""
+    assert "machine" not in render(breakdown, RECORD).partition("Where the wall")[0]
+    elsewhere = RECORD["noise"] | {"machine": noise.CLIENT}
+    text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
+    assert "(the client machine; the cluster's nodes were not measured)" in text
 
 
 if __name__ == "__main__":
