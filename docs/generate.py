@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -26,7 +27,9 @@ from rich.text import Text
 from dlobd import store
 from dlobd.audits import AUDITS
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import terminal
+from dlobd.report import selftest, terminal
+from dlobd.selftest.plans import SIZES_S
+from dlobd.selftest.points import POINTS
 
 DOCS = Path(__file__).parent
 
@@ -77,6 +80,55 @@ well.
 "Passes" over the input are the epochs; with the launcher `barrier` and `input = "feed"` it is one, because later epochs
 come from the tasks' memory. The files of a bundle are audited by their sha256 in `hashes`, which `dlobd verify` and
 `dlobd show` compare.
+"""
+
+SELFTEST_PAGE = """\
+# Self-test
+
+<!-- Made by docs/generate.py from docs/selftest.json, which is what `dlobd selftest --full --json` printed. -->
+
+Is the breakdown right? `dlobd selftest` puts delays of known size into real runs, and looks for each in the breakdown:
+client, YARN, Spark, launcher, feed, HDFS and TensorFlow, one after the other, on the embedded cluster.
+
+```
+dlobd selftest             three runs that pass every point, about two minutes; exit code 6 if a delay is not found
+dlobd selftest --full      every point with {sizes}; about ten minutes
+```
+
+A delay is hidden from what is tested: the injector notes by its own clock from when to when it held the job up, in a
+file that attribution never sees. Afterwards each such interval is laid over the attributed wall. What attribution gave
+there to the layer that was delayed is recovered; what it gave to others, left unexplained or unattributed is not.
+Target: of every single delay at least {right:.0%} in its own layer and at most {wrong:.0%} in any other.
+
+## Where delays are put
+
+{points}
+
+A process that is stopped (SIGSTOP) is a daemon that hangs or a machine that pauses, for everybody else. "While the
+trainer wants it" means that the injector first waits, uncounted, until the trainer asks: a delay that holds up nobody
+would rightly be found nowhere. For the same reason runs have one rank where a second one could go on meanwhile.
+
+Nothing is injected into `user`, which is one span around what a person wrote, nor into `channel`: dlobd has no exchange
+of its own yet whose boundary could be delayed.
+
+## Result
+
+{facts}
+
+Seconds that were injected and recovered, over all sizes; the least share of a single delay that was recovered, and the
+largest that another layer was blamed for.
+
+{delays}
+
+Who was blamed, in seconds; a row a layer that was delayed.
+
+{matrix}
+
+recovered = slope x injected + intercept. A slope of 1 loses no share, an intercept of 0 loses nothing at the edges.
+
+{lines}
+
+{verdict}
 """
 
 METRICS_PAGE = """\
@@ -260,7 +312,12 @@ def main(argv: list[str] | None = None) -> int:
 
 def pages() -> dict[str, str]:
     """File name to content of the pages that are made from the code."""
-    return {"layers.md": layers_page(), "metrics.md": metrics_page(), "audits.md": audits_page()}
+    return {
+        "layers.md": layers_page(),
+        "metrics.md": metrics_page(),
+        "audits.md": audits_page(),
+        "selftest.md": selftest_page(),
+    }
 
 
 def audits_page() -> str:
@@ -278,6 +335,23 @@ def audits_page() -> str:
     ]
     header = ("audit", "what must hold", "left", "right", "left to right", "asked of")
     return AUDITS_PAGE.format(table=_table(header, rows), count=len(rows))
+
+
+def selftest_page() -> str:
+    """The tables of a full self-test, as `dlobd selftest` prints them."""
+    whole = json.loads((DOCS / "selftest.json").read_text())
+    points = [(f"`{p.name}`", p.layer, p.how, "often" if p.often else "once") for p in POINTS.values()]
+    sizes = [f"{seconds:g} s" for seconds in SIZES_S]
+    return SELFTEST_PAGE.format(
+        sizes=f"{', '.join(sizes[:-1])} and {sizes[-1]}",
+        points=_table(("point", "layer", "how", "in a run"), points),
+        facts="\n".join(f"- {fact}" for fact in whole["facts"]),
+        delays=_table(selftest.DELAYS, selftest.by_point(whole)),
+        matrix=_table(("delayed", *selftest.columns(whole)), selftest.matrix_rows(whole)),
+        lines=_table(selftest.LINES, selftest.line_rows(whole)),
+        verdict=selftest.verdict(whole).capitalize() + ".",
+        **whole["target"],
+    )
 
 
 def layers_page() -> str:

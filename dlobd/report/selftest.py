@@ -14,11 +14,15 @@ from dlobd.selftest.points import POINTS
 from dlobd.selftest.runs import Ran
 from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Found, confusion, lines
 
+DELAYS = ("point", "layer", "delays", "injected s", "recovered s", "least", "most elsewhere")
+LINES = ("layer", "delays", "slope", "intercept ms")
+
 
 def document(rans: Sequence[Ran]) -> dict[str, Any]:
     """All of it as one JSON document: times in nanoseconds."""
     found = [one for ran in rans for one in ran.found]
     return {
+        "facts": facts(rans) if rans else [],
         "ok": bool(found) and all(ran.ok for ran in rans),
         "target": {"right": RIGHT, "wrong": WRONG},
         "runs": [
@@ -26,8 +30,8 @@ def document(rans: Sequence[Ran]) -> dict[str, Any]:
                 "run": ran.bundle.name,
                 "plan": ran.plan.name,
                 "settings": list(ran.plan.settings),
-                "status": ran.status,
-                "cause": ran.cause,
+                "status": ran.record["status"],
+                "cause": ran.record["cause"],
                 "missing": list(ran.missing),
             }
             for ran in rans
@@ -49,6 +53,19 @@ def document(rans: Sequence[Ran]) -> dict[str, Any]:
     }
 
 
+def facts(rans: Sequence[Ran]) -> list[str]:
+    """Where and when it was made, one line each."""
+    settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
+    first = rans[0].record
+    machine, versions = first["platform"], first["versions"]
+    named = [f"{name} {versions.get(name)}" for name in ("dlobd", "java", "hadoop", "pyspark", "tensorflow")]
+    return [
+        f"{first['started_at'][:10]}, {machine.get('processor')}, {machine['cores']} cores",
+        ", ".join(named),
+        f"{len(rans)} runs of {first['experiment']}, with {settings}",
+    ]
+
+
 def never_delayed(found: Iterable[Found]) -> list[str]:
     """The layers of which nothing is proved here."""
     delayed = {one.layer for one in found}
@@ -66,7 +83,7 @@ def tables(rans: Sequence[Ran], console: Console) -> None:
     matrix = Table("delayed", *_right(*columns(whole)), title="blamed, s", title_justify="left", box=None)
     for row in matrix_rows(whole):
         matrix.add_row(*row)
-    fitted = Table("layer", *_right("delays", "slope", "intercept ms"), box=None)
+    fitted = Table(LINES[0], *_right(*LINES[1:]), box=None)
     for row in line_rows(whole):
         fitted.add_row(*row)
     for table in (delays, matrix, fitted):

@@ -22,8 +22,11 @@ from typing import IO, Any
 from dlobd.launchers.imports import on_import
 from dlobd.selftest import truth
 
-FIRST, EVERY = 8, 4
-"""The first delay of a point comes at its eighth pass, the next ones every fourth: later than anything one-off."""
+FIRST, EVERY = 4, 4
+"""The first delay of a point comes at its fourth pass, the next ones every fourth: later than anything one-off."""
+
+PUT, GET, DECODE, STEP = 2, 12, 13, 14
+"""So many passes later at these points: one delay at a time, and at the trainer's end none while blocks are held up."""
 
 ARM_S = 30.0
 DRAINED_S = 0.1
@@ -103,7 +106,7 @@ def _trainer(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
     def step_function(*args: Any) -> Callable[..., Any]:
         step = original(*args)
-        delay = _Delay(directory, plan, "tensorflow/step")
+        delay = _Delay(directory, plan, "tensorflow/step", STEP)
 
         def slow(*batch: Any) -> Any:
             delay.passing(wait=_compute)
@@ -116,7 +119,7 @@ def _trainer(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     original = module.decode_block
-    delay = _Delay(directory, plan, "tensorflow/decode", shift=2)
+    delay = _Delay(directory, plan, "tensorflow/decode", DECODE)
 
     def decode_block(*args: Any) -> Any:
         delay.passing()
@@ -139,7 +142,7 @@ def _asked(directory: Path) -> int:
 def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     feed = module.DataFeed
     original = feed.next_batch
-    delay = _Delay(directory, plan, "feed/get", shift=20)  # after the last put: now it is nobody else's time
+    delay = _Delay(directory, plan, "feed/get", GET)
     count: list[int] = []  # the counter's file, opened in the process that asks
 
     def next_batch(self: Any, *args: Any) -> Any:
@@ -168,7 +171,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     original = task._timed
 
     def timed(self: Any, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", shift=2)
+        task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
         # what comes inside the original is Spark's reading; what comes after it, TensorFlowOnSpark's put
         return delayed(original(self, delayed(blocks, task)), put)
 
@@ -189,7 +192,7 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
     def feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
         drained = _Drained(pipe.fileno())
-        task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", shift=2)
+        task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
 
         def slow() -> Iterator[bytes]:
             for block in blocks:

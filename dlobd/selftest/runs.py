@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dlobd import experiment, runner, submit
 from dlobd.attribution import attribute
@@ -26,19 +27,18 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One run of a self-test. `missing` are points at which a planned delay was not made."""
+    """One run of a self-test and its run.json. `missing` are points at which a planned delay was not made."""
 
     plan: Plan
     bundle: Path
-    status: str
-    cause: str | None
+    record: Mapping[str, Any]
     found: tuple[Found, ...]
     missing: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
         """Whether the run was sound, and every delay was made and found."""
-        return self.status == "ok" and not self.missing and all(found.ok for found in self.found)
+        return self.record["status"] == "ok" and not self.missing and all(found.ok for found in self.found)
 
 
 def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) -> list[Ran]:
@@ -72,7 +72,7 @@ def look(plan: Plan, bundle: Path, directory: Path) -> Ran:
     injected = truth.read(directory)
     attribution = attribute(assemble(bundle))
     found = tuple(score.blame(one, attribution, bundle.name) for one in injected)
-    return Ran(plan, bundle, record["status"], record["cause"], found, tuple(score.missing(plan.delays, injected)))
+    return Ran(plan, bundle, record, found, tuple(score.missing(plan.delays, injected)))
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
@@ -106,5 +106,5 @@ def _line(number: int, of: int, ran: Ran) -> str:
     right = sum(found.ok for found in ran.found)
     what = f"{right} of {len(ran.found)} delays in the right layer"
     more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""
-    why = f" ({ran.cause})" if ran.cause else ""
-    return f"run {number} of {of}: {ran.plan.name} {ran.status}{why}, {what}{more}"
+    why = f" ({ran.record['cause']})" if ran.record["cause"] else ""
+    return f"run {number} of {of}: {ran.plan.name} {ran.record['status']}{why}, {what}{more}"

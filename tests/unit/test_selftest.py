@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from records import run_record
 from rich.console import Console
 from strategies import span
 
@@ -26,6 +27,7 @@ from dlobd.selftest.runs import Ran
 from dlobd.selftest.truth import Injected
 
 S = 1_000_000_000
+OK = run_record()
 
 
 def found(*delays: tuple[str, int, int]) -> list[score.Found]:
@@ -79,9 +81,7 @@ def test_a_blind_attribution_fails_the_self_test() -> None:
     """One that gives all time to one layer: the report says so, layer by layer."""
     everything = attribute(Trace(0, 40 * S, (span("a", "tensorflow", 0, 40 * S),)))
     delays = [Injected(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
-    ran = Ran(
-        plans.Plan("p", (), {}), Path("run"), "ok", None, tuple(score.blame(d, everything, "run") for d in delays), ()
-    )
+    ran = Ran(plans.Plan("p", (), {}), Path("run"), OK, tuple(score.blame(d, everything, "run") for d in delays), ())
     whole = report.document([ran])
     assert not whole["ok"]
     assert {layer: list(row) for layer, row in whole["confusion"].items()} == {
@@ -99,8 +99,8 @@ def test_a_delay_that_was_not_made_fails_it_too() -> None:
         "hdfs/read",
     ]
     plan = plans.Plan("p", (), {"hdfs/read": [1]})
-    assert not Ran(plan, Path("run"), "ok", None, (), ("hdfs/read",)).ok
-    assert not report.document([Ran(plan, Path("run"), "ok", None, (), ())])["ok"], "nothing was found at all"
+    assert not Ran(plan, Path("run"), OK, (), ("hdfs/read",)).ok
+    assert not report.document([Ran(plan, Path("run"), OK, (), ())])["ok"], "nothing was found at all"
 
 
 def test_the_plans_pass_every_point_with_every_size() -> None:
