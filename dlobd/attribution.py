@@ -44,7 +44,7 @@ def attribute(trace: Trace) -> Attribution:
     if trace.wall_ns:
         attributor.resolve(MAIN_LANE, trace.start_ns, trace.end_ns, None, (MAIN_LANE,))
     segments = attributor.segments[::-1]
-    clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips
+    clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips + [*trace.clips]
     return _sum(trace, trace.wall_ns, segments, attributor.edges_ns, clips)
 
 

@@ -60,8 +60,8 @@ LISTENERS = (
     Listener("TensorFlowOnSpark's reservation server, which unpickles", "127.0.0.1; tfos-stock: 0.0.0.0", "nothing"),
     Listener("TensorFlowOnSpark's queue manager", "a unix socket; of ps and evaluator: 0.0.0.0", "a key of its own"),
     Listener("TensorFlow's gRPC server in each rank", "0.0.0.0, fixed in TensorFlow", "nothing"),
+    Listener("dlobd in the driver: its clock, and with barrier the ranks' lines", "127.0.0.1", "a secret of the run"),
 )
-"""What third parties open. dlobd itself opens nothing that outlives a call."""
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:

@@ -132,18 +132,19 @@ class _Lines:
         bends = {-MAX_RATE, MAX_RATE}
         for hull in (self._above, self._below):
             bends.update(r for r in _slopes(hull) if -MAX_RATE < r < MAX_RATE)
-        self._rates = self._possible_rates(sorted(bends))
+        # rate, lowest and highest constant term
+        self._extremes = [(r, self._lowest(r), self._highest(r)) for r in self._possible_rates(sorted(bends))]
 
     @property
     def possible(self) -> bool:
         """Whether any line is left."""
-        return bool(self._rates)
+        return bool(self._extremes)
 
     def at(self, a_ns: int) -> Bounds:
         """The lowest and highest possible offset at a time."""
         t = float(a_ns - self.start_ns)
-        lo = min(self._lowest(r) + r * t for r in self._rates)
-        hi = max(self._highest(r) + r * t for r in self._rates)
+        lo = min(lowest + r * t for r, lowest, _ in self._extremes)
+        hi = max(highest + r * t for r, _, highest in self._extremes)
         # a nanosecond for what floating point may have lost
         return Bounds(self._base_ns + floor(lo) - 1, self._base_ns + ceil(hi) + 1)
 

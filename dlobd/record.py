@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ from dlobd.audits import audit, figures
 from dlobd.checks import check
 from dlobd.experiment import key
 from dlobd.importers import hdfs_use
-from dlobd.importers.assemble import assemble
+from dlobd.importers.assemble import assembled
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.ranks import TRAINING, Rank
 from dlobd.importers.ranks import ranks as ranks_of
@@ -74,7 +74,7 @@ def _configuration(experiment: Runnable) -> dict[str, Any]:
 def fill(record: dict[str, Any], bundle: Bundle, experiment: Runnable) -> None:
     """Adds everything that the bundle's evidence shows; the same bundle always gives the same."""
     evidence = Evidence(bundle.path)
-    trace = assemble(bundle.path)
+    trace = assembled(evidence)
     attribution = attribute(trace)
     record["window"] = {
         "name": BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
@@ -194,7 +194,27 @@ def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
             f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job ran: dates in logs moved, "
             "no figure did, because all are of the monotonic clock"
         )
-    return found
+    return [*found, *_other_clocks(evidence, trace)]
+
+
+def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
+    """How what other clocks say was placed, and how well."""
+    for moved in evidence.alignment.clocks.values():
+        yield (
+            f"the clock of {moved.host} is another one: placed by {moved.pairs} message pairs, to "
+            f"{moved.error_ns / 1e3:.0f} us at worst"
+        )
+        for earliest_ns, latest_ns in moved.offset.steps:
+            first_s, last_s = (
+                (at_ns + moved.offset.at(at_ns).lo_ns - trace.start_ns) / 1e9 for at_ns in (earliest_ns, latest_ns)
+            )
+            yield (
+                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: what lies "
+                "there is uncertain by the step"
+            )
+    if evidence.alignment.moved:
+        moved_logs = len(evidence.alignment.moved)
+        yield f"{moved_logs} sources of other clocks were placed by their wall clocks: the error of that is unknown"
 
 
 def _own_warnings(evidence: Evidence) -> list[str]:
@@ -208,9 +228,6 @@ def _own_warnings(evidence: Evidence) -> list[str]:
         found.append(f"the script set its master to {ready.attrs['master']}: it ran in the driver, without executors")
     if ready.attrs.get("slots", 1) != 1:
         found.append(f"the script let an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane")
-    if evidence.alignment.moved:
-        moved = len(evidence.alignment.moved)
-        found.append(f"{moved} sources of other clocks were placed by their wall clocks: the error of that is unknown")
     return found
 
 

@@ -115,6 +115,15 @@ class NotMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class Clip:
+    """A correction that had to be made to the evidence: shown, never silent."""
+
+    kind: str  # 'outside window' | 'crossing' | 'inconsistent' | 'cycle' | 'truncated'
+    span: str  # or the message that was received before it was sent
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """All spans of a run on one time axis. The wall is [start_ns, end_ns) of the main lane."""
 
@@ -126,6 +135,7 @@ class Trace:
     not_measured: tuple[NotMeasured, ...] = ()
     startup: tuple[Event, ...] = ()
     teardown: tuple[Event, ...] = ()
+    clips: tuple[Clip, ...] = ()  # what importers found that contradicts itself
 
     @property
     def wall_ns(self) -> int:
@@ -139,15 +149,6 @@ class Trace:
         for span in self.spans:
             first[span.lane] = min(span.start_ns, first.get(span.lane, span.start_ns))
         return tuple(sorted(first, key=lambda lane: (lane != MAIN_LANE, first[lane], lane)))
-
-
-@dataclass(frozen=True, slots=True)
-class Clip:
-    """A correction that had to be made to the evidence: shown, never silent."""
-
-    kind: str  # 'outside window' | 'crossing' | 'inconsistent' | 'cycle' | 'truncated'
-    span: str
-    ns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ instrumented code runs unchanged where nobody measures.
 Lines (key `k`):
     process   host, role, index, pid, start_ns, opened_ns, forked, domain, schema    may come again: the last one holds
     anchor    monotonic_ns, wall_ns, error_ns
+    x         domain_b, sent_a_ns, received_b_ns, sent_b_ns, received_a_ns           a message pair; a is this process
     b         i id, p parent id, l layer, n name, t time; optional w wait, a attributes, th thread
     e         i id, t time; optional a attributes
     i         n name, t time; optional a attributes                                   an instant
@@ -31,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dlobd import clock
+from dlobd import clock, clock_exchange
 from dlobd.schema import SCHEMA_VERSION
 
 FLUSH_S = 0.5
@@ -39,6 +40,10 @@ FLUSH_S = 0.5
 
 ANCHOR_S = 10.0
 """A new pair of wall and monotonic clock is written this often, so that a stepped wall clock shows."""
+
+FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
+"""Where the driver has another clock, message pairs are exchanged with it at the start, then after so long, doubling up
+to the second: a rate is known only from pairs that lie apart. And once at the end, unless the last were just before."""
 
 # made once: `json.dumps` makes an encoder a call, which costs as much as the encoding
 _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
@@ -121,6 +126,8 @@ class Recorder:
         self._fd: int | None = None
         self._flusher: threading.Thread | None = None
         self._stop = threading.Event()
+        self._peer: clock_exchange.Peer | None = None
+        self._exchanged_ns = self._opened_ns
 
     def after_fork(self) -> None:
         """In a forked child: a new file, an empty stack, and a thread of its own, once it records something.
@@ -187,9 +194,32 @@ class Recorder:
         while data:
             data = data[os.write(self._fd, data) :]
 
+    def exchange(self) -> None:
+        """Exchanges messages with the driver's clock, where that is another one."""
+        if self._peer is None:
+            return
+        for each in self._peer.exchange():
+            self._append(
+                {
+                    "k": "x",
+                    "domain_b": self._peer.domain,
+                    "sent_a_ns": each.sent_a_ns,
+                    "received_b_ns": each.received_b_ns,
+                    "sent_b_ns": each.sent_b_ns,
+                    "received_a_ns": each.received_a_ns,
+                }
+            )
+        self._exchanged_ns = self._now()
+
+    def leave(self) -> None:
+        """The last exchange of a process that is about to end."""
+        if self._now() - self._exchanged_ns >= FIRST_EXCHANGE_S * 1e9:
+            self.exchange()
+
     def close(self) -> None:
         """Writes what is buffered and a last anchor, and stops the thread."""
         self._stop.set()
+        self.leave()
         with self._lock:
             if self._lines or self._fd is not None:
                 self._lines.append(self._anchor_line())
@@ -236,10 +266,17 @@ class Recorder:
 
     def _flush_often(self) -> None:
         anchor_due = self._now() + int(ANCHOR_S * 1e9)
+        # here and not where the recorder is opened: the main thread does not wait for it
+        self._peer = clock_exchange.peer()
+        self.exchange()
+        pause_s = FIRST_EXCHANGE_S
         while not self._stop.wait(self._flush_s):
             if self._now() >= anchor_due:
                 self._lines.append(self._anchor_line())
                 anchor_due += int(ANCHOR_S * 1e9)
+            if self._now() - self._exchanged_ns >= pause_s * 1e9:
+                self.exchange()
+                pause_s = min(2 * pause_s, EXCHANGE_S)
             self.flush()
 
     def _process_line(self) -> dict[str, Any]:
@@ -312,4 +349,5 @@ def identify(role: str, index: int) -> None:
 def flush() -> None:
     """Writes what is buffered, for a process that is about to leave without exit handlers."""
     if _recorder is not None:
+        _recorder.leave()
         _recorder.flush()

@@ -12,7 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dlobd.importers import anatomy, application_lane, driver_lane, executor_lane, hdfs_use, native, rank_lane
+from dlobd.importers import (
+    anatomy,
+    application_lane,
+    causality,
+    driver_lane,
+    executor_lane,
+    hdfs_use,
+    native,
+    rank_lane,
+)
 from dlobd.importers.builder import LaneBuilder
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.ranks import TRAINING, Rank
@@ -45,7 +54,15 @@ def assemble(bundle: Path) -> Trace:
     Raises:
         BundleError: nothing was submitted, so that there is no window.
     """
-    evidence = Evidence(bundle)
+    return assembled(Evidence(bundle))
+
+
+def assembled(evidence: Evidence) -> Trace:
+    """The same for evidence that is used further: what its alignment moved is known afterwards.
+
+    Raises:
+        BundleError: nothing was submitted, so that there is no window.
+    """
     if evidence.native:
         return native.assemble(evidence, NOT_MEASURED[0])
     window = evidence.window
@@ -76,6 +93,7 @@ def assemble(bundle: Path) -> Trace:
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
+    spans = [evidence.alignment.span(span) for span in spans]
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
@@ -83,8 +101,9 @@ def assemble(bundle: Path) -> Trace:
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
         not_measured=_not_measured(evidence, ranks),
-        startup=startup,
-        teardown=teardown,
+        startup=tuple(map(evidence.alignment.event, startup)),
+        teardown=tuple(map(evidence.alignment.event, teardown)),
+        clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
     )
 
 
@@ -186,7 +205,8 @@ class _Waits:
             if trainer is None:
                 return {**wait, "waits_for": ()}
             done = trainer.named("write done-marker")
-            released = done[-1].end_ns if done and span.name == "await trainers" else None
+            # the marker is there before the call that writes it has returned
+            released = min(done[-1].end_ns, span.end_ns) if done and span.name == "await trainers" else None
             return {**wait, "waits_for": (trainer.lane,), "released_ns": released}
         return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
 

@@ -110,6 +110,8 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     lane.add("spark", "prepare submission", assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
     _add_submission(lane, evidence)
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
+    # clients are told FINISHED before the ResourceManager is through with it
+    finished_ns = evidence.yarn.application.at.get("FINISHED")
     lane.add(
         "spark",
         "wait for the application",
@@ -118,7 +120,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         f"{SUBMIT_LOG}, {JVM_LOG}",
         resolution_ns=RESOLUTION_NS,
         waits_for=(APPLICATION,),
-        released_ns=evidence.yarn.application.at.get("FINISHED"),
+        released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
         cause=REPORT_POLL,
         cause_period_ns=REPORT_POLL_NS,
     )
@@ -193,15 +195,18 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             cause_period_ns=REPORT_POLL_NS,
         )
     registered = log.registered.get(last_executor) if last_executor else None
+    ready_ns = _at(log, "ready") or context.end_ns
+    # Spark goes on without those that take longer than maxRegisteredResourcesWaitingTime: they released nothing
+    in_time = registered is not None and registered.at_ns <= ready_ns
     lane.add(
         "spark",
         "wait for executors",
         waiting_ns,
-        _at(log, "ready") or context.end_ns,
+        ready_ns,
         DRIVER_LOG,
         resolution_ns=RESOLUTION_NS,
         waits_for=(lane_of(last_executor),) if last_executor else (),
-        released_ns=registered.at_ns if registered else None,
+        released_ns=registered.at_ns if registered and in_time else None,
         cause=READY_POLL,
         cause_period_ns=READY_POLL_NS,
     )

@@ -43,16 +43,21 @@ class Evidence:
     @cached_property
     def processes(self) -> list[RecordedProcess]:
         """All processes that recorded spans."""
-        found = [self.alignment.process(process) for process in recorder.read_all(self.path / "spans")]
+        found = [self.alignment.process(process) for process in self._recorded]
         return sorted(found, key=lambda process: process.opened_ns)
+
+    @cached_property
+    def _recorded(self) -> list[RecordedProcess]:
+        return recorder.read_all(self.path / "spans")
 
     @cached_property
     def alignment(self) -> Alignment:
         """From the clocks of other hosts to that of the window."""
         try:
-            return Alignment(schema.ClockAnchor(**self.window["anchors"][0]))
-        except (BundleError, LookupError):
-            return Alignment(None)
+            reference = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        except BundleError:
+            reference = []
+        return Alignment(reference, self._recorded)
 
     @property
     def by_hand(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dlobd.offsets import Exchange
 from dlobd.schema import ClockAnchor, Process
 
 
@@ -48,6 +49,7 @@ class RecordedProcess:
     spans: list[RecordedSpan] = field(default_factory=list)
     instants: list[Instant] = field(default_factory=list)
     anchors: list[ClockAnchor] = field(default_factory=list)
+    exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # with which clock domain
     bad_lines: int = 0
 
     def instant(self, name: str) -> Instant | None:
@@ -109,6 +111,12 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
             ended.end_ns = line["t"]
             ended.truncated = False
             ended.attrs = {**ended.attrs, **line.get("a", {})}
+    elif kind == "x":
+        pair = Exchange(line["sent_a_ns"], line["received_b_ns"], line["sent_b_ns"], line["received_a_ns"])
+        if pair.received_a_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
+            raise ValueError("a clock ran backwards")
+        found.exchanges.append((line["domain_b"], pair))
+        found.last_ns = max(found.last_ns, pair.received_a_ns)
     elif kind == "i":
         found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
         found.last_ns = max(found.last_ns, line["t"])

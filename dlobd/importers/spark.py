@@ -14,6 +14,7 @@ from dlobd.importers.log4j import LogLine
 _STARTING = re.compile(r"Starting task \d+\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
 _GOT = re.compile(r"Got assigned task (\d+)$")
 _ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
+_DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
 _JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
 _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
 _STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
@@ -26,14 +27,13 @@ _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(
 
 @dataclass(slots=True)
 class Task:
-    """One task: put on an executor by the driver, run and finished by the executor."""
+    """One task, as the driver sees it."""
 
     id: int
     stage: int
     executor: str
     start_ns: int
-    got_ns: int | None = None
-    end_ns: int | None = None
+    end_ns: int | None = None  # when the driver had its result
 
 
 @dataclass(slots=True)
@@ -82,6 +82,7 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
     log = DriverLog()
     jobs: dict[int, Job] = {}
     stage_job: dict[int, Job] = {}
+    tasks: dict[int, Task] = {}
     newest: Job | None = None
     for index, line in enumerate(lines):
         for name, text in DRIVER_POINTS.items():
@@ -95,7 +96,11 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
             stage_job[int(match[1])] = open_[-1] if open_ else newest
         elif match := _STARTING.search(line.message):
             if job := stage_job.get(int(match[1])):
-                job.tasks.append(Task(int(match[2]), int(match[1]), match[4], line.at_ns))
+                task = tasks[int(match[2])] = Task(int(match[2]), int(match[1]), match[4], line.at_ns)
+                job.tasks.append(task)
+        elif match := _DONE.search(line.message):
+            if int(match[1]) in tasks:
+                tasks[int(match[1])].end_ns = line.at_ns
         elif match := _JOB_END.search(line.message):
             if int(match[1]) in jobs:
                 jobs[int(match[1])].end_ns = line.at_ns

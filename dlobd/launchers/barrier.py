@@ -25,13 +25,12 @@ from dlobd import trace
 from dlobd.launchers import log_stream
 from dlobd.launchers.base import Done, Main, Roles, TrainingFailed
 from dlobd.launchers.cause import one_line
+from dlobd.launchers.driver_clock import BIND_IP, driver_host
 from dlobd.launchers.watching import await_joined, watched
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-BIND_IP = "TFOS_BIND_IP"
-"""The address of this host. Not SPARK_LOCAL_IP: an ApplicationMaster hands its own on to executors on other hosts."""
 PIPE_BYTES = 1 << 20
 """What the feed's pipe holds: about a dozen blocks. Linux lets an ordinary user have this much."""
 
@@ -64,9 +63,8 @@ class BarrierLauncher:
     ) -> None:
         """See `dlobd.launchers.base`."""
         rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
-        host = sc.getConf().get("spark.driver.bindAddress") or os.environ.get(BIND_IP) or socket.gethostname()
         try:
-            with log_stream.listen(host) as (address, senders), watched(sc, done):
+            with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, done):
                 task = _RankTask(pickle.dumps((main, job)), epochs if blocks is not None else 0, done, address)
                 with trace.span("spark", "barrier job"):
                     rdd.barrier().mapPartitions(task).collect()

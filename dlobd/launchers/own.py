@@ -18,7 +18,7 @@ from typing import Any
 
 from dlobd import trace
 from dlobd.clock import monotonic_ns
-from dlobd.launchers import tfos_compat, tfos_stock
+from dlobd.launchers import driver_clock, tfos_compat, tfos_stock
 from dlobd.launchers.imports import on_import
 from dlobd.launchers.tfos import SHUTDOWN_POLL, FeedTask, NamedSleep, record_driver
 from dlobd.launchers.tfos_compat import STOCK_POLL_NS, timed
@@ -84,6 +84,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
         conf = self.getConf()
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
         trace.instant("SparkContext ready", application_id=self.applicationId, master=self.master, slots=slots)
+        self._dlobd_clock = driver_clock.serve(self)
 
     original_stop = context.stop
 
@@ -91,6 +92,8 @@ def _record_pyspark(pyspark: ModuleType) -> None:
     def stop(self: Any) -> None:
         with trace.span("spark", "SparkContext.stop"):
             original_stop(self)
+        if server := getattr(self, "_dlobd_clock", None):
+            server.close()
         trace.instant("SparkContext stopped")
 
     context.__init__, context.stop = init, stop

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd import trace
+from dlobd.launchers import driver_clock
 from dlobd.launchers.base import Roles
 from dlobd.registry import LAUNCHERS
 from dlobd.workloads import trainer
@@ -46,6 +47,7 @@ def _run_on_spark(job: Job) -> None:
     with trace.span("spark", "SparkContext"):
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
     trace.instant("SparkContext ready", application_id=sc.applicationId)
+    driver_clock.serve(sc)  # until this process ends
     try:
         _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
     finally:

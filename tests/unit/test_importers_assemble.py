@@ -134,3 +134,19 @@ def test_a_repeated_task_does_not_make_its_executor_look_as_if_it_did_two_things
         )
         assert len(tasks) >= 3
         assert all(end <= start for (_, end), (start, _) in pairwise(tasks))
+
+
+def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> None:
+    """On a slow machine Spark goes on without it, after its own patience: the wait for executors was not released, and
+    nothing of that contradicts anything."""
+    log = bundle / "logs" / "driver.stderr"
+    lines = log.read_text().splitlines(keepends=True)
+    (ready,) = [line for line in lines if "SchedulerBackend is ready" in line]
+    last = [line for line in lines if ": Registered executor" in line][-1]
+    early_ns = int(last.split()[0]) - 100_000_000
+    log.write_text("".join(lines).replace(ready, f"{early_ns} {ready.partition(' ')[2]}"))
+    trace = assemble(bundle)
+    (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
+    assert (wait.end_ns, wait.released_ns) == (early_ns, None)
+    assert trace.clips == ()
+    adds_up(trace)

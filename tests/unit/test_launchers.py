@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from dlobd.launchers import log_stream
+from dlobd import clock, clock_exchange
+from dlobd.launchers import driver_clock, log_stream
 from dlobd.launchers.base import Node, Roles
 from dlobd.launchers.cause import one_line
 
@@ -108,6 +110,46 @@ def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.Captu
     assert printed.splitlines() == ["rank 1: one", "rank 1: two \ufffd", "rank 1: last without end"]
     assert err.err == "one\ntwo \ufffd\nlast without end"
     assert senders == {"rank 1"}
+
+
+class Conf(dict[str, str]):
+    """Settings of a SparkContext."""
+
+
+class Context:
+    """As much of a SparkContext as the driver's clock needs."""
+
+    def __init__(self, **conf: str) -> None:
+        self.environment = {"PYTHONHASHSEED": "0"}
+        self._conf = Conf({name.replace("_", "."): value for name, value in conf.items()})
+
+    def getConf(self) -> Conf:  # noqa: N802  Spark's name
+        return self._conf
+
+
+def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By PySpark's environment, in which nothing else changes; the listener is where Spark's driver listens."""
+    monkeypatch.delenv(driver_clock.BIND_IP, raising=False)
+    sc: Any = Context(spark_driver_bindAddress="127.0.0.3", spark_driver_host="127.0.0.2")
+    server = driver_clock.serve(sc)
+    assert server is not None
+    told = json.loads(sc.environment.pop(clock_exchange.VARIABLE))
+    assert sc.environment == {"PYTHONHASHSEED": "0"}
+    assert (told["host"], told["domain"]) == ("127.0.0.3", clock.domain())
+    assert len(clock_exchange.Peer(**told).exchange()) == clock_exchange.BURST
+    server.close()
+
+
+def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where Spark itself was told to listen on all; an address that cannot be had costs the offsets only."""
+    monkeypatch.delenv(driver_clock.BIND_IP, raising=False)
+    everywhere: Any = Context(spark_driver_bindAddress="0.0.0.0", spark_driver_host="127.0.0.2")
+    assert driver_clock.driver_host(everywhere) == "127.0.0.2"
+    assert driver_clock.driver_host(cast(Any, Context())) == socket.gethostname()
+    monkeypatch.setenv(driver_clock.BIND_IP, "192.0.2.1")
+    nowhere: Any = Context()
+    assert driver_clock.serve(nowhere) is None
+    assert nowhere.environment == {"PYTHONHASHSEED": "0"}
 
 
 def test_a_stranger_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:

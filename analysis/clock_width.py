@@ -1,0 +1,59 @@
+"""How well message pairs over loopback tell the offset of another clock: what one pair leaves open, and what all do.
+
+    python analysis/clock_width.py [--exchanges N]
+
+The client is another process, as in a run whose executors are on another host. Where this user may make a time
+namespace it is in one, so that its clock really is another one, and its shift is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from shutil import which
+from statistics import median, quantiles
+
+from dlobd import clock
+from dlobd.clock_exchange import Server
+from dlobd.offsets import Exchange, Offset
+
+SHIFT_S = 5000
+APART = ("--time", "--monotonic", str(SHIFT_S), "--fork")
+WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], ["env"])
+
+
+def exchanged(count: int) -> tuple[bool, list[Exchange]]:
+    """Whether the client had another clock, and the exchanges."""
+    server = Server("127.0.0.1")
+    client = [sys.executable, "-m", "dlobd.clock_exchange", str(count)]
+    environment = {**os.environ, **server.environment}
+    for way in [way for way in WAYS if which(way[0])]:
+        done = subprocess.run([*way, *client], env=environment, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+    server.close()
+    domain, *pairs = map(json.loads, done.stdout.splitlines())
+    return domain != clock.domain(), [Exchange(*pair) for pair in pairs]
+
+
+def main() -> None:
+    """Prints the widths, and whether the known shift was inside."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--exchanges", type=int, default=1000)
+    other, pairs = exchanged(parser.parse_args().exchanges)
+    widths = [(p.received_a_ns - p.sent_a_ns) - (p.sent_b_ns - p.received_b_ns) for p in pairs]
+    p99_us = quantiles(widths, n=100)[98] / 1e3
+    shift_ns = -SHIFT_S * 1_000_000_000 if other else 0
+    inside = sum(p.sent_b_ns - p.received_a_ns <= shift_ns <= p.received_b_ns - p.sent_a_ns for p in pairs)
+    together_ns = Offset(pairs).at(pairs[len(pairs) // 2].sent_a_ns).width_ns
+    print(f"{len(pairs)} exchanges with {'another time namespace' if other else 'a process of the same clock'}")
+    print(f"one alone: median {median(widths) / 1e3:.1f} us, 99th percentile {p99_us:.1f} us wide")
+    print(f"all together: {together_ns / 1e3:.1f} us wide")
+    print(f"the truth was inside in {inside} of {len(pairs)}")
+
+
+if __name__ == "__main__":
+    main()
