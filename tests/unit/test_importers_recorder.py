@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.importers import recorder
+from dlobd.offsets import Exchange
 
 PROCESS = {
     "k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90,
@@ -18,6 +19,9 @@ INNER = {"k": "b", "l": "feed", "n": "get", "i": 2, "p": 1, "t": 120, "w": {"wai
 INNER_END = {"k": "e", "i": 2, "t": 130, "a": {"bytes": 5}}
 INSTANT = {"k": "i", "n": "first batch", "t": 140}
 OUTER_END = {"k": "e", "i": 1, "t": 150}
+PAIR = {
+    "k": "x", "domain_b": "d/b/t", "sent_a_ns": 141, "received_b_ns": 5, "sent_b_ns": 6, "received_a_ns": 145,
+}  # fmt: skip
 ALL = (PROCESS, ANCHOR, OUTER, INNER, INNER_END, INSTANT, OUTER_END)
 
 
@@ -112,3 +116,20 @@ def test_all_processes_in_the_order_in_which_they_opened(tmp_path: Path) -> None
     assert [process.opened_ns for process in found] == [200, 300]
     assert found[0].path.parent.name == "container_3"
     assert recorder.read_all(tmp_path / "none") == []
+
+
+def test_a_message_pair_that_cannot_be_is_damage(tmp_path: Path) -> None:
+    """An answer before its question, on either clock, or a reading that is missing."""
+    process = recorder.read(
+        written(
+            tmp_path,
+            PROCESS,
+            PAIR | {"received_a_ns": 140},
+            PAIR | {"sent_b_ns": 4},
+            {name: value for name, value in PAIR.items() if name != "sent_b_ns"},
+            PAIR,
+        )
+    )
+    assert process is not None
+    assert process.exchanges == [("d/b/t", Exchange(141, 5, 6, 145))]
+    assert (process.bad_lines, process.last_ns) == (3, 145)
