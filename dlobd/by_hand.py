@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dlobd import clock, collect, environment, gather, record, runner, staging, store
+from dlobd import clock, collect, environment, gather, record, runner, span_cost, staging, store
 from dlobd.clock import WallToMonotonic, timed
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment import from_dict
@@ -52,6 +52,7 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
         runner.discard(bundle, ())
         raise ClusterError(f"HDFS refused the run's directory {job.run_dir}: {error}", "look at your rights") from error
     bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
     command = runner.command_of(experiment, place.target(), bundle.path)
     run_record = record.begin(bundle, experiment)
     run_record["command"] = list(command.argv)

@@ -324,12 +324,33 @@ def selftest(
     full: Annotated[
         bool, typer.Option("--full/--quick", help="Every point with every size (about ten minutes), or three runs.")
     ] = False,
+    overhead: Annotated[
+        bool, typer.Option("--overhead", help="Instead: what recording costs, by runs with it on and off.")
+    ] = False,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, max=1000, help="With --overhead: runs of each kind.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="With --overhead: of the random order.")] = 0,
+    experiment: Annotated[
+        str, typer.Option("--experiment", help="With --overhead: a TOML file or the name of a shipped experiment.")
+    ] = "softmax-mnist-quick",
     as_json: Json = False,
-    out: Out = RUNS,
+    out: Out = RUNS / "selftest",
 ) -> int:
     """Put delays of known size into real runs on the embedded cluster, and see whether the breakdown blames the right
     layer for each."""
     from dlobd.progress import Progress
+
+    if overhead:
+        from dlobd import experiment as experiments
+        from dlobd.selftest import overhead as costs
+
+        with Progress() as progress:
+            measured = costs.measure(experiments.load(experiment), repeats, seed, out, progress, progress.keep)
+        if as_json:
+            _print_json(costs.document(measured, seed))
+        else:
+            for line in costs.report(measured, seed):
+                print(line)
+        return 0
     from dlobd.report import selftest as report
     from dlobd.selftest import plans, runs
 

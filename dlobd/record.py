@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dlobd import causes, clock, environment, notices
+from dlobd import causes, clock, environment, notices, overhead
 from dlobd.attribution import attribute
 from dlobd.audits import audit, figures
 from dlobd.checks import check
@@ -54,6 +54,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "hdfs": [],
         "ranks": [],
         "setup": {},
+        "overhead": None,
         "checks": [],
         "audits": None,
         "noise": None,
@@ -96,7 +97,9 @@ def fill(record: dict[str, Any], bundle: Bundle, experiment: Runnable) -> None:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
         record["ranks"] = [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
     record["metrics"] |= evidence.collected["metrics"] | _metrics(evidence, ranks)
+    record["overhead"] = overhead.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
     record["warnings"] = [*evidence.collected["missing"], *notices.notices(evidence), *_warnings(evidence, trace)]
+    record["warnings"] += overhead.warnings(record["overhead"])
     record["audits"] = [asdict(one) for one in audit(evidence)]
     record["noise"] = evidence.noise
     record["status"], record["cause"] = _status(record, experiment, evidence)
@@ -169,6 +172,7 @@ def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, 
         "first_loss": _finite(losses[0]),
         "last_loss": _finite(losses[-1]),
         "training_ns": max(ended) - min(begun) if begun and ended else None,
+        "loop_ns": max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
         "driver_gc_ns": evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
         "spans": sum(len(process.spans) for process in evidence.processes),
     }
@@ -188,6 +192,8 @@ def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
     damaged = sum(process.bad_lines for process in evidence.processes)
     if damaged:
         found.append(f"{damaged} lines of span files are cut: their process was killed while it wrote")
+    if lost := overhead.lost_lines(evidence):
+        found.append(f"{lost} lines of span files are lost: a disk refused them")
     found += hdfs_use.outages(evidence)
     if step_ns := clock.stepped_ns(evidence.anchors):
         found.append(

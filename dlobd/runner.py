@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dlobd import capacity, environment, noise, own_job, record, staging, store, submit
+from dlobd import capacity, environment, noise, own_job, record, span_cost, staging, store, submit, trace
 from dlobd.clock import timed
 from dlobd.cluster.configuration import default_settings
 from dlobd.errors import DlobdError, Interrupted
@@ -142,6 +142,7 @@ def _execute(
         noted["staged_bytes"] = 0 if staged.reused else staged.bytes
         bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
 
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
     command = changed(command_of(experiment, place.target(), bundle.path))
     run_record["command"] = store.redact_words(command.argv)
     run_record["cause"] = record.INTERRUPTED
@@ -212,15 +213,23 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         executor_memory_mb=experiment.executor_memory_mb,
         executor_overhead_mb=experiment.executor_overhead_mb,
         # replication: the event log's, and of whatever else Spark writes there
-        conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication)},
+        conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
         script=shipped("jobs") / entry,
         arguments=arguments,
         files=files,
     )
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
+    if trace.switched_off():
+        command = replace(command, environment={**command.environment, trace.SWITCH: "off"})
     if isinstance(experiment, OwnJob):
         return replace(command, argv=merged(command.argv, experiment.options))
     return command
+
+
+def _switches() -> dict[str, str]:
+    """Hands a recorder that is switched off here to the processes in containers."""
+    ways = ("spark.executorEnv", "spark.yarn.appMasterEnv") if trace.switched_off() else ()
+    return {f"{way}.{trace.SWITCH}": "off" for way in ways}
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.Staged, bundle: Bundle) -> Job:

@@ -5,7 +5,7 @@ All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (ho
 Schema history of run.json
     1   first version
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
-    3   `audits` and `noise`; null in records of before
+    3   `audits`, `noise` and `overhead`: what recording has cost; null in records of before
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def _from_1(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_2(run: dict[str, Any]) -> dict[str, Any]:
-    """Nobody audited a run of version 2, or measured the noise before it."""
-    return {"audits": None, "noise": None, **run, "schema_version": 3}
+    """Nobody audited a run of version 2, or measured the noise before it or what recording cost."""
+    return {"audits": None, "noise": None, "overhead": None, **run, "schema_version": 3}
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}

@@ -1,20 +1,26 @@
 """The recorder: `with span(layer, name)` writes down where time went, crash-proof, in one file a process.
 
-Stdlib only, the same on the driver, on executors and in trainers. A file is append-only JSON lines. A span has a begin
-and an end line, so that what was open when a process was killed is known. Lines are buffered and written at least
-every `FLUSH_S`, and whenever the outermost span of a thread ends; a written line survives `kill -9`. After a fork the
-child opens a file of its own with an empty stack, and its parent's open spans stay its parent's.
+Stdlib only, the same on the driver, on executors and in trainers. A file is append-only JSON lines. Lines are buffered
+and written at least every `FLUSH_S`, and whenever the outermost span of a thread ends; a written line survives
+`kill -9`. A span that began and ended since the last write is one line; one that is open then is a begin line, and an
+end line later, so that what was open when a process was killed is known. After a fork the child opens a file of its own
+with an empty stack, and its parent's open spans stay its parent's.
+
+In the measured thread a span is one object in a queue; text is made of it when it is written. The recorder counts what
+it writes, how long that takes and what a disk refused, and says so in `cost` lines: the sums since the file was opened.
 
 Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing, so that
-instrumented code runs unchanged where nobody measures.
+instrumented code runs unchanged where nobody measures; nor does `start` where the variable `DLOBD_TRACE` is `off`.
 
 Lines (key `k`):
     process   host, role, index, pid, start_ns, opened_ns, forked, domain, schema    may come again: the last one holds
     anchor    monotonic_ns, wall_ns, error_ns
     x         domain_b, sent_a_ns, received_b_ns, sent_b_ns, received_a_ns           a message pair; a is this process
+    s         as b, and d how long it took                                            a span, begin and end
     b         i id, p parent id, l layer, n name, t time; optional w wait, a attributes, th thread
     e         i id, t time; optional a attributes
     i         n name, t time; optional a attributes                                   an instant
+    cost      spans, lines, bytes, flushes, wall_ns, cpu_ns, lost_lines, left_out     see `Cost`
 """
 
 from __future__ import annotations
@@ -26,9 +32,14 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -44,34 +55,123 @@ ANCHOR_S = 10.0
 FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
 """Where the driver has another clock, message pairs are exchanged with it at the start, then after so long, doubling up
 to the second: a rate is known only from pairs that lie apart. And once at the end, unless the last were just before."""
+COST_S = 1.0
+"""What recording has cost is written at most this often, and by the last flush."""
+
+SWITCH = "DLOBD_TRACE"
+"""The environment variable that turns the recorder off, by the value `off`."""
 
 # made once: `json.dumps` makes an encoder a call, which costs as much as the encoding
 _encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
+def _members(values: dict[str, Any]) -> str:
+    """`values` as a JSON object. Numbers, words and lists of one word, which is nearly all there is, come without an
+    encoder, which would cost more than all the rest of a span."""
+    text = ""
+    for name, value in values.items():
+        kind = type(value)
+        if kind is int:
+            text += f",{_quoted(name)}:{value}"
+        elif kind is str:
+            text += f",{_quoted(name)}:{_quoted(value)}"
+        else:
+            text += f",{_quoted(name)}:{_encode(value) if kind is not list else _list(value)}"
+    return f"{{{text[1:]}}}"
+
+
+def _list(values: list[Any]) -> str:
+    if len(values) == 1 and type(values[0]) is str:
+        return f"[{_quoted(values[0])}]"
+    return _encode(values)
+
+
+@lru_cache(1024)
+def _what(layer: str, name: str) -> str:
+    """Few spans are called otherwise than one before."""
+    return f'"l":{_quoted(layer)},"n":{_quoted(name)}'
+
+
 class _OpenSpan:
-    """The context manager that `Recorder.span` returns."""
+    """The context manager that `span` returns, and what waits to be written of it."""
 
-    __slots__ = ("_attrs", "_begin", "_id", "_recorder")
+    __slots__ = (
+        "_attrs", "_end_ns", "_id", "_layer", "_name", "_noted", "_parent", "_recorder", "_stack", "_start_ns",
+        "_thread", "_wait", "_written",
+    )  # fmt: skip
 
-    def __init__(self, recorder: Recorder, begin: dict[str, Any]) -> None:
+    def __init__(
+        self, recorder: Recorder, layer: str, name: str, wait: dict[str, Any] | None, attrs: dict[str, Any]
+    ) -> None:
         self._recorder = recorder
-        self._begin = begin
-        self._attrs: dict[str, Any] | None = None
-        self._id = 0
+        self._layer = layer
+        self._name = name
+        self._wait = wait
+        self._attrs = attrs
+        self._noted: dict[str, Any] | None = None
+        self._end_ns = 0
+        self._written = False
 
     def note(self, **attrs: Any) -> None:
-        """Adds what is known only later, such as a number of bytes, to the span's end line."""
-        self._attrs = {**(self._attrs or {}), **attrs}
+        """Adds what is known only later, such as a number of bytes, to the span's end."""
+        self._noted = {**self._noted, **attrs} if self._noted else attrs
 
     def __enter__(self) -> _OpenSpan:
-        self._id = self._recorder._begin(self._begin)
+        recorder = self._recorder
+        if get_ident() == recorder._main:
+            stack, self._thread = recorder._main_stack, ""
+        else:
+            stack, self._thread = recorder._of_thread()
+        self._stack = stack
+        self._parent = stack[-1] if stack else 0
+        self._id = span_id = next(recorder._ids)
+        stack.append(span_id)
+        self._start_ns = recorder._now()
+        recorder._queue.append(self)
+        if recorder._alone:
+            recorder._start_thread()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if kind is not None:
             self.note(error=kind.__name__)
-        self._recorder._end(self._id, self._attrs)
+        recorder, stack = self._recorder, self._stack
+        self._end_ns = recorder._now()
+        if self._written:  # in this order, see `line`
+            recorder._queue.append(self._end_line())
+        if stack and stack[-1] == self._id:
+            stack.pop()
+        elif self._id in stack:
+            del stack[stack.index(self._id) :]
+        if not stack:
+            # PySpark's workers and multiprocessing's children leave by os._exit, which runs no exit handler
+            recorder.flush()
+
+    def line(self) -> str:
+        """The span as far as it is known, without a line break: begin and end, or the begin alone."""
+        # First this, then the look at the end; `__exit__` the other way round: whatever comes in between, the end is
+        # written, at worst once more than needed.
+        self._written = True
+        end_ns = self._end_ns
+        kind = "s" if end_ns else "b"
+        what = _what(self._layer, self._name)
+        text = f'{{"k":"{kind}","i":{self._id},"p":{self._parent},{what},"t":{self._start_ns}'
+        if end_ns:
+            text += f',"d":{end_ns - self._start_ns}'
+        if self._wait:
+            text += f',"w":{_members(self._wait)}'
+        attrs = self._attrs
+        if end_ns and self._noted:
+            attrs = {**attrs, **self._noted} if attrs else self._noted
+        if attrs:
+            text += f',"a":{_members(attrs)}'
+        if self._thread:
+            text += f',"th":{_quoted(self._thread)}'
+        return text + "}"
+
+    def _end_line(self) -> dict[str, Any]:
+        line: dict[str, Any] = {"k": "e", "i": self._id, "t": self._end_ns}
+        return line | {"a": self._noted} if self._noted else line
 
 
 class _NoSpan:
@@ -85,6 +185,31 @@ class _NoSpan:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+_NO_SPAN = _NoSpan()
+
+
+@dataclass(slots=True)
+class Cost:
+    """What recording has cost one process since its file was opened.
+
+    spans: begun and handed to the disk, whether it took them or not.
+    lines, bytes: in the file.
+    flushes, wall_ns, cpu_ns: how often was written, and how long that took by the clock and of its thread's CPU; text
+        is made there too.
+    lost_lines: refused by the disk.
+    left_out: what could have been a span and was too short to be worth one.
+    """
+
+    spans: int = 0
+    lines: int = 0
+    bytes: int = 0
+    flushes: int = 0
+    wall_ns: int = 0
+    cpu_ns: int = 0
+    lost_lines: int = 0
+    left_out: int = 0
 
 
 class Recorder:
@@ -103,7 +228,7 @@ class Recorder:
         directory: Path,
         role: str,
         index: int = 0,
-        now: Callable[[], int] = clock.monotonic_ns,
+        now: Callable[[], int] = time.monotonic_ns,
         flush_s: float = FLUSH_S,
         threaded: bool = True,
     ) -> None:
@@ -119,15 +244,22 @@ class Recorder:
         self._role, self._index, self._forked = role, index, forked
         self._opened_ns = self._now()
         # threads append without the lock: what they add while others are written stays for the next time
-        self._lines: deque[dict[str, Any]] = deque()
-        self._lost = False
+        self._queue: deque[_OpenSpan | dict[str, Any]] = deque()
         self._lock = threading.RLock()
+        self._count_lock = threading.Lock()
+        self._main = threading.main_thread().ident
+        self._main_stack: list[int] = []
         self._local = threading.local()
         self._fd: int | None = None
-        self._flusher: threading.Thread | None = None
+        self._introduced = False  # the file says whose it is
+        self._cut = False  # the file ends inside a line
+        self._alone = self._threaded  # the thread is not started yet
         self._stop = threading.Event()
         self._peer: clock_exchange.Peer | None = None
         self._exchanged_ns = self._opened_ns
+        self.cost = Cost()
+        self._cost_due_ns = 0
+        self._told_lost = 0
 
     def after_fork(self) -> None:
         """In a forked child: a new file, an empty stack, and a thread of its own, once it records something.
@@ -145,12 +277,7 @@ class Recorder:
 
     def span(self, layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> _OpenSpan:
         """An interval of `layer`. `wait` may hold waits_for, released_ns, rendezvous, cause and cause_period_ns."""
-        begin: dict[str, Any] = {"k": "b", "l": layer, "n": name}
-        if wait:
-            begin["w"] = wait
-        if attrs:
-            begin["a"] = attrs
-        return _OpenSpan(self, begin)
+        return _OpenSpan(self, layer, name, wait, attrs)
 
     def instant(self, name: str, **attrs: Any) -> None:
         """A point in time."""
@@ -160,39 +287,116 @@ class Recorder:
         self._append(line)
 
     def past(self, layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:
-        """An interval that is over, for those that are worth a span only if they took long."""
-        span_id: int = next(self._ids)
-        stack = self._stack()
-        begin: dict[str, Any] = {"k": "b", "l": layer, "n": name, "i": span_id, "p": stack[-1] if stack else 0}
+        """An interval that is over, for those that are worth a span only if they took long; see `left_out`."""
+        main = get_ident() == self._main
+        stack, thread = (self._main_stack, "") if main else self._of_thread()
+        line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": layer, "n": name}
+        line |= {"t": start_ns, "d": end_ns - start_ns}
         if attrs:
-            begin["a"] = attrs
-        if threading.current_thread() is not threading.main_thread():
-            begin["th"] = threading.current_thread().name
-        self._append(begin | {"t": start_ns})
-        self._append({"k": "e", "i": span_id, "t": end_ns})
+            line["a"] = attrs
+        if thread:
+            line["th"] = thread
+        self._append(line)
 
-    def flush(self) -> None:
-        """Writes what is buffered. A disk that refuses costs spans and one line on stderr, never the job."""
+    def left_out(self) -> None:
+        """Counts an interval that was too short for `past`."""
+        with self._count_lock:
+            self.cost.left_out += 1
+
+    def flush(self, last: bool = False) -> None:
+        """Writes what is buffered. A disk that refuses costs spans and a line on stderr, never the job.
+
+        Args:
+            last: the process may end without another one: what recording has cost is written too.
+        """
         with self._lock:
-            lines = [self._lines.popleft() for _ in range(len(self._lines))]
-            if not lines:
+            entries = [self._queue.popleft() for _ in range(len(self._queue))]
+            if not entries and not (last and self._introduced):
                 return
+            wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
             try:
-                self._write(lines)
+                if entries:
+                    self._write(entries)
+                    self.cost.flushes += 1
             except OSError as error:
-                if not self._lost:
-                    print(f"dlobd: spans of process {self._pid} are lost: {error}", file=sys.stderr)
-                self._lost = True
+                self._tell_lost(error)
+            now_ns = time.monotonic_ns()
+            self.cost.wall_ns += now_ns - wall_ns
+            self.cost.cpu_ns += time.thread_time_ns() - cpu_ns
+            if last or now_ns >= self._cost_due_ns:
+                self._cost_due_ns = now_ns + int(COST_S * 1e9)
+                self._write_cost()
+                if last:
+                    self._tell_lost()
 
-    def _write(self, lines: list[dict[str, Any]]) -> None:
-        if self._fd is None:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
-            lines = [self._process_line(), self._anchor_line(), *lines]
-        data = "".join(_encode(line) + "\n" for line in lines).encode()
-        while data:
-            data = data[os.write(self._fd, data) :]
+    def _write(self, entries: list[_OpenSpan | dict[str, Any]]) -> None:
+        cost = self.cost
+        lines = []
+        for entry in entries:
+            if type(entry) is dict:
+                cost.spans += entry["k"] == "s"
+                lines.append(_encode(entry))
+            else:
+                cost.spans += 1
+                lines.append(entry.line())  # type: ignore[union-attr]  # what is no dict is a span
+        try:
+            if self._fd is None:
+                self._directory.mkdir(parents=True, exist_ok=True)
+                path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
+                self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        except OSError:
+            cost.lost_lines += len(lines)
+            raise
+        if not self._introduced:
+            self._put([_encode(self._process_line()), _encode(self._anchor_line()), *lines])
+            self._introduced = True
+        else:
+            self._put(lines)
+
+    def _write_cost(self) -> None:
+        """A file of one that could not write anything has no place for it: stderr says how much was lost."""
+        if self._fd is None or not self._introduced:
+            return
+        with self._count_lock:
+            line = _encode({"k": "cost", **asdict(self.cost)})
+        lost = self.cost.lost_lines
+        try:
+            self._put([line])
+        except OSError:
+            self.cost.lost_lines = lost  # the next one says the same and more
+
+    def _put(self, lines: list[str]) -> None:
+        """Appends lines to the file; counts those that are in it, and those that are not."""
+        assert self._fd is not None
+        before = b"\n" if self._cut else b""
+        data = before + ("\n".join(lines) + "\n").encode()
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._fd, data[done:] if done else data)
+        finally:
+            whole = len(lines)
+            if done:
+                if done < len(data):
+                    whole = max(0, data.count(b"\n", 0, done) - len(before))
+                self._cut = data[done - 1] != ord("\n")
+            else:
+                whole = 0
+            self.cost.lines += whole
+            self.cost.bytes += done
+            self.cost.lost_lines += len(lines) - whole
+
+    def _tell_lost(self, error: OSError | None = None) -> None:
+        """On stderr, at the first loss and at the end: a job's log is kept where spans could not be."""
+        lost = self.cost.lost_lines
+        if lost == self._told_lost or (error and self._told_lost):
+            return
+        self._told_lost = lost
+        why = f"so far: {error}" if error else "in all"
+        try:
+            print(f"dlobd: {lost} lines of spans of process {self._pid} are lost {why}", file=sys.stderr, flush=True)
+        except (OSError, ValueError):
+            pass  # it may be the same disk
 
     def exchange(self) -> None:
         """Exchanges messages with the driver's clock, where that is another one."""
@@ -217,52 +421,35 @@ class Recorder:
             self.exchange()
 
     def close(self) -> None:
-        """Writes what is buffered and a last anchor, and stops the thread."""
+        """Writes what is buffered, a last anchor and the cost, and stops the thread."""
         self._stop.set()
         self.leave()
         with self._lock:
-            if self._lines or self._fd is not None:
-                self._lines.append(self._anchor_line())
-                self.flush()
+            if self._queue or self._fd is not None:
+                self._queue.append(self._anchor_line())
+                self.flush(last=True)
             if self._fd is not None:
                 os.close(self._fd)
                 self._fd = None
+                self._introduced = False
 
-    def _begin(self, line: dict[str, Any]) -> int:
-        stack = self._stack()
-        span_id: int = next(self._ids)
-        line["i"] = span_id
-        line["p"] = stack[-1] if stack else 0
-        if threading.current_thread() is not threading.main_thread():
-            line["th"] = threading.current_thread().name
-        stack.append(span_id)
-        line["t"] = self._now()
-        self._append(line)
-        return span_id
-
-    def _end(self, span_id: int, attrs: dict[str, Any] | None) -> None:
-        line: dict[str, Any] = {"k": "e", "i": span_id, "t": self._now()}
-        stack = self._stack()
-        if span_id in stack:
-            del stack[stack.index(span_id) :]
-        if attrs:
-            line["a"] = attrs
-        self._append(line)
-        if not stack:
-            # PySpark's workers and multiprocessing's children leave by os._exit, which runs no exit handler
-            self.flush()
-
-    def _stack(self) -> list[int]:
-        stack: list[int] | None = getattr(self._local, "stack", None)
-        if stack is None:
-            stack = self._local.stack = []
-        return stack
+    def _of_thread(self) -> tuple[list[int], str]:
+        """The stack and the name of a thread that is not the main one."""
+        found: tuple[list[int], str] | None = getattr(self._local, "stack_and_name", None)
+        if found is None:
+            found = self._local.stack_and_name = ([], threading.current_thread().name)
+        return found
 
     def _append(self, line: dict[str, Any]) -> None:
-        self._lines.append(line)
-        if self._flusher is None and self._threaded:
-            self._flusher = threading.Thread(target=self._flush_often, name="dlobd-trace", daemon=True)
-            self._flusher.start()
+        self._queue.append(line)
+        if self._alone:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        with self._lock:
+            if self._alone:
+                self._alone = False
+                threading.Thread(target=self._flush_often, name="dlobd-trace", daemon=True).start()
 
     def _flush_often(self) -> None:
         anchor_due = self._now() + int(ANCHOR_S * 1e9)
@@ -272,7 +459,7 @@ class Recorder:
         pause_s = FIRST_EXCHANGE_S
         while not self._stop.wait(self._flush_s):
             if self._now() >= anchor_due:
-                self._lines.append(self._anchor_line())
+                self._queue.append(self._anchor_line())
                 anchor_due += int(ANCHOR_S * 1e9)
             if self._now() - self._exchanged_ns >= pause_s * 1e9:
                 self.exchange()
@@ -306,9 +493,16 @@ class Recorder:
 _recorder: Recorder | None = None
 
 
-def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder:
-    """Opens this process's recorder; a second call only says what the process has become."""
+def switched_off() -> bool:
+    """Whether this process, and all that get its environment, are to record nothing."""
+    return os.environ.get(SWITCH) == "off"
+
+
+def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder | None:
+    """Opens this process's recorder, unless it is switched off; a second call only says what the process has become."""
     global _recorder
+    if switched_off():
+        return None
     if _recorder is None:
         _recorder = Recorder(Path(directory), role, index, threaded=threaded)
         os.register_at_fork(after_in_child=_after_fork)
@@ -325,7 +519,7 @@ def _after_fork() -> None:
 
 def span(layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> _OpenSpan | _NoSpan:
     """An interval of `layer` in this process: `with span("hdfs", "open") as s: ...; s.note(bytes=n)`."""
-    return _NoSpan() if _recorder is None else _recorder.span(layer, name, wait, **attrs)
+    return _NO_SPAN if _recorder is None else _OpenSpan(_recorder, layer, name, wait, attrs)
 
 
 def instant(name: str, **attrs: Any) -> None:
@@ -340,6 +534,12 @@ def past(layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> Non
         _recorder.past(layer, name, start_ns, end_ns, **attrs)
 
 
+def left_out() -> None:
+    """Counts an interval that was not worth a span."""
+    if _recorder is not None:
+        _recorder.left_out()
+
+
 def identify(role: str, index: int) -> None:
     """Says what this process has become."""
     if _recorder is not None:
@@ -350,4 +550,4 @@ def flush() -> None:
     """Writes what is buffered, for a process that is about to leave without exit handlers."""
     if _recorder is not None:
         _recorder.leave()
-        _recorder.flush()
+        _recorder.flush(last=True)

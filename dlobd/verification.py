@@ -23,7 +23,7 @@ from dlobd.store import Bundle
 
 COMPUTED = (
     "window", "wall_ns", "layers", "unattributed_ns", "not_measured", "intervals", "clips", "metrics", "startup",
-    "teardown", "hdfs", "ranks", "checks", "audits", "noise", "warnings", "status", "cause",
+    "teardown", "hdfs", "ranks", "overhead", "checks", "audits", "noise", "warnings", "status", "cause",
 )  # fmt: skip
 """The fields of run.json that `dlobd.record.fill` makes from the evidence."""
 

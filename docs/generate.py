@@ -248,6 +248,34 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "noise.loopback_p99_ns": ("ns", "their 99th percentile"),
     "noise.load_1m": ("processes", "/proc/loadavg"),
     "seeds.*": ("-", "experiment file"),
+    "overhead.span_cost_ns": ("ns", "`span_ns` of evidence/span_cost.json: 7 times 200 spans, median"),
+    "overhead.spans": ("spans", "lines of spans/ that begin a span"),
+    "overhead.lines": ("lines", "lines of spans/ that can be read"),
+    "overhead.lost_lines": (
+        "lines",
+        "sum over the processes of the last `cost` line, or of what the recorder said on stderr, whichever is more",
+    ),
+    "overhead.left_out": ("calls", "sum over the processes' last `cost` lines; only scripts of one's own have any"),
+    "overhead.flush_ns": (
+        "ns",
+        "sum over the processes' last `cost` lines: what came later, at most a second, is missing; overlaps the job",
+    ),
+    "overhead.flush_cpu_ns": ("ns", "as `flush_ns`"),
+    "overhead.span_bytes": ("bytes", "sizes of the files in spans/"),
+    "overhead.log_bytes": (
+        "bytes",
+        "sizes of Spark's event log, the JVMs' own logs, the NameNode's audit log and the DataNodes' client traces",
+    ),
+    "overhead.chain_spans": (
+        "spans",
+        "own marks that begin in a piece of the wall that belongs to their lane; those of threads are beside it",
+    ),
+    "overhead.chain_ns": ("ns", "`chain_spans * span_cost_ns`, a part of the layers' numbers, not beside them"),
+    "overhead.chain_share": ("share", "`chain_ns / wall_ns`"),
+    "overhead.loop.length_ns": ("ns", "`last step done` - `first batch` of the rank with the longest; own marks"),
+    "overhead.loop.spans": ("spans", "those of the rank that begin in between"),
+    "overhead.loop.ns": ("ns", "`spans * span_cost_ns`; much of it is the writing, which may run beside the loop"),
+    "overhead.loop.share": ("share", "`ns / length_ns`"),
     "setup.*": (
         "ns; bytes for `staged_bytes`",
         (
@@ -268,7 +296,12 @@ MORE_METRICS: dict[str, tuple[str, str, str]] = {
         "From the first batch to the last step.",
         "latest `last step done` - earliest `first batch` of all ranks; own marks",
     ),
-    "spans": ("spans", "Spans that dlobd's recorder wrote, in all processes.", "number of begin lines in spans/"),
+    "loop_ns": (
+        "ns",
+        "Training loop of the slowest rank, first batch to last step.",
+        "greatest of the ranks' done-markers: known also where recording was off",
+    ),
+    "spans": ("spans", "Spans that dlobd's recorder wrote, in all processes.", "lines of spans/ that begin a span"),
     "daemons_bytes": (
         "bytes",
         "Resident memory of the cluster's daemons after the run.",

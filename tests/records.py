@@ -70,6 +70,7 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
             {"role": "chief", "index": 0, "steps": 600, "step_p50_ns": 5, "step_p99_ns": 9, "step_max_ns": 10},
             {"role": "worker", "index": 0, "steps": 600, "step_p50_ns": 5, "step_p99_ns": 9, "step_max_ns": 11},
         ],
+        "overhead": None,
         "setup": {"cluster_up_ns": 18_000_000_000, "staging_ns": None},
         "audits": [
             {

@@ -83,6 +83,14 @@ class Evidence:
             return {}
 
     @cached_property
+    def span_cost(self) -> dict[str, Any]:
+        """What `dlobd.span_cost` found before the run; empty where it was not asked."""
+        try:
+            return json.loads((self.path / "evidence" / "span_cost.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @cached_property
     def collected(self) -> dict[str, Any]:
         """What `collect` noted: `missing`, one line for each thing that could not be had, and `metrics`, which only the
         running cluster knew."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from dlobd.offsets import Exchange
 from dlobd.schema import ClockAnchor, Process
+from dlobd.trace import Cost
 
 
 @dataclass(slots=True)
@@ -50,7 +51,9 @@ class RecordedProcess:
     instants: list[Instant] = field(default_factory=list)
     anchors: list[ClockAnchor] = field(default_factory=list)
     exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # with which clock domain
+    lines: int = 0  # whole ones
     bad_lines: int = 0
+    cost: Cost | None = None  # as the recorder last said it; None if it did not
 
     def instant(self, name: str) -> Instant | None:
         """The first instant of that name."""
@@ -72,6 +75,8 @@ def read(path: Path) -> RecordedProcess | None:
                 found = _process(line, path, found)
             elif found:
                 _add(found, line, open_spans)
+            if found:
+                found.lines += 1
         except (ValueError, KeyError, TypeError):
             # a line cut by kill -9; the count is shown
             if found:
@@ -97,14 +102,16 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
     if kind == "anchor":
         found.anchors.append(ClockAnchor(found.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
         found.last_ns = max(found.last_ns, line["monotonic_ns"])
-    elif kind == "b":
+    elif kind in ("s", "b"):
+        end_ns = line["t"] + (line["d"] if kind == "s" else 0)
         span = RecordedSpan(
-            line["i"], line["p"], line["l"], line["n"], line["t"], line["t"], True,
+            line["i"], line["p"], line["l"], line["n"], line["t"], end_ns, kind == "b",
             line.get("w", {}), line.get("a", {}), line.get("th", ""),
         )  # fmt: skip
-        open_spans[span.id] = span
+        if kind == "b":
+            open_spans[span.id] = span
         found.spans.append(span)
-        found.last_ns = max(found.last_ns, span.start_ns)
+        found.last_ns = max(found.last_ns, span.end_ns)
     elif kind == "e":
         found.last_ns = max(found.last_ns, line["t"])
         if ended := open_spans.pop(line["i"], None):
@@ -120,6 +127,9 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
     elif kind == "i":
         found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
         found.last_ns = max(found.last_ns, line["t"])
+    elif kind == "cost":
+        # a sum; of a later version's members only the known ones
+        found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:

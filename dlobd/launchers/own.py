@@ -107,8 +107,12 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             return original_send(self, command, *args, **kwargs)
         finally:
             end_ns = monotonic_ns()
-            if end_ns - begin_ns >= LONG_CALL_NS and not _Waiting.now:
+            if _Waiting.now:
+                pass
+            elif end_ns - begin_ns >= LONG_CALL_NS:
                 trace.past("spark", _called(command), begin_ns, end_ns, jvm_call=True)
+            else:
+                trace.left_out()
 
     GatewayClient.send_command = send_command
 

@@ -61,6 +61,8 @@ def breakdown(run: dict[str, Any], console: Console) -> None:
     _ranks(run, console)
     _rows(console, "Corrections made to the evidence", _clips(run))
     _rows(console, "Metrics", _metrics(run))
+    if run.get("overhead"):
+        _line(console, "\n" + recording(run["overhead"]))
     outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run["setup"].items() if ns is not None]
     _rows(console, "Outside the window, seconds", outside)
 
@@ -100,6 +102,26 @@ def verdict(run: dict[str, Any]) -> str:
     )
 
 
+def recording(overhead: dict[str, Any]) -> str:
+    """One sentence: what dlobd itself cost; estimates are spans times what one costs."""
+    if overhead["recording"] == "off":
+        return "recording: off"
+    lost = f", {overhead['lost_lines']:,} lines lost" if overhead["lost_lines"] else ""
+    if overhead["span_cost_ns"] is None:
+        return f"recording: {overhead['spans']:,} spans{lost}; what they cost is unknown"
+    parts = [f"{_cost(overhead['chain_ns'], overhead['chain_share'])} of the wall"]
+    if loop := overhead["loop"]:
+        parts.append(
+            f"{_cost(loop['ns'], loop['share'])} of the {_seconds(loop['length_ns'])} s loop of {loop['rank']}"
+        )
+    each = f"{overhead['spans']:,} spans x {overhead['span_cost_ns'] / 1e3:.1f} us{lost}"
+    return f"recording: {each}; about {', and '.join(parts)}"
+
+
+def _cost(ns: int, share: float | None) -> str:
+    return f"{ns / 1e9:.4f} s" + (f" ({100 * share:.2f} %)" if share is not None else "")
+
+
 def _settings(configuration: dict[str, Any]) -> str:
     if "script" in configuration:
         return ("own script {script}, {workers} executors, launcher {launcher} on {scheduler} ({deploy_mode})").format(
@@ -112,7 +134,7 @@ def _settings(configuration: dict[str, Any]) -> str:
 
 
 def _warnings(run: dict[str, Any]) -> list[str]:
-    found = []
+    found = list(run.get("warnings", []))
     inconsistent = [clip for clip in run["clips"] if clip["kind"] == "inconsistent"]
     if inconsistent:
         found.append(f"the evidence is inconsistent in {len(inconsistent)} places; see the corrections below.")

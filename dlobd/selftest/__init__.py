@@ -7,4 +7,5 @@ freezer  delays from outside: a process is stopped for a known time; a queue is 
 truth    what was really injected, measured by the injector itself, kept outside of the run's bundle
 runs     the runs, one after the other, on one embedded cluster
 score    truth against attribution: pure
+overhead what the recorder costs: runs with it on against off
 """

@@ -45,7 +45,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
     """Runs all plans.
 
     Args:
-        out: for bundles; what was injected is beside them, in selftest/<run id>.
+        out: for bundles; what was injected is beside them, in injected/<run id>.
         told: gets one line a run that has ended.
 
     Raises:
@@ -54,7 +54,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
     done: list[Ran] = []
     with choice.cluster(default_settings(), {}, progress) as cluster:
         for plan in plans:
-            directory = (out / "selftest" / f"{plan.name}-{os.getpid()}").resolve()
+            directory = (out / "injected" / f"{plan.name}-{os.getpid()}").resolve()
             directory.mkdir(parents=True)
             (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
             (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))

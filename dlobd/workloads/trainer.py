@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dlobd import trace
+from dlobd.clock import monotonic_ns
 from dlobd.datasets.tfrecord import decode_block
 from dlobd.launchers.base import Node
 from dlobd.launchers.framework import import_tensorflow
@@ -90,12 +91,14 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     incoming = batches(tf, job, node, deadlines)
     losses: list[float] = []
     samples = 0
+    began_ns = None
     for k in range(job.steps):
         batch = next(incoming, None)
         if batch is None:
             raise RuntimeError(f"the input ended after {k} of {job.steps} steps")
         if k == 0:
             trace.instant("first batch")
+            began_ns = monotonic_ns()
         with trace.span("tensorflow", "first step" if k == 0 else "step", {"rendezvous": f"step {k}"}):
             losses.append(float(step(*batch)))
         if k == 0:
@@ -104,6 +107,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
         if node.rank == 0 and job.checkpoint_every_steps and (k + 1) % job.checkpoint_every_steps == 0:
             _checkpoint(tf, job, model, storage, k + 1)
     trace.instant("last step done")
+    ended_ns = monotonic_ns()
 
     result: dict[str, Any] = {
         "rank": node.rank,
@@ -112,6 +116,8 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
         "steps": len(losses),
         "samples": samples,
         "losses": losses,
+        # from the first batch to the last step, also where nothing is recorded
+        "loop_ns": ended_ns - began_ns if began_ns is not None else None,
     }
     if node.rank == 0:
         _save(tf, job, model, storage)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 from dlobd.importers import recorder
 from dlobd.offsets import Exchange
+from dlobd.trace import Cost
 
 PROCESS = {
     "k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90,
@@ -81,6 +83,29 @@ def test_lines_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
     assert process is not None
     assert [span.name for span in process.spans] == ["trainer"]
     assert process.bad_lines == 1
+
+
+def test_a_span_in_one_line(tmp_path: Path) -> None:
+    """Begin and length, with all that a begin line has; a later end of it, written twice by a race, changes nothing."""
+    whole = INNER | {"k": "s", "d": 10, "th": "reader"}
+    process = recorder.read(written(tmp_path, PROCESS, OUTER, whole, INNER_END))
+    assert process is not None
+    outer, inner = process.spans
+    assert (inner.start_ns, inner.end_ns, inner.truncated, inner.parent, inner.thread) == (120, 130, False, 1, "reader")
+    assert (inner.wait, inner.attrs) == ({"waits_for": ["@feeder"]}, {"x": 1})
+    assert (outer.truncated, outer.end_ns, process.last_ns, process.lines) == (True, 130, 130, 4)
+
+
+def test_the_last_word_about_the_cost_holds(tmp_path: Path) -> None:
+    """Cost lines are sums; what a later version adds is passed over, and without one the cost is not known."""
+    first = {"k": "cost", **dataclasses.asdict(Cost(1, 2, 3, 4, 5, 6, 7, 8))}
+    process = recorder.read(written(tmp_path, PROCESS, first, OUTER, first | {"spans": 2, "later": 9}))
+    assert process is not None
+    assert process.cost == Cost(2, 2, 3, 4, 5, 6, 7, 8)
+    assert (process.bad_lines, process.lines) == (0, 4)
+    without = recorder.read(written(tmp_path, *ALL))
+    assert without is not None
+    assert without.cost is None
 
 
 def test_text_between_lines_harms_only_itself(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dlobd.importers import recorder
 from dlobd.launchers.tfos import TfosLauncher
 from dlobd.launchers.tfos_stock import TfosStockLauncher
 
@@ -39,9 +40,9 @@ def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     (file,) = spans.iterdir()
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(line["l"], line["n"]) for line in lines if line["k"] == "b"] == [("tensorflow", "import tensorflow")]
-    assert len([line for line in lines if line["k"] == "e"]) == 1
+    process = recorder.read(file)
+    assert process is not None
+    assert [(s.layer, s.name, s.truncated) for s in process.spans] == [("tensorflow", "import tensorflow", False)]
 
 
 WATCHED = """

@@ -97,6 +97,40 @@ def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
     assert "warning: more than 5% of the wall is not explained." in text
+    assert "warning: a line of the record itself" in render(
+        breakdown, run | {"warnings": ["a line of the record itself"]}
+    )
+
+
+OVERHEAD = {
+    "recording": "on", "span_cost_ns": 2_100, "spans": 18_412, "lines": 18_500, "lost_lines": 0, "left_out": 0,
+    "flush_ns": 5, "flush_cpu_ns": 4, "span_bytes": 2_000_000, "log_bytes": 90_000, "chain_spans": 5_000,
+    "chain_ns": 10_500_000, "chain_share": 0.000_21,
+    "loop": {"rank": "chief 0", "length_ns": 2_900_000_000, "spans": 4_500, "ns": 9_440_000, "share": 0.003_26},
+}  # fmt: skip
+EACH = "recording: 18,412 spans x 2.1 us"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {},
+            f"{EACH}; about 0.0105 s (0.02 %) of the wall, and 0.0094 s (0.33 %) of the 2.900 s loop of chief 0",
+        ),
+        ({"loop": None}, f"{EACH}; about 0.0105 s (0.02 %) of the wall"),
+        (
+            {"loop": None, "lost_lines": 1_200},
+            f"{EACH}, 1,200 lines lost; about 0.0105 s (0.02 %) of the wall",
+        ),
+        ({"recording": "off", "span_cost_ns": None}, "recording: off"),
+    ],
+)
+def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> None:
+    """Spans, what one costs, seconds and share; a run of which it is not known has no such line."""
+    text = render(breakdown, deepcopy(RECORD) | {"overhead": OVERHEAD | changes})
+    assert line in " ".join(text.split())
+    assert "recording:" not in render(breakdown, deepcopy(RECORD) | {"overhead": None})
 
 
 def test_the_verdict_names_the_largest_layer_or_the_cause() -> None:

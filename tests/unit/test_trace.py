@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,90 @@ def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
     assert [instant.attrs["k"] for instant in only(tmp_path).instants] == list(range(5_000))
 
 
+def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path) -> None:
+    """What was written while it was open gets its end later, with what was noted after; the order is that of begins."""
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with own.span("tensorflow", "trainer", None, k=1) as trainer:
+        with own.span("feed", "get", {"waits_for": ["@feeder"]}) as get:
+            get.note(bytes=7)
+        own.flush()
+        trainer.note(late=2)
+        with own.span("tensorflow", "step"):
+            pass
+    own.close()
+    (path,) = tmp_path.glob("spans-*.jsonl")
+    kinds = [(line["k"], line.get("n")) for line in lines(path) if line["k"] in ("s", "b", "e")]
+    assert kinds == [("b", "trainer"), ("s", "get"), ("s", "step"), ("e", None)]
+    outer, inner, step = only(tmp_path).spans
+    assert (outer.attrs, inner.attrs, inner.wait) == ({"k": 1, "late": 2}, {"bytes": 7}, {"waits_for": ["@feeder"]})
+    assert [span.truncated for span in (outer, inner, step)] == [False, False, False]
+    assert outer.start_ns < inner.start_ns < inner.end_ns < step.start_ns < step.end_ns < outer.end_ns
+
+
+def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
+    """Spans that end in the moment in which they are written have their end, in whichever form."""
+    own = Recorder(tmp_path, "worker", threaded=False)
+    done = threading.Event()
+
+    def write() -> None:
+        while not done.is_set():
+            own.flush()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with own.span("tensorflow", "trainer"):
+            for k in range(2_000):
+                with own.span("tensorflow", "step") as span:
+                    if k % 50 == 0:
+                        time.sleep(0.001)  # it is written while it is open
+                    span.note(k=k)
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        writer.join()
+    own.close()
+    steps = only(tmp_path).named("step")
+    assert [span.attrs for span in steps] == [{"k": k} for k in range(2_000)]
+    assert not any(span.truncated for span in steps)
+    (path,) = tmp_path.glob("spans-*.jsonl")
+    assert {"b", "s"} <= {line["k"] for line in lines(path) if line.get("n") == "step"}
+
+
+def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
+    """The counts of each cost line are those of all lines before it; the last flush has one; time only grows."""
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with own.span("tensorflow", "trainer"):
+        for k in range(50):
+            with own.span("tensorflow", "step"):
+                own.instant("k", k=k)
+            own.past("spark", "call", 1, 2)
+            own.left_out()
+            if k % 10 == 0:
+                own.flush(last=True)
+    own.close()
+    (path,) = tmp_path.glob("spans-*.jsonl")
+    text, before_bytes, before_lines, begun, found = path.read_bytes(), 0, 0, 0, []
+    for raw in text.splitlines(keepends=True):
+        line = json.loads(raw)
+        if line["k"] == "cost":
+            assert (line["bytes"], line["lines"], line["spans"]) == (before_bytes, before_lines, begun)
+            found.append(line)
+        begun += line["k"] in ("s", "b")
+        before_bytes += len(raw)
+        before_lines += 1
+    assert len(found) >= 6
+    assert json.loads(text.splitlines()[-1]) == found[-1]
+    assert (found[-1]["spans"], found[-1]["left_out"], found[-1]["lost_lines"]) == (101, 50, 0)
+    for name in ("wall_ns", "cpu_ns", "flushes"):
+        assert all(later[name] > one[name] for one, later in pairwise(found)), name
+    process = only(tmp_path)
+    assert process.cost == trace.Cost(**{name: value for name, value in found[-1].items() if name != "k"})
+    assert process.lines == before_lines
+
+
 def test_spans_inside_a_long_span_are_written_meanwhile(tmp_path: Path) -> None:
     """The thread writes without being asked, so that a long training can be looked at while it runs."""
     own = Recorder(tmp_path, "worker", flush_s=0.01)
@@ -192,9 +277,28 @@ def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest
         with own.span("tensorflow", "step"):
             pass
     own.close()
-    said = capsys.readouterr().err
-    assert said.count("are lost") == 1
-    assert f"process {os.getpid()}" in said
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith(f"dlobd: 1 lines of spans of process {os.getpid()} are lost so far: ")
+    assert own.cost.lost_lines == 3
+    assert own.cost.bytes == own.cost.lines == 0
+
+
+def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every line that it refuses, the anchor and who writes included; the sum is said at the end."""
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with own.span("tensorflow", "trainer"):
+        (tmp_path / f"spans-{os.getpid()}-{own._opened_ns}.jsonl").symlink_to("/dev/full")
+        for _ in range(5):
+            own.instant("x")
+            own.flush()
+    own.close()
+    first, last = capsys.readouterr().err.splitlines()
+    assert "are lost so far: [Errno 28]" in first
+    # a begin with the first instant, and the end; each time who writes and the anchor are tried again
+    assert own.cost.lost_lines == 5 * 3 + 1 + 3 + 3
+    assert last == f"dlobd: {own.cost.lost_lines} lines of spans of process {os.getpid()} are lost in all"
+    assert own.cost.lines == 0
 
 
 def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> None:

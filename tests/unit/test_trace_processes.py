@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,10 +21,11 @@ def only(directory: Path) -> RecordedProcess:
     return process
 
 
-def python(code: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Runs `code` in a process of its own."""
+def python(code: str, *arguments: str, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs `code` in a process of its own, with more environment variables."""
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=30)
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=30, env=environment)
 
 
 FORK = """
@@ -127,6 +129,78 @@ os._exit(0)
     assert [(span.name, span.truncated) for span in only(tmp_path).spans] == [("task", False), ("put", False)]
 
 
+def test_a_child_that_leaves_without_exit_handlers_has_said_what_recording_cost(tmp_path: Path) -> None:
+    """Nobody asks for it: the first write says it, and then one a second; trace.flush says it again."""
+    code = """
+import os, sys
+from dlobd import trace
+trace.start(sys.argv[1], "python-worker", threaded=False)
+for _ in range(3):
+    with trace.span("spark", "task"):
+        pass
+if sys.argv[2] == "flush":
+    trace.flush()
+os._exit(0)
+"""
+    for way, known in (("leave", 1), ("flush", 3)):
+        python(code, str(tmp_path / way), way)
+        process = only(tmp_path / way)
+        assert process.cost is not None
+        assert (process.cost.spans, len(process.spans)) == (known, 3)
+
+
+def test_a_recorder_that_is_switched_off_records_nothing(tmp_path: Path) -> None:
+    """Not in the process, not in its children, and a start that says what the process is does no harm."""
+    code = """
+import os, sys
+from dlobd import trace
+assert trace.start(sys.argv[1], "python-worker", threaded=False) is None
+with trace.span("spark", "task") as span:
+    span.note(bytes=1)
+    child = os.fork()
+    if child == 0:
+        trace.start(sys.argv[1], "worker", 1)
+        with trace.span("tensorflow", "trainer"):
+            trace.instant("x")
+        trace.left_out(); trace.flush()
+        os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(status)
+"""
+    python(code, str(tmp_path), DLOBD_TRACE="off")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(subprocess.CalledProcessError):  # its own assertion: on, there is a recorder
+        python(code, str(tmp_path), DLOBD_TRACE="on")
+
+
+def test_a_disk_that_is_full_for_a_while_costs_the_lines_of_that_while(tmp_path: Path) -> None:
+    """A write that is cut in the middle damages one line; what is lost is counted, in the file, once there is room."""
+    code = """
+import os, resource, sys
+from dlobd import trace
+own = trace.start(sys.argv[1], "worker", threaded=False)
+most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+with trace.span("tensorflow", "trainer"):
+    for k in range(100):
+        if k in (10, 90):
+            trace.flush()
+            room = own.cost.bytes + 500 if k == 10 else most
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, most))
+        with trace.span("tensorflow", "step", k=k):
+            pass
+"""
+    done = python(code, str(tmp_path))
+    process = only(tmp_path)
+    assert process.cost is not None
+    kept = [span.attrs["k"] for span in process.named("step")]
+    assert kept[:10] == list(range(10))
+    assert kept[-10:] == list(range(90, 100))
+    assert process.cost.lost_lines == 100 - len(kept) > 70
+    assert process.bad_lines == 1
+    assert process.cost.bytes == process.path.read_bytes().rindex(b'{"k":"cost"')
+    assert f"{process.cost.lost_lines} lines of spans of process {process.process.pid} are lost" in done.stderr
+
+
 KILLED = """
 import sys, time
 from dlobd import trace
@@ -169,6 +243,10 @@ def test_kill_9_leaves_all_but_the_last_lines(killed: tuple[RecordedProcess, lis
     # the writer's own delay on a busy machine is not the recorder's promise: it gets as much again
     assert not lost or lost[-1] - lost[0] <= 2 * FLUSH_S * 1e9
     assert process.bad_lines <= 1
+    # what recording cost was said at most a second earlier
+    assert process.cost is not None
+    assert 0 < process.cost.lines <= process.lines
+    assert process.cost.spans <= len(process.spans)
 
 
 def test_a_killed_process_has_its_open_spans_truncated(

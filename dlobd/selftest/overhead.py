@@ -1,0 +1,185 @@
+"""What recording costs, measured: real runs with the recorder on and off, interleaved, on one cluster.
+
+Each repeat runs both, in an order drawn from the seed, so that what drifts drifts for both alike. What a run without a
+recorder still tells is used of either: the wall is the client's window, the training loop is what the ranks report.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dlobd import runner, trace
+from dlobd.cluster.configuration import default_settings
+from dlobd.overhead import BUDGET
+from dlobd.places import choice
+from dlobd.schema import Experiment
+from dlobd.series import settled_busy_percent
+from dlobd.spread import Ratio, Spread, ratio, spread
+from dlobd.store import Bundle
+
+WAYS = ("off", "on")
+FIGURES = {"wall": "wall_ns", "training loop": "loop_ns"}
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One run. Times in nanoseconds, None if it did not end ok; `loop_ns` is that of its slowest rank.
+
+    `estimate_ns` is what run.json's `overhead` says of that loop."""
+
+    repeat: int
+    recording: str
+    bundle: str
+    status: str
+    wall_ns: int | None
+    loop_ns: int | None
+    estimate_ns: int | None
+    busy_percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """On against off, of one figure. `pairs` are the differences within a repeat, in nanoseconds."""
+
+    on: Spread
+    off: Spread
+    pairs: tuple[float, ...]
+    ratio: Ratio
+
+
+def order(repeats: int, seed: int) -> list[tuple[int, str]]:
+    """(repeat, way) of every run, in the order in which they are made."""
+    found = []
+    for repeat in range(1, repeats + 1):
+        ways = list(WAYS)
+        random.Random(f"{seed} {repeat}").shuffle(ways)
+        found += [(repeat, way) for way in ways]
+    return found
+
+
+def measure(
+    experiment: Experiment, repeats: int, seed: int, out: Path, progress: Progress, told: Progress
+) -> list[Measurement]:
+    """Makes all runs; one that fails ends nothing and counts as not measured.
+
+    Args:
+        out: directory of the bundles.
+        progress: gets the steps of each run.
+        told: gets one line a run that has ended.
+
+    Raises:
+        SetupError, ClusterError, Busy: a run could not be submitted.
+        Interrupted: by Ctrl-C or SIGTERM.
+    """
+    found: list[Measurement] = []
+    with ExitStack() as stack:
+        cluster = None
+        if choice.needs_cluster(experiment):
+            cluster = stack.enter_context(choice.cluster(default_settings(), {}, progress))
+        for repeat, way in order(repeats, seed):
+            busy = settled_busy_percent()
+            with _switched(way):
+                bundle = Bundle(runner.run(experiment, out, progress, cluster))
+            found.append(_measurement(repeat, way, bundle, busy))
+            wall_ns = found[-1].wall_ns
+            length = f"{wall_ns / 1e9:.1f} s" if wall_ns is not None else found[-1].status
+            told(f"run {len(found)} of {2 * repeats}: recording {way}, {length}")
+    return found
+
+
+@contextmanager
+def _switched(way: str) -> Iterator[None]:
+    """The recorder on or off in every process of a run that is started meanwhile."""
+    before = os.environ.pop(trace.SWITCH, None)
+    if way == "off":
+        os.environ[trace.SWITCH] = way
+    try:
+        yield
+    finally:
+        os.environ.pop(trace.SWITCH, None)
+        if before is not None:
+            os.environ[trace.SWITCH] = before
+
+
+def _measurement(repeat: int, way: str, bundle: Bundle, busy: float) -> Measurement:
+    run = bundle.read()
+    ok = run["status"] == "ok"
+    loop = (run["overhead"] or {}).get("loop") or {}
+    return Measurement(
+        repeat,
+        way,
+        str(bundle.path),
+        run["status"],
+        run["wall_ns"] if ok else None,
+        run["metrics"].get("loop_ns") if ok else None,
+        loop.get("ns") if ok else None,
+        busy,
+    )
+
+
+def difference(runs: list[Measurement], figure: str, seed: int) -> Difference:
+    """On against off; `figure` is a value of FIGURES."""
+    values: dict[str, dict[int, float]] = {way: {} for way in WAYS}
+    for run in runs:
+        if (value := getattr(run, figure)) is not None:
+            values[run.recording][run.repeat] = value
+    on, off = values["on"], values["off"]
+    pairs = tuple(on[repeat] - off[repeat] for repeat in sorted(on.keys() & off.keys()))
+    return Difference(spread(on.values()), spread(off.values()), pairs, ratio(on.values(), off.values(), seed))
+
+
+def document(runs: list[Measurement], seed: int) -> dict[str, Any]:
+    """Everything, for `--json`."""
+    found: Mapping[str, Any] = {name: asdict(difference(runs, figure, seed)) for name, figure in FIGURES.items()}
+    return {"seed": seed, "runs": [asdict(run) for run in runs], "differences": found, "budget": BUDGET}
+
+
+def report(runs: list[Measurement], seed: int) -> list[str]:
+    """What was found, in lines: seconds first, then the ratio."""
+    lines = []
+    for name, figure in FIGURES.items():
+        found = difference(runs, figure, seed)
+        lines += _lines(name, found)
+    estimates = [run.estimate_ns for run in runs if run.estimate_ns is not None]
+    if estimates:
+        lines.append(
+            f"estimated in the training loop: {statistics.median(estimates) / 1e9:.4f} s (spans times their cost)"
+        )
+    failed = [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]
+    if failed:
+        lines.append(f"not counted: {', '.join(failed)}")
+    busy = [run.busy_percent for run in runs]
+    if busy:
+        lines.append(f"cores busy before a run: median {statistics.median(busy):.0f} %, at most {max(busy):.0f} %")
+    return lines
+
+
+def _lines(name: str, found: Difference) -> list[str]:
+    if not found.pairs or found.on.median is None or found.off.median is None:
+        return [f"{name}: unknown, no repeat has both"]
+    pairs = sorted(ns / 1e9 for ns in found.pairs)
+    middle = statistics.median(pairs)
+    seconds = (
+        f"{name}: {middle:+.3f} s with recording, {pairs[0]:+.3f} to {pairs[-1]:+.3f} s in {len(pairs)} pairs; "
+        f"medians {found.on.median / 1e9:.3f} s on, {found.off.median / 1e9:.3f} s off"
+    )
+    known = found.ratio
+    if known.ratio is None or known.low is None or known.high is None:
+        return [seconds, f"{name}: no interval for fewer than 3 repeats"]
+    around = f"{known.ratio:.4f} times as long, 95 % interval {known.low:.4f} to {known.high:.4f}"
+    if known.low > 1 + BUDGET:
+        says = f"warning: more than the {BUDGET:.0%} that recording may cost"
+    elif known.high <= 1 + BUDGET:
+        says = f"within the {BUDGET:.0%} that recording may cost"
+    else:
+        says = f"so few runs, or so noisy ones, cannot tell whether it is within {BUDGET:.0%}"
+    return [seconds, f"{name}: {around}: {says}"]

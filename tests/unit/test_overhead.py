@@ -1,0 +1,201 @@
+"""What recording a run has cost, from its bundle: counted, estimated, and said where it is too much or was lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd import overhead, own_job, record, runner, span_cost, store, trace
+from dlobd.experiment import load
+from dlobd.importers.assemble import assemble
+from dlobd.importers.evidence import Evidence
+from dlobd.schema import Segment
+from dlobd.store import Bundle
+from dlobd.verification import verify
+
+DATA = Path(__file__).parents[1] / "data"
+ON = {"recording": "on", "span_ns": 2_000, "lowest_ns": 1_900, "highest_ns": 2_100, "spans": 200, "repeats": 7}
+
+
+def bundle_of(directory: Path, known: dict[str, Any] | None = ON) -> Bundle:
+    """A copy of a captured run, with what a span cost before it."""
+    found = Bundle(Path(shutil.copytree(DATA / "quick-run", directory / "20260102T030405Z-0a1b")))
+    if known is not None:
+        (found.evidence / "span_cost.json").write_text(json.dumps(known))
+    return found
+
+
+def filled(bundle: Bundle) -> dict[str, Any]:
+    """Its record, made anew and kept."""
+    run = bundle.read()
+    metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
+    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
+    run["metrics"] = {}
+    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
+    bundle.write(run)
+    bundle.seal()
+    return run
+
+
+def test_counts_and_estimates_of_a_real_run(tmp_path: Path) -> None:
+    """Counts are those of the files; estimates are spans times their cost; the chain has a part of all spans."""
+    bundle = bundle_of(tmp_path)
+    run = filled(bundle)
+    found = run["overhead"]
+    files = list(bundle.spans.rglob("spans-*.jsonl"))
+    text = [json.loads(line) for path in files for line in path.read_text().splitlines()]
+    assert found["spans"] == sum(line["k"] in ("b", "s") for line in text) == run["metrics"]["spans"]
+    assert found["lines"] == len(text)
+    assert found["span_bytes"] == sum(path.stat().st_size for path in files)
+    assert found["log_bytes"] > (bundle.evidence / "event-log.jsonl").stat().st_size
+    assert found["lost_lines"] == 0
+    # its recorders counted nothing
+    assert found["flush_ns"] is found["flush_cpu_ns"] is found["left_out"] is None
+    assert 0 < found["chain_spans"] < found["spans"]
+    assert found["chain_ns"] == 2_000 * found["chain_spans"]
+    assert found["chain_share"] == found["chain_ns"] / run["wall_ns"]
+    loop = found["loop"]
+    role, _, index = loop["rank"].partition(" ")
+    (path,) = {
+        path
+        for path in files
+        for line in map(json.loads, path.read_text().splitlines())
+        if line["k"] == "process" and (line["role"], str(line["index"])) == (role, index)
+    }
+    mine = [json.loads(line) for line in path.read_text().splitlines()]
+    first, last = (next(line["t"] for line in mine if line.get("n") == n) for n in ("first batch", "last step done"))
+    assert loop["length_ns"] == last - first
+    assert loop["spans"] == sum(line["k"] in ("b", "s") and first <= line["t"] < last for line in mine) > 50
+    assert loop["ns"] == 2_000 * loop["spans"]
+    assert 0 < loop["length_ns"] <= run["metrics"]["training_ns"]
+    assert all(answer.ok for answer in verify(bundle)), verify(bundle)
+
+
+def test_what_nobody_measured_is_null(tmp_path: Path) -> None:
+    """A run without its span's cost, as all of version 2, has no overhead; and it verifies."""
+    bundle = bundle_of(tmp_path, None)
+    run = filled(bundle)
+    assert run["overhead"] is None
+    assert all(answer.ok for answer in verify(bundle))
+
+
+def test_a_changed_overhead_is_found(tmp_path: Path) -> None:
+    """It is computed from the evidence, number for number, also by `dlobd verify`."""
+    bundle = bundle_of(tmp_path)
+    run = filled(bundle)
+    run["overhead"]["loop"]["ns"] //= 2
+    bundle.write(run)
+    bundle.seal()
+    (wrong,) = [answer for answer in verify(bundle) if not answer.ok]
+    assert "overhead.loop.ns" in wrong.detail
+
+
+def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
+    """Of each process the last cost line; a process without one adds nothing to what others know."""
+    bundle = bundle_of(tmp_path)
+    first, second, *_ = sorted(bundle.spans.rglob("spans-*.jsonl"))
+    for path, counts in ((first, (1, 2, 3, 4, 50, 60, 7, 8)), (second, (1, 2, 3, 4, 500, 600, 70, 80))):
+        line = {"k": "cost", **dict(zip(trace.Cost.__dataclass_fields__, counts, strict=True))}
+        path.write_text(path.read_text() + json.dumps(line) + "\n")
+    run = filled(bundle)
+    found = run["overhead"]
+    assert (found["flush_ns"], found["flush_cpu_ns"], found["left_out"], found["lost_lines"]) == (550, 660, 88, 77)
+    assert "77 lines of span files are lost: a disk refused them" in run["warnings"]
+
+
+def test_lines_that_only_stderr_tells_are_lost_too(tmp_path: Path) -> None:
+    """A process that could not write anything has no file; what it said last counts, once for each process."""
+    bundle = bundle_of(tmp_path, None)
+    stderr = next(bundle.logs.glob("containers/*/stderr"))
+    said = "dlobd: {} lines of spans of process {} are lost {}\n"
+    words = [(4, 7, "so far: [Errno 28] No space left on device"), (30, 7, "in all"), (5, 8, "so far: x")]
+    with stderr.open("a") as file:
+        file.writelines(said.format(*word) for word in words)
+    assert "35 lines of span files are lost: a disk refused them" in filled(bundle)["warnings"]
+
+
+def test_too_much_is_a_warning(tmp_path: Path) -> None:
+    """Above one percent of the wall or of the loop, and only then."""
+    run = filled(bundle_of(tmp_path))
+    assert not [line for line in run["warnings"] if "recording" in line]
+    found = run["overhead"]
+    dear = found["loop"]["length_ns"] * 2 // 100 // found["loop"]["spans"]
+    bundle = bundle_of(tmp_path / "dear", ON | {"span_ns": dear})
+    (warning,) = [line for line in filled(bundle)["warnings"] if "recording" in line]
+    assert warning == "recording cost about 2.0 % of the training loop of chief 0, more than the 1% that it may" or (
+        warning == "recording cost about 2.0 % of the training loop of worker 0, more than the 1% that it may"
+    )
+
+
+def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
+    """No spans, nothing estimated, and the wall is still split: by other people's records."""
+    bundle = bundle_of(tmp_path, {"recording": "off", "span_ns": None})
+    shutil.rmtree(bundle.spans)
+    run = filled(bundle)
+    found = run["overhead"]
+    assert (found["recording"], found["spans"], found["chain_ns"], found["loop"]) == ("off", 0, None, None)
+    assert sum(layer["ns"] for layer in run["layers"]) + run["unattributed_ns"] == run["wall_ns"]
+    assert any(line.startswith("recording was off") for line in run["warnings"])
+
+
+def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> None:
+    """A span that begins while another lane has the wall delays nobody."""
+    spans = assemble(DATA / "quick-run").spans
+    own = [span for span in spans if span.source == "own mark"]
+    lane = own[0].lane
+    start_ns = min(span.start_ns for span in own)
+    end_ns = max(span.end_ns for span in own) + 1
+    whole = [Segment(start_ns, end_ns, "spark", None, "span", ("client", lane))]
+    half = [Segment(start_ns, own[0].start_ns + 1, "spark", None, "span", ("client", lane))]
+
+    def count(segments: list[Segment]) -> int:
+        found = overhead.overhead(evidence, spans, segments, 1)
+        assert found is not None
+        return int(found["chain_spans"])
+
+    evidence = Evidence(DATA / "quick-run")
+    evidence.__dict__["span_cost"] = ON
+    assert count(whole) == sum(span.lane == lane for span in own)
+    assert count(half) == sum(span.lane == lane and span.start_ns <= own[0].start_ns for span in own)
+    assert count([]) == 0
+
+
+def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
+    """Recording costs more than not recording; the evidence is of this machine, and no file stays."""
+    known = span_cost.evidence(tmp_path)
+    assert known["recording"] == "on"
+    assert 0 < known["lowest_ns"] <= known["span_ns"] <= known["highest_ns"]
+    found = span_cost.measured(tmp_path, 400, 5)
+    assert found["on"][0] > found["off"][0]
+    assert len(found["on"]) == 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The driver by its environment, executors and a driver in a container by Spark's settings; on, nothing is said."""
+    from dlobd.places import choice
+
+    for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):
+        _, target = choice.planned(experiment)
+        monkeypatch.delenv(trace.SWITCH, raising=False)
+        on = runner.command_of(experiment, target, tmp_path)
+        assert trace.SWITCH not in " ".join([*on.argv, *on.environment])
+        monkeypatch.setenv(trace.SWITCH, "off")
+        off = runner.command_of(experiment, target, tmp_path)
+        assert off.environment == {**on.environment, "DLOBD_TRACE": "off"}
+        added = set(off.argv) - set(on.argv)
+        assert added == {"spark.executorEnv.DLOBD_TRACE=off", "spark.yarn.appMasterEnv.DLOBD_TRACE=off"}
+        assert span_cost.evidence(tmp_path) == {"recording": "off", "span_ns": None}
+
+
+def test_version_2_has_no_overhead(tmp_path: Path) -> None:
+    """An upgrade does not invent what nobody measured."""
+    bundle = store.create(tmp_path, "softmax-mnist-quick")
+    old = json.loads((DATA / "quick-run" / "run.json").read_text())
+    old = {name: value for name, value in old.items() if name != "overhead"} | {"schema_version": 2}
+    (bundle.path / "run.json").write_text(json.dumps(old))
+    assert bundle.read()["overhead"] is None

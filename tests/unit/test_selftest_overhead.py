@@ -1,0 +1,108 @@
+"""On against off: the order of runs, the figures, and what is said of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from records import run_record
+
+from dlobd import experiment, runner, store, trace
+from dlobd.selftest import overhead
+from dlobd.selftest.overhead import Measurement
+
+
+def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:
+    """One run a figure; walls ten times as long as loops."""
+    found = []
+    for way, each in (("on", on_ns), ("off", off_ns)):
+        for repeat, ns in enumerate(each, 1):
+            wall_ns = ns * 10 if ns is not None else None
+            status = "ok" if ns is not None else "failed"
+            found.append(Measurement(repeat, way, f"/b/{way}{repeat}", status, wall_ns, ns, 7_000_000, 3.0))
+    return found
+
+
+def test_each_repeat_has_both_and_the_seed_decides_the_order() -> None:
+    """Equal seeds, equal order; neither way is always first."""
+    order = overhead.order(20, 3)
+    assert order == overhead.order(20, 3) != overhead.order(20, 4)
+    assert sorted(order) == [(repeat, way) for repeat in range(1, 21) for way in ("off", "on")]
+    assert {order[2 * k][1] for k in range(20)} == {"on", "off"}
+
+
+def test_the_difference_is_paired_and_the_ratio_is_of_medians() -> None:
+    """A repeat that lacks one of both is in the medians and not in the pairs."""
+    found = overhead.difference(runs([110, None, 130, 140], [100, 100, 100, 120]), "loop_ns", 0)
+    assert found.pairs == (10, 30, 20)
+    assert (found.on.n, found.off.n) == (3, 4)
+    assert found.ratio.ratio == 1.3
+    assert found.ratio.low is not None
+    assert found.ratio.high is not None
+    assert 1 <= found.ratio.low <= 1.3 <= found.ratio.high
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("on", "off", "says"),
+    [
+        ([1.05, 1.06, 1.05, 1.07, 1.06], [1.0, 1.0, 1.001, 1.0, 1.0], "warning: more than the 1% that"),
+        ([1.001, 1.002, 1.0, 1.001, 1.002], [1.0, 1.0, 1.001, 1.0, 1.0], "within the 1% that recording may cost"),
+        ([1.2, 0.8, 1.1, 0.9, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2], "cannot tell whether it is within 1%"),
+    ],
+)
+def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
+    """Seconds first, then the ratio with its interval; a warning only where the whole interval lies above."""
+    lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), 0)
+    assert [line.partition(":")[0] for line in lines[:4]] == ["wall", "wall", "training loop", "training loop"]
+    assert " s with recording, " in lines[2]
+    assert says in lines[3]
+    assert "95 % interval" in lines[3]
+    assert lines[4] == "estimated in the training loop: 0.0070 s (spans times their cost)"
+
+
+def test_too_few_runs_and_failed_ones_are_said() -> None:
+    """No interval for two repeats, nothing at all without a pair, and what failed is named."""
+    two = overhead.report(runs([SECOND, SECOND], [SECOND, SECOND]), 0)
+    assert "wall: no interval for fewer than 3 repeats" in two
+    none = overhead.report(runs([None], [SECOND]), 0)
+    assert "wall: unknown, no repeat has both" in none
+    assert "not counted: /b/on1 (failed)" in none
+
+
+def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off is off for the run alone; figures come from the bundles; a run that did not end ok has none."""
+    seen: list[str | None] = []
+
+    def run(point: Any, out: Path, progress: Any, cluster: Any) -> Path:
+        seen.append(os.environ.get(trace.SWITCH))
+        bundle = store.create(out, point.name)
+        record = run_record(bundle.run_id, status="ok" if len(seen) > 1 else "invalid", cause=None)
+        record["metrics"]["loop_ns"] = 5 * len(seen)
+        bundle.write(record)
+        return bundle.path
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(overhead, "settled_busy_percent", lambda: 1.5)
+    monkeypatch.setenv(trace.SWITCH, "kept")
+    base = experiment.load("softmax-mnist-quick", ["launcher=native", "scheduler=none", "input=read"])
+    told: list[str] = []
+    found = overhead.measure(dataclasses.replace(base, name="x"), 2, 1, tmp_path, lambda m: None, told.append)
+    assert seen == [None if way == "on" else "off" for _, way in overhead.order(2, 1)]
+    assert os.environ[trace.SWITCH] == "kept"
+    assert [one.loop_ns for one in found] == [None, 10, 15, 20]
+    assert [one.wall_ns for one in found] == [None] + 3 * [run_record()["wall_ns"]]
+    assert len(told) == 4
+    assert told[0].startswith("run 1 of 4: recording ")
+    document = json.loads(json.dumps(overhead.document(found, 1)))
+    assert document["seed"] == 1
+    assert len(document["runs"]) == 4
+    assert set(document["differences"]) == {"wall", "training loop"}
