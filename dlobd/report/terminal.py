@@ -114,8 +114,10 @@ def recording(overhead: dict[str, Any]) -> str:
         parts.append(
             f"{_cost(loop['ns'], loop['share'])} of the {_seconds(loop['length_ns'])} s loop of {loop['rank']}"
         )
+    if overhead["flush_cpu_ns"] is not None:
+        parts.append(f"{overhead['flush_cpu_ns'] / 1e9:.4f} s of CPU for writing in all processes")
     each = f"{overhead['spans']:,} spans x {overhead['span_cost_ns'] / 1e3:.1f} us{lost}"
-    return f"recording: {each}; about {', and '.join(parts)}"
+    return f"recording: {each}; about {', '.join(parts)}"
 
 
 def _cost(ns: int, share: float | None) -> str:

@@ -131,3 +131,30 @@ def test_py4j_commands_have_names() -> None:
     assert own._called("c\no12\ncollectAndServe\ne\n") == "JVM: collectAndServe"
     assert own._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "JVM: new SparkConf"
     assert own._called("r\nu\nPythonRDD\nrj\ne\n") == "JVM: look up"
+
+
+def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:
+    """A long call into the JVM is a span; short ones are a number; inside a recorded wait neither is."""
+    process = python(
+        f"""
+import time, pyspark, pyspark.sql
+from py4j.java_gateway import GatewayClient
+GatewayClient.send_command = lambda self, command, seconds: time.sleep(seconds)
+own._record_pyspark(pyspark)
+client = object.__new__(GatewayClient)
+for _ in range(3):
+    client.send_command("c\\no12\\nsize\\ne\\n", 0)
+client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * own.LONG_CALL_NS / 1e9})
+own._Waiting.now = True
+client.send_command("c\\no12\\nsize\\ne\\n", 0)
+own.LONG_CALL_NS = 10**12  # however busy the machine is
+own._Waiting.now = False
+client.send_command("c\\no12\\nsize\\ne\\n", 0)
+""",
+        tmp_path,
+    )
+    names = [span.name for span in process.spans]
+    assert "JVM: collectAndServe" in names
+    assert process.cost is not None
+    assert process.cost.left_out + names.count("JVM: size") == 4
+    assert process.cost.left_out >= 1
