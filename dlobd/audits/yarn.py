@@ -20,6 +20,9 @@ LENGTH_MS = 1000
 LEAVES_NS = 20 * 10**9
 """In client mode the ApplicationMaster leaves by itself after the driver; after so long it would have been killed."""
 
+OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
+"""States in which a container is charged no more; KILLED is one that the application's end overtook."""
+
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
 _MEMORY_SECONDS = re.compile(r"\bmemorySeconds=(\d+)")
 _CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
@@ -49,7 +52,7 @@ def _memory_seconds(evidence: Evidence) -> Found:
     capacity = {m[1]: int(m[2]) for line in log if (m := _CAPACITY.search(line.message))}
     total, complete = 0, bool(evidence.yarn.containers)
     for container, marks in evidence.yarn.containers.items():
-        begun, ended = marks.at.get("ALLOCATED"), marks.at.get("COMPLETED") or marks.at.get("RELEASED")
+        begun, ended = marks.at.get("ALLOCATED"), min((marks.at[s] for s in OVER if s in marks.at), default=None)
         if begun is None or ended is None or container not in capacity:
             complete = False
             break

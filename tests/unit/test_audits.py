@@ -274,6 +274,12 @@ def test_an_application_master_may_leave_after_its_driver(quick: Path) -> None:
     assert verdicts(quick)["application inside the window"][0] == "fail"
 
 
+def test_a_container_that_the_end_of_its_application_overtook_is_charged_until_then(quick: Path) -> None:
+    """The ResourceManager calls it KILLED where it had not heard of its end yet."""
+    text(RM, r"(_000002 Container Transitioned from RUNNING to )COMPLETED", r"\1KILLED")(quick)
+    assert verdicts(quick)["container memory"][0] == "pass"
+
+
 def test_a_stepped_wall_clock_moves_no_task(quick: Path) -> None:
     """Launch and finish are wall-clock stamps."""
     text(EVENTS, '"Finish Time":1795264012631', '"Finish Time":1795264011631')(quick)
