@@ -72,7 +72,7 @@ def warnings(found: dict[str, Any] | None) -> Iterator[str]:
     if found is None:
         return
     if found["recording"] == "off":
-        yield "recording was off (DLOBD_TRACE): what only dlobd's own marks tell is not explained"
+        yield "recording was off (DLOBD_TRACE): the layers are not told apart; wall and training loop hold"
     shares = {"the wall": found["chain_share"]}
     if found["loop"]:
         shares[f"the training loop of {found['loop']['rank']}"] = found["loop"]["share"]
