@@ -52,7 +52,7 @@ def test_every_wait_is_for_a_lane_that_exists() -> None:
         trace = assemble(DATA / run)
         lanes = set(trace.lanes)
         waits = [(span, target) for span in trace.spans for target in span.waits_for]
-        assert len(waits) > 20
+        assert len(waits) > 10
         assert {target for _, target in waits} <= lanes
         own = [span for span, target in waits if span.lane == target]
         assert all(span.released_ns is not None and span.released_ns <= span.start_ns for span in own)
