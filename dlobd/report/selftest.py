@@ -14,7 +14,7 @@ from dlobd.selftest.points import POINTS
 from dlobd.selftest.runs import Ran
 from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Found, confusion, lines
 
-DELAYS = ("point", "layer", "delays", "injected s", "recovered s", "least", "most elsewhere")
+DELAYS = ("point", "delays", "injected s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
 
 
@@ -75,9 +75,7 @@ def never_delayed(found: Iterable[Found]) -> list[str]:
 def tables(rans: Sequence[Ran], console: Console) -> None:
     """Prints the delays, the confusion matrix and the regressions, and the verdict."""
     whole = document(rans)
-    delays = Table(
-        "point", "layer", *_right("delays", "injected s", "recovered s", "least", "most elsewhere"), box=None
-    )
+    delays = Table(Column(DELAYS[0], no_wrap=True), *_right(*DELAYS[1:]), box=None)
     for row in by_point(whole):
         delays.add_row(*row)
     matrix = Table("delayed", *_right(*columns(whole)), title="blamed, s", title_justify="left", box=None)
@@ -118,7 +116,6 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
         rows.append(
             [
                 name,
-                point.layer,
                 str(len(own)),
                 _s(sum(one["ns"] for one in own)),
                 _s(recovered),
