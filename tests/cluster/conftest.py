@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,10 @@ from dlobd.cluster.processes import daemons_of
 from dlobd.store import Bundle
 
 QUICK = "softmax-mnist-quick"
+
+WEB_UI_RACE = re.compile(r"JavaSparkContext\. : java\.(util\.ConcurrentModification|lang\.IllegalState)Exception")
+"""Spark 4.3's driver in client mode adds YARN's filter to its web pages in one thread while it makes them in another
+(SparkUI.attachAllHandlers against YarnSchedulerBackend's AddWebUIFilter): on a busy machine a job in a hundred dies."""
 APPLICATIONS = "nodemanager-*/userlogs/application_*"
 
 
@@ -196,12 +201,16 @@ class Dlobd:
         return self.start("run", QUICK, *sets, "--out", str(self.out), **environment)
 
     def run(self, *settings: str, within_s: float = 300, **environment: str) -> Ended:
-        """Runs the quick experiment to its end."""
-        started = self.start_run(*settings, **environment)
-        try:
-            return started.ended(within_s)
-        finally:
-            started.process.kill()
+        """Runs the quick experiment to its end; once more if Spark's web UI broke while it started."""
+        for _ in range(2):
+            started = self.start_run(*settings, **environment)
+            try:
+                ended = started.ended(within_s)
+            finally:
+                started.process.kill()
+            if not WEB_UI_RACE.search(ended.err):
+                break
+        return ended
 
     def bundles(self) -> list[Path]:
         """Everything that lies where bundles go."""
