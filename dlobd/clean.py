@@ -26,6 +26,10 @@ _CACHE = {
 """Entries of the cache directory; nothing else in it is ours to remove."""
 
 
+SELFTEST = "selftest"
+"""Where self-tests put their bundles, below that of all others: they are no runs to be compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Something on disk. `paths` are removed together."""
@@ -46,6 +50,7 @@ def kept(out: Path) -> list[Kept]:
     entries = [Kept(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
     runs = tuple(bundle.path for bundle in store.bundles(out))
     entries.append(Kept("runs", f"{len(runs)} run bundles in {out}", runs, 0))
+    entries.append(Kept(SELFTEST, "bundles of self-tests, and what was injected", (out / SELFTEST,), 0))
     sized = [Kept(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
     return [entry for entry in sized if any(path.exists() for path in entry.paths)]
 

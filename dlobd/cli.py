@@ -397,7 +397,7 @@ def list_(
 def clean(
     out: Out = RUNS,
     yes: Annotated[bool, typer.Option("--yes", help="Remove what is cached.")] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove the run bundles too.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove the run bundles and self-tests too.")] = False,
 ) -> None:
     """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
     from dlobd import clean as cleaning
@@ -406,7 +406,7 @@ def clean(
     if not entries:
         print("nothing is kept")
     for entry in entries:
-        goes = yes and (runs or entry.name != "runs")
+        goes = yes and (runs or entry.name not in ("runs", cleaning.SELFTEST))
         if goes:
             cleaning.remove(entry)
         where = entry.paths[0] if entry.name != "runs" else out

@@ -288,7 +288,11 @@ def test_clean_removes_the_cache_and_only_on_demand_the_runs(
     """What is not dlobd's own stays, even inside its cache and its runs directory."""
     _fill(cache)
     (tmp_path / "runs" / "notes.txt").write_text("mine")
+    injected = tmp_path / "runs" / "selftest" / "injected"
+    injected.mkdir(parents=True)
+    (injected / "truth.jsonl").write_text("{}")
     assert command("clean", "--yes")[0] == 0
+    assert injected.exists(), "a self-test's bundles are somebody's runs"
     assert sorted(path.name for path in cache.iterdir()) == ["mine"]
     assert bundle.path.exists()
     assert command("clean", "--yes", "--runs")[0] == 0
