@@ -397,7 +397,7 @@ def list_(
 def clean(
     out: Out = RUNS,
     yes: Annotated[bool, typer.Option("--yes", help="Remove what is cached.")] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove the run bundles and self-tests too.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove run bundles and self-tests too.")] = False,
 ) -> None:
     """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
     from dlobd import clean as cleaning

@@ -25,8 +25,11 @@ from dlobd.selftest import truth
 FIRST, EVERY = 4, 4
 """The first delay of a point comes at its fourth pass, the next ones every fourth: later than anything one-off."""
 
-PUT, GET, DECODE, STEP = 2, 12, 13, 14
+PUT, GET = 2, 12
 """So many passes later at these points: one delay at a time, and at the trainer's end none while blocks are held up."""
+
+STEP, DECODE = 8, 9
+"""So many steps before the last one at these points: by then the feeding side has nothing left to do at the same time."""
 
 ARM_S = 30.0
 DRAINED_S = 0.1
@@ -66,7 +69,7 @@ class _Delay:
         self._directory = directory
         self._point = point
         self._seconds = plan.get(point, [])
-        self._first = FIRST + shift
+        self.first = FIRST + shift
         self.passed = 0
 
     def once(self, armed: Callable[[], bool] = lambda: True, wait: Callable[[float], object] = time.sleep) -> None:
@@ -76,7 +79,7 @@ class _Delay:
 
     def passing(self, armed: Callable[[], bool] = lambda: True, wait: Callable[[float], object] = time.sleep) -> None:
         """To be called each time; makes a delay when one is due."""
-        index, rest = divmod(self.passed - self._first, EVERY)
+        index, rest = divmod(self.passed - self.first, EVERY)
         self.passed += 1
         if rest == 0 and 0 <= index < len(self._seconds):
             self._make(index, armed, wait)
@@ -102,11 +105,15 @@ def _compute(seconds: float) -> None:
 
 
 def _trainer(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original = module._step_function
+    original, train = module._step_function, module._train
+    delay = _Delay(directory, plan, "tensorflow/step")
+
+    def counted(job: Any, *args: Any) -> Any:
+        delay.first = job.steps - STEP
+        return train(job, *args)
 
     def step_function(*args: Any) -> Callable[..., Any]:
         step = original(*args)
-        delay = _Delay(directory, plan, "tensorflow/step", STEP)
 
         def slow(*batch: Any) -> Any:
             delay.passing(wait=_compute)
@@ -114,17 +121,23 @@ def _trainer(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
         return slow
 
+    module._train = counted  # type: ignore[attr-defined]
     module._step_function = step_function  # type: ignore[attr-defined]
 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original = module.decode_block
-    delay = _Delay(directory, plan, "tensorflow/decode", DECODE)
+    original, batches = module.decode_block, module.batches
+    delay = _Delay(directory, plan, "tensorflow/decode")
+
+    def counted(tf: Any, job: Any, *args: Any) -> Any:
+        delay.first = job.steps - DECODE
+        return batches(tf, job, *args)
 
     def decode_block(*args: Any) -> Any:
         delay.passing()
         return original(*args)
 
+    module.batches = counted  # type: ignore[attr-defined]
     module.decode_block = decode_block  # type: ignore[attr-defined]
 
 
