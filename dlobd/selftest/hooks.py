@@ -29,7 +29,7 @@ PUT, GET = 2, 12
 """So many passes later at these points: one delay at a time, and at the trainer's end none while blocks are held up."""
 
 STEP, DECODE = 8, 9
-"""So many steps before the last one at these points: by then the feeding side has nothing left to do at the same time."""
+"""So many steps before the last one at these points: by then the feeding side has nothing left to do meanwhile."""
 
 ARM_S = 30.0
 DRAINED_S = 0.1

@@ -386,10 +386,3 @@ def test_progress_off_a_terminal_is_one_line_a_message(capsys: pytest.CaptureFix
         progress("staging")
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r"^\[ *\d+\.\d s\] ", "", line) for line in lines] == ["starting HDFS", "staging"]
-
-
-def test_a_selftest_of_nothing_is_refused(command: Command) -> None:
-    """What is to be measured has to be said."""
-    code, out, err = command("selftest")
-    assert (code, out) == (2, "")
-    assert "--overhead" in err
