@@ -108,8 +108,8 @@ A process that is stopped (SIGSTOP) is a daemon that hangs or a machine that pau
 trainer wants it" means that the injector first waits, uncounted, until the trainer asks: a delay that holds up nobody
 would rightly be found nowhere. For the same reason runs have one rank where a second one could go on meanwhile.
 
-Nothing is injected into `user`, which is one span around what a person wrote, nor into `channel`: dlobd has no exchange
-of its own yet whose boundary could be delayed.
+Nothing is injected into `channel`: dlobd has no exchange of its own yet whose boundary could be delayed. The three runs
+leave `user` out too, which only a script of one's own has.
 
 ## Result
 

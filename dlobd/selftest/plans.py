@@ -13,11 +13,14 @@ SIZES_S = (0.05, 0.2, 1.0, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order."""
+    """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
+
+    `own`: instead of the experiment a script runs as a person's own job."""
 
     name: str
     settings: tuple[str, ...]
     delays: Mapping[str, Sequence[float]]
+    own: bool = False
 
 
 # One rank, except where ranks wait for each other: where a second one could go on, a delay would be on nobody's way.
@@ -49,13 +52,18 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def quick() -> list[Plan]:
-    """Three runs, which pass every point once at least."""
+    """Three runs, which pass every point of dlobd's own job once at least."""
     return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 1.0) for name in ("feed", "read", "ranks")]
 
 
 def full() -> list[Plan]:
     """Every point with every size, in every way that passes it."""
-    return [_plan(name, turn, SIZES_S, None) for turn in range(len(SIZES_S)) for name in _WAYS]
+    found = []
+    for turn, size in enumerate(SIZES_S):
+        found += [_plan(name, turn, SIZES_S, None) for name in _WAYS]
+        other = SIZES_S[(turn + 1) % len(SIZES_S)]
+        found.append(Plan(f"own-{turn}", ("workers=1",), {"user/script": [size], "user/task": [other]}, own=True))
+    return found
 
 
 def _plan(name: str, turn: int, often: Sequence[float], once: float | None) -> Plan:

@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlobd import experiment, runner, submit
+from dlobd import experiment, own_job, runner, submit
 from dlobd.attribution import attribute
 from dlobd.cluster.configuration import default_settings
 from dlobd.importers.assemble import assemble
 from dlobd.places import choice
 from dlobd.schedulers.base import Command
+from dlobd.schema import Runnable
 from dlobd.selftest import freezer, hooks, score, truth
 from dlobd.selftest.plans import EXPERIMENT, Plan
 from dlobd.selftest.score import Found
+from dlobd.shipped import shipped
 from dlobd.store import Bundle
 
 Progress = Callable[[str], None]
@@ -58,12 +60,18 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
             directory.mkdir(parents=True)
             (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
             (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
-            chosen = experiment.load(EXPERIMENT, list(plan.settings))
+            chosen = _chosen(plan, directory)
             with freezer.watching(cluster, plan.delays, directory), _slow_exec(plan.delays, directory):
                 path = runner.run(chosen, out, progress, cluster, changed=_hooked_in(directory))
             done.append(look(plan, path, directory.rename(directory.parent / path.name)))
             told(_line(len(done), len(plans), done[-1]))
     return done
+
+
+def _chosen(plan: Plan, directory: Path) -> Runnable:
+    if plan.own:
+        return own_job.from_script(str(shipped("jobs") / "selftest.py"), [str(directory)], plan.settings)
+    return experiment.load(EXPERIMENT, list(plan.settings))
 
 
 def look(plan: Plan, bundle: Path, directory: Path) -> Ran:

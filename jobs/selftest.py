@@ -1,0 +1,29 @@
+"""A script as a person might write it, with delays of its own: `dlobd selftest --full` runs it. Usage: DIRECTORY
+
+Not TensorFlowOnSpark: what it does is nobody's but the user's, in the driver and in a function of a Spark task."""
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark import SparkContext
+
+from dlobd.selftest import truth
+
+
+def main(directory: Path) -> None:
+    """Delays the driver between two Spark calls, and then a task."""
+    plan = json.loads((directory / "plan.json").read_text())
+
+    def delayed(number: int) -> int:
+        truth.inject(directory, "user/task", plan["user/task"][0])
+        return number
+
+    sc = SparkContext(appName="selftest")
+    truth.inject(directory, "user/script", plan["user/script"][0])
+    assert sc.parallelize([7], 1).map(delayed).collect() == [7]
+    sc.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
