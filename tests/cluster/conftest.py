@@ -182,8 +182,6 @@ class Dlobd:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            # a shell that started the tests in the background has made SIGINT ignored, which children inherit
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         return Started(process, self, before)
 
