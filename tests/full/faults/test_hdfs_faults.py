@@ -177,7 +177,7 @@ def test_a_datanode_that_hangs_is_survived_where_blocks_have_two_replicas(dlobd:
     started = dlobd.start_run(SOME, "replication=2", "input=read")
     started.trains()
     stopped("datanode-0")
-    ended = started.ended(END_S)
+    ended = started.ended(END_S)  # a minute for the read, and a minute until writes leave it out
     assert ended.code == 0, ended.err
     assert any(
         re.fullmatch(r"the DataNode at 127\.0\.0\.1:\d+ did not answer within 60 s: \d+ reads and writes .*", line)
