@@ -113,7 +113,10 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
             del params["excludedatanodes"]
 
     def transfer_address(self, http_address: str) -> str | None:
-        """The address at which the DataNode that serves `http_address` transfers blocks, as the NameNode knows it."""
+        """The address at which the DataNode that serves `http_address` transfers blocks, as the NameNode knows it.
+
+        `http_address` itself where the NameNode has given it up meanwhile, and so would not name it again; None if the
+        NameNode does not say."""
         query = {"qry": "Hadoop:service=NameNode,name=NameNodeInfo"}
         try:
             beans = self.session.get(f"{self.url}/jmx", params=query).json()["beans"]
@@ -126,7 +129,7 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
             ip, _, info_port = node["infoAddr"].rpartition(":")
             if info_port == port and host in (ip, name.rpartition(":")[0]):
                 return str(node["xferaddr"])
-        return None
+        return http_address
 
 
 def connect(url: str, user: str, timed: bool = True) -> _Client:
