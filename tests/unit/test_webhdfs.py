@@ -17,7 +17,7 @@ LIVE = {"localhost:9866": {"infoAddr": "127.0.0.2:9864", "xferaddr": "127.0.0.2:
 class NameNode(BaseHTTPRequestHandler):
     """Answers /jmx as a NameNode with one DataNode."""
 
-    def do_GET(self) -> None:  # noqa: N802  http.server's name
+    def do_GET(self) -> None:
         """One bean, whose list of DataNodes is JSON in JSON."""
         body = json.dumps({"beans": [{"LiveNodes": json.dumps(LIVE)}]}).encode()
         self.send_response(200)
