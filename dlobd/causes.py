@@ -15,7 +15,7 @@ MAX_CAUSE_CHARACTERS = 300
 _SAID = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
 _TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed by signal \d+")
 _OF_A_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
-_OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on")
+_OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 

@@ -133,9 +133,9 @@ class Started:
 
     def container(self, *words: str) -> psutil.Process:
         """The JVM of one of the job's containers; `words` are in its command line."""
-        names = {path.name for path in self._applications()}
 
         def found() -> psutil.Process | None:
+            names = {path.name for path in self._applications()}  # it may not have been submitted yet
             for process in psutil.process_iter():
                 try:
                     line = process.cmdline()

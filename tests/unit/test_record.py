@@ -210,6 +210,11 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
     ("dead", "said", "cause"),
     [
         ("namenode", "Connection refused", "namenode (127.0.0.1:5) died while the job ran: rank 0 (chief): gone"),
+        (
+            "namenode",
+            'rank 0 (chief): HdfsError: End of File Exception between local host is: "a"; destination host is: "b":1',
+            "namenode (127.0.0.1:5) died while the job ran: rank 0 (chief): HdfsError: End of File",
+        ),
         ("datanode-1", "anything", "rank 0 (chief): gone"),
         ("", "anything", "rank 0 (chief): gone"),
         ("datanode-1", "rank 1 (worker): the DataNode", "datanode-1 (127.0.0.1:5) died while the job ran: rank 1"),
