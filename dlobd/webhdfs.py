@@ -210,7 +210,8 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
         def piece() -> bytes:
             nonlocal reader
             if reader is None:
-                reader = opened.enter_context(client.read(path, offset=position))
+                with trace.span("hdfs", "open"):  # between its two legs the client works too
+                    reader = opened.enter_context(client.read(path, offset=position))
             try:
                 with trace.span("hdfs", "stream", path=path, purpose=purpose) as span:
                     data = _take(client, reader, piece_bytes)
