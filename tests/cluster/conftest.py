@@ -47,6 +47,11 @@ def until(condition: Callable[[], Any], within_s: float, what: str) -> Any:
     return result
 
 
+def warnings_of(run: dict[str, Any]) -> list[str]:
+    """A run's warnings, but for what recording cost: a share of steps that a busy machine makes longer or shorter."""
+    return [warning for warning in run["warnings"] if not warning.startswith("recording cost ")]
+
+
 @dataclass
 class Ended:
     """What a command printed and returned."""

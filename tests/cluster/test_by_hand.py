@@ -14,6 +14,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from cluster.conftest import warnings_of
 from cluster.test_ways import explained, same_training
 
 from dlobd import packing
@@ -67,7 +68,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     record = json.loads((ended.bundle.evidence / "rm-app.json").read_text())
     assert run["wall_ns"] == (record["finishedTime"] - record["startedTime"]) * 1_000_000
     assert run["versions"]["hadoop"] == "3.5.0"
-    assert run["warnings"] == []
+    assert warnings_of(run) == []
     for container in ("000001", "000002", "000003"):
         (found,) = (ended.bundle.logs / "containers").glob(f"*_{container}")
         assert (found / "stderr").stat().st_size > 0

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import requests
-from cluster.conftest import until
+from cluster.conftest import until, warnings_of
 from cluster.test_ways import explained
 from faults import END_S, LONG, kept
 
@@ -167,7 +167,7 @@ def test_an_event_log_that_is_gone(dlobd: Any, shared_cluster: EmbeddedCluster) 
     ended = started.ended(END_S)
     assert ended.code == 0, ended.err
     record = ended.bundle.read()
-    assert record["warnings"] == ["event log: File /spark-events does not exist."]
+    assert warnings_of(record) == ["event log: File /spark-events does not exist."]
     assert not (ended.bundle.evidence / "event-log.jsonl").exists()
     explained(ended.bundle)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster.conftest import warnings_of
 from cluster.test_by_hand import prepared, small_archive, submitted
 from cluster.test_ways import explained, same_training
 
@@ -77,7 +78,7 @@ def test_aggregated_logs_of_a_client_mode_run(aggregating, alone, quick_run, tmp
     explained(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
     run = json.loads((bundle / "run.json").read_text())
-    assert run["warnings"] == []
+    assert warnings_of(run) == []
     assert len(list((bundle / "logs" / "containers").glob("container_*/jvm.log"))) == 3
     starts = [event["event"] for event in run["startup"]]
     assert starts.index("driver Python up") < starts.index("application submitted") < starts.index("AM registered")

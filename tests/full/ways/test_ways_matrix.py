@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cluster.conftest import warnings_of
 from cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -61,7 +62,7 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, scheduler, launcher
     ended = dlobd.run(f"scheduler={scheduler}", f"launcher={launcher}", f"input={source}", f"deploy_mode={mode}")
     assert ended.code == 0, ended.err
     run = ended.bundle.read()
-    assert run["warnings"] == [], "all evidence could be had"
+    assert warnings_of(run) == [], "all evidence could be had"
     verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
     assert [one for one in run["audits"] if one["verdict"] == "fail"] == []
     assert {name for name, verdict in verdicts.items() if verdict == "unknown"} == unknown(scheduler, source)
