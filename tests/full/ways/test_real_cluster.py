@@ -34,7 +34,15 @@ def tensorflow_paths(bundle: Bundle) -> list[str]:
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, mode) -> None:
     """The same training and a full explanation; TensorFlow and Spark come from what was unpacked in the containers."""
-    words = ["--set", f"deploy_mode={mode}", "--hadoop-conf", str(shared_cluster.client_conf_dir)]
+    # the first run of both unpacks 2 GB before its ApplicationMaster starts
+    words = [
+        "--set",
+        f"deploy_mode={mode}",
+        "--set",
+        "accept_timeout_s=600",
+        "--hadoop-conf",
+        str(shared_cluster.client_conf_dir),
+    ]
     ended = alone("run", "softmax-mnist-quick", *words, "--out", str(alone.out), within_s=800)
     assert ended.code == 0, ended.err
     assert "yarn" in explained(ended.bundle)
