@@ -27,7 +27,8 @@ def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, s
         # a fixed number of executors, all of them before the first job
         "spark.dynamicAllocation.enabled": "false",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        # where nodes unpack gigabytes first, one may be minutes later than the other
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s" if target.packed else "120s",
         # a benchmark shows a failure, it does not repeat it
         "spark.task.maxFailures": "1",
         "spark.pyspark.python": target.packed.python if target.packed else sys.executable,

@@ -69,7 +69,8 @@ def trainers(evidence: Evidence) -> list[str]:
 
 def clienttrace(evidence: Evidence) -> list[str]:
     """The DataNodes' records of transfers."""
-    return [line for path in (evidence.path / "logs" / "daemons").glob("*clienttrace.log") for line in open(path)]
+    logs = (evidence.path / "logs" / "daemons").glob("*clienttrace.log")
+    return [line for path in logs for line in path.read_text().splitlines()]
 
 
 def test_hosts_by_the_environment_are_checked_before_anything_starts(alone: Any) -> None:
