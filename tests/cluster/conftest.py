@@ -147,7 +147,7 @@ class Started:
                     mine = names & set(Path(process.environ().get("LOG_DIRS", "").split(",")[0]).parts)
                 except psutil.Error:
                     continue
-                if mine and Path(line[0]).name == "java" and all(word in " ".join(line) for word in words):
+                if mine and line and Path(line[0]).name == "java" and all(word in " ".join(line) for word in words):
                     return process
             return None
 

@@ -132,8 +132,13 @@ def test_a_python_worker_that_hangs_before_its_rank_has_an_address(
     jvm = started.container("YarnCoarseGrainedExecutorBackend", "--executor-id 2")
 
     def found() -> psutil.Process | None:
-        children = jvm.children(recursive=True)
-        return next((p for p in children if f"dlobd.launchers.{daemon}" in p.cmdline()), None)
+        for child in jvm.children(recursive=True):
+            try:
+                if f"dlobd.launchers.{daemon}" in child.cmdline():
+                    return child
+            except psutil.Error:
+                pass  # it has ended meanwhile
+        return None
 
     until(found, 180, "executor 2 starts Python").send_signal(signal.SIGSTOP)
     record = failed(started.ended(END_S))
