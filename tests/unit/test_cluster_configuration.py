@@ -77,11 +77,11 @@ def test_all_ports_are_distinct_and_on_loopback(written: Path) -> None:
 
 def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:
     """Heartbeats and scheduler delays are part of what is measured, so YARN's and HDFS's defaults hold. How soon a dead
-    NodeManager is given up is nothing that a good job waits for."""
+    NodeManager or DataNode is given up is nothing that a good job waits for."""
     keys = {key for site in written.glob("*/*.xml") for key in read_site(site)}
     assert "yarn.nodemanager.container-monitor.interval-ms" in keys, "observation may be set"
     intervals = {key for key in keys if re.search(r"heartbeat|locality-delay|expiry|poll", key)}
-    assert intervals == {"yarn.nm.liveness-monitor.expiry-interval-ms"}
+    assert intervals == {"yarn.nm.liveness-monitor.expiry-interval-ms", "dfs.namenode.heartbeat.recheck-interval"}
 
 
 def test_hosts_are_chosen_by_the_option_or_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
