@@ -70,7 +70,8 @@ class BarrierLauncher:
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
             missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
-            if missing and "all barrier sync requests" in str(error):
+            # Spark says so, or the waiting task's connection to it just ends: whichever comes first
+            if missing and any(words in str(error) for words in ("all barrier sync requests", "in allGather")):
                 cause = f"{' and '.join(sorted(missing))} did not reach the barrier within {BARRIER_PATIENCE_S} s"
                 raise TrainingFailed(cause) from error
             raise TrainingFailed(one_line(error, done)) from error
