@@ -65,6 +65,16 @@ def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
     ]
 
 
+def mentioning(word: str) -> list[ProcessId]:
+    """The running processes that have `word` in their environment or command line, as those of a container its id."""
+    wanted = os.fsencode(word)
+    return [
+        process
+        for process in _all()
+        if wanted in _read(process.pid, "environ") or wanted in _read(process.pid, "cmdline")
+    ]
+
+
 def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[ProcessId]:
     """Waits until none of `processes` is alive or `deadline` (time.monotonic) has passed; returns those alive."""
     while True:

@@ -6,7 +6,6 @@ the kernel shows every thread as stopped until just before it is sent on.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 import requests
 
 from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.processes import ProcessId, identify
+from dlobd.cluster.processes import ProcessId, mentioning
 from dlobd.cluster.state import read_state
 from dlobd.errors import ClusterError
 from dlobd.selftest import truth
@@ -46,20 +45,6 @@ def _daemon(cluster: EmbeddedCluster, kind: str) -> list[ProcessId]:
     return [process for name, process in state.processes.items() if name.startswith(kind)] if state else []
 
 
-def _container(container_id: str) -> list[ProcessId]:
-    """The processes of a container: they name it in their environment or command line."""
-    wanted, found = container_id.encode(), []
-    for entry in os.listdir("/proc"):
-        if entry.isdecimal() and int(entry) != os.getpid():
-            try:
-                words = b"".join(Path(f"/proc/{entry}/{name}").read_bytes() for name in ("environ", "cmdline"))
-            except OSError:
-                continue  # gone, or another user's
-            if wanted in words and (process := identify(int(entry))):
-                found.append(process)
-    return found
-
-
 TRIGGERS: Mapping[str, _Trigger] = {
     "yarn/localise": _Trigger(
         "nodemanager",
@@ -69,7 +54,7 @@ TRIGGERS: Mapping[str, _Trigger] = {
     "spark/executor-start": _Trigger(
         "nodemanager",
         re.compile(r"Container (container_\w+_000002) transitioned from SCHEDULED to RUNNING"),
-        lambda cluster, log, match: _container(match[1]),
+        lambda cluster, log, match: mentioning(match[1]),
     ),
     "hdfs/read": _Trigger(
         "namenode-audit",
