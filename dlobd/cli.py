@@ -322,7 +322,7 @@ def doctor(
 @app.command()
 def selftest(
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="Every point with every size (about ten minutes), or three runs.")
+        bool, typer.Option("--full/--quick", help="Every point with every size (about 20 minutes), or three runs.")
     ] = False,
     overhead: Annotated[
         bool, typer.Option("--overhead", help="Instead: what recording costs, by runs with it on and off.")

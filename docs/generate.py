@@ -92,7 +92,7 @@ client, YARN, Spark, launcher, feed, HDFS and TensorFlow, one after the other, o
 
 ```
 dlobd selftest             three runs that pass every point, about two minutes; exit code 6 if a delay is not found
-dlobd selftest --full      every point with {sizes}; about ten minutes
+dlobd selftest --full      every point with {sizes}; about 20 minutes
 ```
 
 A delay is hidden from what is tested: the injector notes by its own clock from when to when it held the job up, in a

@@ -6,11 +6,12 @@ difference has an innocent explanation in the evidence itself (a doubt). It neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from dlobd.importers.evidence import Evidence
+from dlobd.importers.recorder import RecordedSpan
 
 Verdict = Literal["pass", "fail", "unknown"]
 
@@ -40,6 +41,16 @@ class Found:
     right: int | None = None
     why: str = ""
     doubt: str = ""
+
+
+def worst(excess: Sequence[int], allowed: int, doubt: str = "") -> Found:
+    """The largest of several excesses against what is allowed; no figures where nothing was there to exceed."""
+    return Found(max(excess), allowed, doubt=doubt) if excess else Found(doubt=doubt)
+
+
+def outside_ns(span: RecordedSpan, at_ns: int) -> int:
+    """How far an instant lies outside of a span; 0 inside."""
+    return max(span.start_ns - at_ns, at_ns - span.end_ns, 0)
 
 
 @dataclass(frozen=True, slots=True)

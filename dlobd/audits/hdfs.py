@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlobd.audits.base import EQUAL, NOT_MORE, Found, Rule, disturbed, foreign, other_clocks, passes, training_job
+from dlobd.audits.base import (
+    EQUAL,
+    NOT_MORE,
+    Found,
+    Rule,
+    disturbed,
+    foreign,
+    other_clocks,
+    outside_ns,
+    passes,
+    training_job,
+    worst,
+)  # fmt: skip
 from dlobd.datasets.tfrecord import Layout
 from dlobd.hdfs_checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.importers.evidence import Evidence
@@ -113,13 +125,12 @@ def _writes_and_creations(evidence: Evidence) -> Found:
         if a.command == "create":
             created.setdefault(a.path, []).append(a.at_ns)
     outside = [
-        min(max(span.start_ns - at_ns, at_ns - span.end_ns, 0) for at_ns in created[span.attrs["path"]])
+        min(outside_ns(span, at_ns) for at_ns in created[span.attrs["path"]])
         for process in evidence.processes
         for span in process.spans
         if run_dir and _is_write_below(span, run_dir) and not span.truncated and span.attrs["path"] in created
     ]
-    doubt = _troubled(evidence) or other_clocks(evidence)
-    return Found(max(outside) if outside else None, RESOLUTION_NS if outside else None, doubt=doubt)
+    return worst(outside, RESOLUTION_NS, _troubled(evidence) or other_clocks(evidence))
 
 
 FILES = "file lengths in HDFS x passes over them"

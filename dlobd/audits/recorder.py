@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from dlobd.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks
+from dlobd.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, worst
 from dlobd.importers.evidence import Evidence
 
 
@@ -25,8 +25,7 @@ def _process_lives(evidence: Evidence) -> Found:
     if driver and window["exit_code"] == 0 and not window["ended_by"] and not evidence.cluster_mode:
         # processes in containers may outlive spark-submit by YARN's clean-up
         outside.append(max(driver.last_ns - window["exit_ns"], 0))
-    doubt = other_clocks(evidence)
-    return Found(max(outside) if outside else None, 0 if outside else None, doubt=doubt)
+    return worst(outside, 0, other_clocks(evidence))
 
 
 def _script(evidence: Evidence) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlobd.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks
+from dlobd.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, outside_ns, worst
 from dlobd.clock import WallToMonotonic
 from dlobd.importers.evidence import Evidence
 from dlobd.importers.log4j import RESOLUTION_NS
@@ -14,7 +14,7 @@ def _run_time_in_task(evidence: Evidence) -> Found:
     excess = [t.deserialize_ms + t.run_ms - (t.finish_ms - t.launch_ms) for t in evidence.tasks if t.ok]
     # launch and finish are wall-clock stamps of the driver, and the executor's times are not
     moved_ms = -(-WallToMonotonic(evidence.anchors).step_ns // MS)
-    return Found(max(excess) if excess else None, 1 + moved_ms if excess else None)
+    return worst(excess, 1 + moved_ms)
 
 
 def _tasks_in_both_logs(evidence: Evidence) -> Found:
@@ -25,13 +25,12 @@ def _tasks_in_both_logs(evidence: Evidence) -> Found:
 
 def _marks_and_log(evidence: Evidence) -> Found:
     outside = [
-        max(span.start_ns - line.at_ns, line.at_ns - span.end_ns, 0)
+        outside_ns(span, line.at_ns)
         for name, point in (("SparkContext", "JVM SparkContext"), ("SparkContext.stop", "stopped"))
         for span in (evidence.driver_process.named(name)[:1] if evidence.driver_process else ())
         if not span.truncated and (line := evidence.driver_log.points.get(point))
     ]
-    doubt = other_clocks(evidence)
-    return Found(max(outside) if outside else None, RESOLUTION_NS if outside else None, doubt=doubt)
+    return worst(outside, RESOLUTION_NS, other_clocks(evidence))
 
 
 RULES = (
