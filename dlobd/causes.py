@@ -19,6 +19,14 @@ _OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
+_RACE = re.compile(
+    r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
+    re.DOTALL,
+)
+LOST_RACE = "Spark's driver lost a race with itself while it set up its web pages"
+"""Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
+filter to them (YarnSchedulerBackend's AddWebUIFilter). On a busy machine a job in a hundred dies of it."""
+
 
 def failure(evidence: Evidence) -> str:
     """Why a job ended with an exit code other than 0, in one line.
@@ -61,6 +69,8 @@ def _words(evidence: Evidence) -> str:
     said = _said(evidence)
     if said and _OF_A_RANK.match(said):
         return said
+    if said and (race := _RACE.search(said)):
+        return f"{LOST_RACE} ({race[1]}); no setting helps, run it again"
     return (
         min(_failures(evidence), default=(0, None))[1]
         or said

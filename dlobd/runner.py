@@ -21,7 +21,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from dlobd import capacity, environment, noise, own_job, record, span_cost, staging, store, submit, trace
+from dlobd import capacity, causes, environment, noise, own_job, record, span_cost, staging, store, submit, trace
 from dlobd.clock import timed
 from dlobd.cluster.configuration import default_settings
 from dlobd.errors import DlobdError, Interrupted
@@ -83,16 +83,34 @@ def run(
 ) -> Path:
     """Executes one run; returns its bundle, also when the job failed.
 
+    A job that Spark's own race at its start killed is submitted once more, as a run of its own: the first one says
+    nothing of the experiment. Its bundle stays.
+
     Args:
         where: the cluster of a series of runs, or one that is not ours; without it the embedded one is attached to, or
             started and stopped.
-        began: is told the bundle before anything is started.
+        began: is told each bundle before anything is started.
         changed: gets the command that submits, and returns the one to be used: for runs with delays put into them.
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
+    bundle = _run(experiment, out, progress, where, began, changed)
+    if causes.LOST_RACE in (bundle.read()["cause"] or ""):
+        progress(f"submit: once more, for {causes.LOST_RACE} ({bundle.run_id})")
+        bundle = _run(experiment, out, progress, where, began, changed)
+    return bundle.path
+
+
+def _run(
+    experiment: Runnable,
+    out: Path,
+    progress: Progress,
+    where: Where,
+    began: Callable[[Bundle], None],
+    changed: Callable[[Command], Command],
+) -> Bundle:
     settings = default_settings()
     if not isinstance(where, Elsewhere):  # of another cluster's memory nothing is known here
         capacity.check_memory(experiment, settings)
@@ -116,7 +134,7 @@ def run(
         raise
     progress(f"store: {record.summary_line(run_record)}")
     _store(bundle, run_record)
-    return bundle.path
+    return bundle
 
 
 def _execute(

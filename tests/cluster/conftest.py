@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -31,9 +30,6 @@ from dlobd.store import Bundle
 
 QUICK = "softmax-mnist-quick"
 
-WEB_UI_RACE = re.compile(r"JavaSparkContext\. : java\.(util\.ConcurrentModification|lang\.IllegalState)Exception")
-"""Spark 4.3's driver in client mode adds YARN's filter to its web pages in one thread while it makes them in another
-(SparkUI.attachAllHandlers against YarnSchedulerBackend's AddWebUIFilter): on a busy machine a job in a hundred dies."""
 APPLICATIONS = "nodemanager-*/userlogs/application_*"
 
 
@@ -204,16 +200,12 @@ class Dlobd:
         return self.start("run", QUICK, *sets, "--out", str(self.out), **environment)
 
     def run(self, *settings: str, within_s: float = 300, **environment: str) -> Ended:
-        """Runs the quick experiment to its end; once more if Spark's web UI broke while it started."""
-        for _ in range(2):
-            started = self.start_run(*settings, **environment)
-            try:
-                ended = started.ended(within_s)
-            finally:
-                started.process.kill()
-            if not WEB_UI_RACE.search(ended.err):
-                break
-        return ended
+        """Runs the quick experiment to its end."""
+        started = self.start_run(*settings, **environment)
+        try:
+            return started.ended(within_s)
+        finally:
+            started.process.kill()
 
     def bundles(self) -> list[Path]:
         """Everything that lies where bundles go."""

@@ -44,6 +44,8 @@ def log(run: Path, name: str, message: str, before_exit_ns: int = 10**9) -> None
 def daemons(run: Path, *dead: str) -> None:
     """What `collect` writes of the daemons."""
     found = [
+        {"name": "namenode", "kind": "namenode", "host": "127.0.0.1", "ports": {}},
+        {"name": "datanode-0", "kind": "datanode", "host": "127.0.0.1", "ports": {"data": 20004}},
         {"name": "resourcemanager", "kind": "resourcemanager", "host": "127.0.0.1", "ports": {}},
         {"name": "nodemanager-0", "kind": "nodemanager", "host": "127.0.0.1", "ports": {"rpc": 20008}},
         {"name": "nodemanager-1", "kind": "nodemanager", "host": "127.0.0.1", "ports": {"rpc": 20011}},
@@ -106,6 +108,26 @@ def test_in_a_container_a_driver_that_could_speak_is_quoted(run: Path) -> None:
     assert causes.failure(Evidence(run)) == "rank 0 (chief): ValueError: no"
 
 
+JETTY = "at org.sparkproject.jetty.ee10.servlet.ServletHandler.initialize(ServletHandler.java:687)"
+STREAMS = "at java.base/java.util.ArrayList$ArrayListSpliterator.forEachRemaining(ArrayList.java:1631)"
+
+
+@pytest.mark.parametrize(
+    ("error", "race"),
+    [
+        (f"java.util.ConcurrentModificationException {STREAMS} {JETTY}", True),
+        (f"java.lang.IllegalStateException: STARTED {JETTY}", True),
+        ("java.lang.IllegalStateException: Spark context stopped while waiting for backend at org.apache.x", False),
+    ],
+)
+def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, error: str, race: bool) -> None:
+    """The job says what Py4J said; the exception alone may mean something else."""
+    change(run, exit_code=1)
+    said = f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : {error}"
+    (run / "logs" / "driver.stdout").write_text(f"dlobd: job failed: {said}\n")
+    assert (causes.LOST_RACE in causes.failure(Evidence(run))) == race
+
+
 def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
     """In client mode YARN sees the ApplicationMaster alone."""
     assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
@@ -123,6 +145,22 @@ def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
     log(run, "daemons/resourcemanager.log", "STARTUP_MSG: ", before_exit_ns=0)
     words = "resourcemanager was started again during the run: it had said nothing for 1.0 s"
     assert notices(Evidence(run)) == [words]
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [("127.0.0.1:20004", "datanode-0 (127.0.0.1:20004)"), ("h9:9866", "the DataNode at h9:9866")],
+)
+def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name: str) -> None:
+    """Who wrote through another one waited without a word of it; the NameNode's log has one."""
+    change(run, exit_code=0)
+    daemons(run)
+    text = f"BLOCK* removeDeadDatanode: lost heartbeat from {address}, removeBlocksFromBlockMap true"
+    log(run, "daemons/namenode.log", text, before_exit_ns=10**9)
+    assert notices(Evidence(run)) == [f"{name} was silent: writes waited for it until the NameNode gave it up"]
+    daemons(run, "datanode-0")
+    others = [line for line in notices(Evidence(run)) if "silent" not in line]
+    assert others == ["datanode-0 died during the run"]
 
 
 def test_an_application_that_never_started_is_explained_by_the_resourcemanager(run: Path) -> None:
