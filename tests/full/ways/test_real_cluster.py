@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster.conftest import warnings_of
+from cluster.conftest import until, warnings_of
 from cluster.test_by_hand import prepared, small_archive, submitted
 from cluster.test_ways import explained, same_training
 
@@ -82,7 +82,8 @@ def test_aggregated_logs_of_a_client_mode_run(aggregating, alone, quick_run, tmp
     ended = alone("collect", application, "--hadoop-conf", conf, "--out", str(alone.out))
     assert ended.code == 0, ended.err
     assert ended.bundle.path == bundle.resolve()
-    assert list(aggregating.work_dir.glob(f"nodemanager-*/userlogs/{application}/*")) == []
+    local = f"nodemanager-*/userlogs/{application}/*"
+    until(lambda: not list(aggregating.work_dir.glob(local)), 60, "the NodeManagers remove what they moved into HDFS")
     explained(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
     run = json.loads((bundle / "run.json").read_text())
