@@ -2,7 +2,8 @@
 
     python analysis/span_cost.py [--spans N] [--repeats N]
 
-On: half of them a wait with a size and half a rendezvous, as in a trainer's step loop, encoded and written to a file.
+On: half of them a wait with a size and half a rendezvous, as in a trainer's step loop, encoded and written to a file,
+with cold caches.
 Off: what instrumented code costs where nobody measures. An empty loop's share is taken off both.
 """
 
@@ -20,7 +21,7 @@ from dlobd import span_cost
 def main() -> None:
     """Prints one line for each way, and how busy the machine is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--spans", type=int, default=20_000)
+    parser.add_argument("--spans", type=int, default=2000)
     parser.add_argument("--repeats", type=int, default=7)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

@@ -248,7 +248,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "noise.loopback_p99_ns": ("ns", "their 99th percentile"),
     "noise.load_1m": ("processes", "/proc/loadavg"),
     "seeds.*": ("-", "experiment file"),
-    "overhead.span_cost_ns": ("ns", "`span_ns` of evidence/span_cost.json: 7 times 200 spans, median"),
+    "overhead.span_cost_ns": ("ns", "`span_ns` of evidence/span_cost.json: 7 times 100 spans with cold caches, median"),
     "overhead.spans": ("spans", "lines of spans/ that begin a span"),
     "overhead.lines": ("lines", "lines of spans/ that can be read"),
     "overhead.lost_lines": (
