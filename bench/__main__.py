@@ -9,7 +9,6 @@ import argparse
 import json
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +46,18 @@ def main() -> int:
 
 def _bench(asked: argparse.Namespace, progress: Progress) -> None:
     starts = cluster.measure(asked.out / "cluster.json", asked.repeats, progress)
-    kept = asked.out / "recorder.json"
-    loops: dict[str, list[Any]] = json.loads(kept.read_text()) if kept.exists() else {"off": [], "on": []}
-    while len(loops["on"]) < asked.repeats:
+    kept = asked.out / "step-loop.json"
+    loops: list[Any] = json.loads(kept.read_text()) if kept.exists() else []
+    while len(loops) < asked.repeats:
         progress("step loop with and without the recorder")
-        with tempfile.TemporaryDirectory() as directory:
-            for way in loops:  # both or none
-                loops[way] = [*loops[way], recorder.measure(Path(directory), way)]
+        loops.append(recorder.measure(seed=len(loops)))
         replace_file(kept, json.dumps(loops).encode())
     found = series.run(series.opened(points(), 0, asked.out), asked.repeats, progress, progress.keep)
     bundles = {cell: bundle for cell, bundle in sorted(found.ended().items()) if cell.repeat <= asked.repeats}
     runs = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in found.points}
     records = [record for each in runs.values() for record in each]
     busy = [percent for run_id, percent in found.busy().items() if run_id in {r["run_id"] for r in records}]
-    loop = recorder.table({way: seconds[: asked.repeats] for way, seconds in loops.items()})
+    loop = recorder.table(loops[: asked.repeats])
     publish.publish(asked.docs, [*jobs.tables(runs), cluster.table(starts), loop], busy, records)
 
 

@@ -1,72 +1,31 @@
-"""What recording costs: nanoseconds a span, and the real trainer's step loop with and without the recorder.
-
-python -m bench.recorder on|off DIRECTORY     one loop in a process of its own; prints seconds
-"""
+"""What recording adds to a step of the real trainer, by `dlobd.selftest.step_loop`, several times."""
 
 from __future__ import annotations
 
-import dataclasses
-import subprocess
-import sys
-import time
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from bench.tables import Table, compared
-from dlobd import experiment, trace
-from dlobd.datasets import tfrecord
-from dlobd.launchers.base import Node
-from dlobd.registry import DATASETS
-from dlobd.workloads import trainer
-from dlobd.workloads.job import Job
-
-STEPS = 2000
-TIMEOUT_S = 120
+from bench.tables import Table, compared, number
+from dlobd.selftest import step_loop
+from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
+from dlobd.spread import median
 
 
-class MemoryFeed:
-    """A feed that never makes the trainer wait, with the span that real feeds have; notes when it was asked."""
-
-    def __init__(self, block: bytes) -> None:
-        self._block = block
-        self.asked_ns: list[int] = []
-
-    def next_block(self) -> bytes:
-        self.asked_ns.append(time.perf_counter_ns())
-        with trace.span("feed", "get"):
-            return self._block
+def measure(seed: int) -> dict[str, Any] | None:
+    """A `Loop` as JSON, or None if it did not end well."""
+    loop = step_loop.measure(seed)
+    return asdict(loop) if loop else None
 
 
-def loop_s(directory: Path) -> float:
-    """Seconds of the step loop of one rank on SoftMax, from its second step to its last."""
-    main = experiment.load("softmax-mnist")
-    dataset = DATASETS.get(main.dataset)()
-    (images, labels), test = dataset.load("train"), dataset.load("test")
-    block = tfrecord.encode(images[: main.batch_size], labels[: main.batch_size])
-    (directory / "test").write_bytes(tfrecord.encode(*test))
-    known: dict[str, Any] = {field.name: getattr(main, field.name, "") for field in dataclasses.fields(Job)}
-    facts = {"workers": 1, "steps": STEPS, "checkpoint_every_steps": 0, "webhdfs_url": "", "image_values": 784}
-    paths = {"test_path": f"{directory}/test", "run_dir": str(directory), "classes": 10}
-    feed = MemoryFeed(block)
-    trainer.main(Job(**(known | facts | paths)), Node("chief", 0, 1, feed))
-    return (feed.asked_ns[-1] - feed.asked_ns[1]) / 1e9
-
-
-def measure(directory: Path, recorder: str) -> float:
-    """`loop_s` in a process of its own; `recorder` is on or off."""
-    command = [sys.executable, "-m", "bench.recorder", recorder, str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
-    return float(done.stdout.split()[-1])
-
-
-def table(seconds: dict[str, list[float | None]]) -> Table:
-    """`seconds` is on and off to what `measure` returned."""
-    says = f"{STEPS} steps of one rank on blocks that lie in memory, three spans a step: microseconds a step."
-    per_step = {label: [s / STEPS * 1e6 if s else None for s in own] for label, own in seconds.items()}
-    return compared("Step loop with and without the recorder", says, "us", per_step, "off")
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "on":
-        trace.start(sys.argv[2], "chief")
-    print(loop_s(Path(sys.argv[2])))
+def table(measured: list[dict[str, Any] | None]) -> Table:
+    """`measured` is what `measure` returned, each time."""
+    loops = [Loop(**one) for one in measured if one]
+    us = {way: [ns / 1e3 for loop in loops for ns in getattr(loop, f"{way}_ns")] for way in ("off", "on")}
+    added = median([on - off for off, on in zip(us["off"], us["on"], strict=True)])
+    says = (
+        f"Blocks of {BLOCK_STEPS} steps of one rank with recording and without, in turn in one process; input lies in "
+        "memory, three spans a step. Microseconds a step. The median of the differences within pairs is "
+        f"{number(added.median)} us, 95 % interval {number(added.low)} to {number(added.high)} us."
+    )
+    values: dict[str, list[float | None]] = {way: list(found) for way, found in us.items()}
+    return compared("Step loop with and without the recorder", says, "us", values, "off", saved=False)

@@ -331,7 +331,7 @@ def selftest(
     seed: Annotated[int, typer.Option("--seed", help="With --overhead: of the random order.")] = 0,
     experiment: Annotated[
         str, typer.Option("--experiment", help="With --overhead: a TOML file or the name of a shipped experiment.")
-    ] = "softmax-mnist-quick",
+    ] = "softmax-mnist",
     as_json: Json = False,
     out: Out = RUNS / "selftest",
 ) -> int:
@@ -342,13 +342,16 @@ def selftest(
     if overhead:
         from dlobd import experiment as experiments
         from dlobd.selftest import overhead as costs
+        from dlobd.selftest import step_loop
 
         with Progress() as progress:
             measured = costs.measure(experiments.load(experiment), repeats, seed, out, progress, progress.keep)
+            progress("steps with recording on and off by turns")
+            loop = step_loop.measure(seed)
         if as_json:
-            _print_json(costs.document(measured, seed))
+            _print_json(costs.document(measured, loop, seed))
         else:
-            for line in costs.report(measured, seed):
+            for line in costs.report(measured, loop, seed):
                 print(line)
         return 0
     from dlobd.report import selftest as report

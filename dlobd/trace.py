@@ -491,6 +491,7 @@ class Recorder:
 
 
 _recorder: Recorder | None = None
+_paused: Recorder | None = None
 
 
 def switched_off() -> bool:
@@ -510,6 +511,20 @@ def start(directory: str | Path, role: str, index: int = 0, threaded: bool = Tru
     else:
         _recorder.identify(role, index)
     return _recorder
+
+
+def pause() -> None:
+    """Nothing is recorded until `resume`; open spans stay open. So one process can measure what recording costs."""
+    global _recorder, _paused
+    if _recorder is not None:
+        _recorder, _paused = None, _recorder
+
+
+def resume() -> None:
+    """Ends a `pause`."""
+    global _recorder, _paused
+    if _paused is not None:
+        _recorder, _paused = _paused, None
 
 
 def _after_fork() -> None:

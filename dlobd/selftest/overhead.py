@@ -1,7 +1,8 @@
-"""What recording costs, measured: real runs with the recorder on and off, interleaved, on one cluster.
+"""What recording costs, measured: real runs with the recorder on and off, interleaved, on one cluster, and one loop.
 
 Each repeat runs both, in an order drawn from the seed, so that what drifts drifts for both alike. What a run without a
 recorder still tells is used of either: the wall is the client's window, the training loop is what the ranks report.
+Runs differ from each other by more than recording costs, so a step's own cost is measured beside them, in `step_loop`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any
 
 from dlobd import runner, trace
 from dlobd.cluster.configuration import default_settings
+from dlobd.experiment import steps
 from dlobd.overhead import BUDGET
 from dlobd.places import choice
 from dlobd.schema import Experiment
+from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
 from dlobd.series import settled_busy_percent
-from dlobd.spread import Ratio, Spread, ratio, spread
+from dlobd.spread import Median, Ratio, Spread, ratio, spread
 from dlobd.store import Bundle
 
 WAYS = ("off", "on")
@@ -34,7 +37,7 @@ Progress = Callable[[str], None]
 class Measurement:
     """One run. Times in nanoseconds, None if it did not end ok; `loop_ns` is that of its slowest rank.
 
-    `estimate_ns` is what run.json's `overhead` says of that loop."""
+    `estimate_ns` is what run.json's `overhead` says of that loop; it has `steps` steps, the first one not counted."""
 
     repeat: int
     recording: str
@@ -43,6 +46,7 @@ class Measurement:
     wall_ns: int | None
     loop_ns: int | None
     estimate_ns: int | None
+    steps: int
     busy_percent: float
 
 
@@ -89,7 +93,7 @@ def measure(
             busy = settled_busy_percent()
             with _switched(way):
                 bundle = Bundle(runner.run(experiment, out, progress, cluster))
-            found.append(_measurement(repeat, way, bundle, busy))
+            found.append(_measurement(repeat, way, bundle, steps(experiment) - 1, busy))
             wall_ns = found[-1].wall_ns
             length = f"{wall_ns / 1e9:.1f} s" if wall_ns is not None else found[-1].status
             told(f"run {len(found)} of {2 * repeats}: recording {way}, {length}")
@@ -110,7 +114,7 @@ def _switched(way: str) -> Iterator[None]:
             os.environ[trace.SWITCH] = before
 
 
-def _measurement(repeat: int, way: str, bundle: Bundle, busy: float) -> Measurement:
+def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float) -> Measurement:
     run = bundle.read()
     ok = run["status"] == "ok"
     loop = (run["overhead"] or {}).get("loop") or {}
@@ -122,6 +126,7 @@ def _measurement(repeat: int, way: str, bundle: Bundle, busy: float) -> Measurem
         run["wall_ns"] if ok else None,
         run["metrics"].get("loop_ns") if ok else None,
         loop.get("ns") if ok else None,
+        steps,
         busy,
     )
 
@@ -137,13 +142,36 @@ def difference(runs: list[Measurement], figure: str, seed: int) -> Difference:
     return Difference(spread(on.values()), spread(off.values()), pairs, ratio(on.values(), off.values(), seed))
 
 
-def document(runs: list[Measurement], seed: int) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a whole, 0.01 for one percent, with its 95 % interval."""
+
+    part: float
+    low: float
+    high: float
+
+
+def share(runs: list[Measurement], added: Median) -> Part | None:
+    """What recording adds to a step, as a part of a step of these runs' training loops without it."""
+    loops = [run.loop_ns / run.steps for run in runs if run.recording == "off" and run.loop_ns and run.steps]
+    if not loops or added.median is None or added.low is None or added.high is None:
+        return None
+    step_ns = statistics.median(loops)
+    return Part(added.median / step_ns, added.low / step_ns, added.high / step_ns)
+
+
+def document(runs: list[Measurement], loop: Loop | None, seed: int) -> dict[str, Any]:
     """Everything, for `--json`."""
     found: Mapping[str, Any] = {name: asdict(difference(runs, figure, seed)) for name, figure in FIGURES.items()}
-    return {"seed": seed, "runs": [asdict(run) for run in runs], "differences": found, "budget": BUDGET}
+    step = None
+    if loop:
+        added = loop.added_ns(seed)
+        part = share(runs, added)
+        step = {**asdict(loop), "added_ns": asdict(added), "share": asdict(part) if part else None}
+    return {"seed": seed, "runs": [asdict(run) for run in runs], "differences": found, "step": step, "budget": BUDGET}
 
 
-def report(runs: list[Measurement], seed: int) -> list[str]:
+def report(runs: list[Measurement], loop: Loop | None, seed: int) -> list[str]:
     """What was found, in lines: seconds first, then the ratio."""
     lines = []
     for name, figure in FIGURES.items():
@@ -154,6 +182,7 @@ def report(runs: list[Measurement], seed: int) -> list[str]:
         lines.append(
             f"estimated in the training loop: {statistics.median(estimates) / 1e9:.4f} s (spans times their cost)"
         )
+    lines += _of_a_step(runs, loop, seed)
     failed = [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]
     if failed:
         lines.append(f"not counted: {', '.join(failed)}")
@@ -161,6 +190,29 @@ def report(runs: list[Measurement], seed: int) -> list[str]:
     if busy:
         lines.append(f"cores busy before a run: median {statistics.median(busy):.0f} %, at most {max(busy):.0f} %")
     return lines
+
+
+def _of_a_step(runs: list[Measurement], loop: Loop | None, seed: int) -> list[str]:
+    added = loop.added_ns(seed) if loop else Median(None, None, None)
+    if loop is None or added.median is None or added.low is None or added.high is None:
+        return ["a step: unknown, its loop did not end well"]
+    around = f"95 % interval {added.low / 1e3:+.1f} to {added.high / 1e3:+.1f} us"
+    turns = f"{len(loop.on_ns)} pairs of {BLOCK_STEPS} steps in turn in one process"
+    bare = f"a step takes {statistics.median(loop.off_ns) / 1e3:.0f} us there"
+    lines = [f"a step: {added.median / 1e3:+.1f} us with recording, {around}, in {turns}; {bare}"]
+    if part := share(runs, added):
+        around = f"{part.part:.2%} of a step of these runs, 95 % interval {part.low:.2%} to {part.high:.2%}"
+        lines.append(f"a step: {around}: {_verdict(part.low, part.high)}")
+    return lines
+
+
+def _verdict(low: float, high: float) -> str:
+    """Of an interval of what recording adds, as a part of the whole."""
+    if low > BUDGET:
+        return f"warning: more than the {BUDGET:.0%} that recording may cost"
+    if high <= BUDGET:
+        return f"within the {BUDGET:.0%} that recording may cost"
+    return f"so few runs, or so noisy ones, cannot tell whether it is within {BUDGET:.0%}"
 
 
 def _lines(name: str, found: Difference) -> list[str]:
@@ -176,10 +228,4 @@ def _lines(name: str, found: Difference) -> list[str]:
     if known.ratio is None or known.low is None or known.high is None:
         return [seconds, f"{name}: no interval for fewer than 3 repeats"]
     around = f"{known.ratio:.4f} times as long, 95 % interval {known.low:.4f} to {known.high:.4f}"
-    if known.low > 1 + BUDGET:
-        says = f"warning: more than the {BUDGET:.0%} that recording may cost"
-    elif known.high <= 1 + BUDGET:
-        says = f"within the {BUDGET:.0%} that recording may cost"
-    else:
-        says = f"so few runs, or so noisy ones, cannot tell whether it is within {BUDGET:.0%}"
-    return [seconds, f"{name}: {around}: {says}"]
+    return [seconds, f"{name}: {around}: {_verdict(known.low - 1, known.high - 1)}"]

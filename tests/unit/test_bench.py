@@ -116,5 +116,6 @@ def test_the_clusters_and_the_recorders_tables() -> None:
     """Seconds and CPU seconds a daemon; microseconds a step."""
     starts = [{cluster.SECONDS: 9.0, "namenode, CPU s": 3.0}, {cluster.SECONDS: 11.0, "namenode, CPU s": 4.0}]
     assert rows(cluster.table(starts))[cluster.SECONDS] == ["2", "10", "9.5-10.5", "9-11"]
-    loop = recorder.table({"off": [2.0, 2.0, 2.0], "on": [2.2, 2.2, 2.2]})
-    assert rows(loop)["on"][-1] == "1.10 (1.10-1.10)"
+    loop = recorder.table([{"off_ns": [2000.0, 2100.0], "on_ns": [2200.0, 2310.0]}, None] * 2)
+    assert rows(loop)["on"][:3] == ["4", "2.25", "2.2-2.31"]
+    assert "differences within pairs is 0.205 us, 95 % interval 0.2 to 0.21 us" in loop.says

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 from records import run_record
 
 from dlobd import experiment, runner, store, trace
-from dlobd.selftest import overhead
+from dlobd.selftest import overhead, step_loop
 from dlobd.selftest.overhead import Measurement
+from dlobd.selftest.step_loop import Loop
 
 
 def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:
@@ -23,7 +25,7 @@ def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]
         for repeat, ns in enumerate(each, 1):
             wall_ns = ns * 10 if ns is not None else None
             status = "ok" if ns is not None else "failed"
-            found.append(Measurement(repeat, way, f"/b/{way}{repeat}", status, wall_ns, ns, 7_000_000, 3.0))
+            found.append(Measurement(repeat, way, f"/b/{way}{repeat}", status, wall_ns, ns, 7_000_000, 100, 3.0))
     return found
 
 
@@ -59,7 +61,7 @@ SECOND = 1_000_000_000
 )
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
     """Seconds first, then the ratio with its interval; a warning only where the whole interval lies above."""
-    lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), 0)
+    lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), None, 0)
     assert [line.partition(":")[0] for line in lines[:4]] == ["wall", "wall", "training loop", "training loop"]
     assert " s with recording, " in lines[2]
     assert says in lines[3]
@@ -69,11 +71,53 @@ def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float]
 
 def test_too_few_runs_and_failed_ones_are_said() -> None:
     """No interval for two repeats, nothing at all without a pair, and what failed is named."""
-    two = overhead.report(runs([SECOND, SECOND], [SECOND, SECOND]), 0)
+    two = overhead.report(runs([SECOND, SECOND], [SECOND, SECOND]), None, 0)
     assert "wall: no interval for fewer than 3 repeats" in two
-    none = overhead.report(runs([None], [SECOND]), 0)
+    assert "a step: unknown, its loop did not end well" in two
+    none = overhead.report(runs([None], [SECOND]), None, 0)
     assert "wall: unknown, no repeat has both" in none
     assert "not counted: /b/on1 (failed)" in none
+
+
+@pytest.mark.parametrize(
+    ("added_ns", "says"),
+    [
+        (20_000, "0.20% of a step of these runs, 95 % interval 0.20% to 0.20%: within the 1% that recording may cost"),
+        (200_000, "2.00% of a step of these runs, 95 % interval 2.00% to 2.00%: warning: more than the 1% that"),
+    ],
+)
+def test_a_step_of_the_loop_is_put_beside_one_of_the_runs(added_ns: int, says: str) -> None:
+    """Pairs drift together, and their differences do not; runs of 100 steps a second have steps of 10 ms."""
+    drift = [1_000_000 + 50_000 * k for k in range(20)]
+    loop = Loop(tuple(map(float, drift)), tuple(float(ns + added_ns) for ns in drift))
+    two = runs([SECOND] * 3, [SECOND] * 3)
+    lines = [line for line in overhead.report(two, loop, 0) if line.startswith("a step: ")]
+    us = added_ns / 1000
+    assert lines[0].startswith(
+        f"a step: +{us:.1f} us with recording, 95 % interval +{us:.1f} to +{us:.1f} us, in 20 pairs"
+    )
+    assert lines[1].startswith(f"a step: {says}")
+    assert overhead.document(two, loop, 0)["step"]["share"]["part"] == added_ns / 10_000_000
+
+
+def test_the_feed_takes_both_turns_of_every_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recorder that costs time costs it in the blocks in which it records, and spans are written in these alone."""
+    for name, value in (("WARM_UP_STEPS", 3), ("PAIRS", 4), ("BLOCK_STEPS", 5)):
+        monkeypatch.setattr(step_loop, name, value)
+    recorder = trace.Recorder(tmp_path, "chief", threaded=False)
+    monkeypatch.setattr(trace, "_recorder", recorder)
+    monkeypatch.setattr(trace, "_paused", None)
+    feed = step_loop.AlternatingFeed(b"block", recorder, 1)
+    for _ in range(3 + 2 * 4 * 5 + 1):
+        if trace._recorder is not None:
+            time.sleep(0.002)
+        assert feed.next_block() == b"block"
+    recorder.close()
+    loop = feed.loop()
+    assert (len(loop.on_ns), len(loop.off_ns)) == (4, 4)
+    assert min(loop.on_ns) > max(loop.off_ns)
+    written = [line for path in tmp_path.glob("*.jsonl") for line in path.read_text().splitlines() if '"get"' in line]
+    assert len(written) == 3 + 4 * 5 + 1  # before the first turn, in each block that records, and after the last
 
 
 def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
@@ -102,7 +146,7 @@ def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
     assert [one.wall_ns for one in found] == [None] + 3 * [run_record()["wall_ns"]]
     assert len(told) == 4
     assert told[0].startswith("run 1 of 4: recording ")
-    document = json.loads(json.dumps(overhead.document(found, 1)))
+    document = json.loads(json.dumps(overhead.document(found, None, 1)))
     assert document["seed"] == 1
     assert len(document["runs"]) == 4
     assert set(document["differences"]) == {"wall", "training loop"}

@@ -1,0 +1,124 @@
+"""What recording adds to a step: the real trainer's loop, with the recorder on and off by turns in one process.
+
+Whole runs differ from each other by more than recording costs. Here the two ways alternate every `BLOCK_STEPS` steps,
+in an order drawn for each pair, so that what drifts drifts for both alike. What a block has recorded is made to text
+and written before its time ends. The blocks of records lie in memory: nothing but the step itself hides the cost.
+
+    python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dlobd import experiment, trace
+from dlobd.datasets import tfrecord
+from dlobd.launchers.base import Node
+from dlobd.registry import DATASETS
+from dlobd.spread import Median, median
+from dlobd.workloads import trainer
+from dlobd.workloads.job import Job
+
+BLOCK_STEPS = 50
+PAIRS = 200
+WARM_UP_STEPS = 200
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Nanoseconds a step, one value a block of `BLOCK_STEPS` steps; `off_ns[k]` and `on_ns[k]` are a pair."""
+
+    off_ns: tuple[float, ...]
+    on_ns: tuple[float, ...]
+
+    def added_ns(self, seed: int = 0) -> Median:
+        """What recording adds to a step: the median of the pairs' differences, with its interval."""
+        return median([on - off for off, on in zip(self.off_ns, self.on_ns, strict=True)], seed)
+
+
+class AlternatingFeed:
+    """A feed that never makes the trainer wait, with the span that real feeds have; a turn ends where it is asked."""
+
+    def __init__(self, block: bytes, recorder: trace.Recorder, seed: int) -> None:
+        self._block = block
+        self._recorder = recorder
+        chance = random.Random(seed)
+        self._turns = [way for _ in range(PAIRS) for way in chance.sample(("off", "on"), 2)]
+        self._took: dict[str, list[float]] = {"off": [], "on": []}
+        self._now = ""
+        self._left = WARM_UP_STEPS
+        self._began_ns = 0
+
+    def next_block(self) -> bytes:
+        """The same block each time."""
+        if not self._left:
+            self._turn()
+        self._left -= 1
+        with trace.span("feed", "get", {"waits_for": ["@feeder"]}) as waiting:
+            waiting.note(bytes=len(self._block))
+            return self._block
+
+    def _turn(self) -> None:
+        self._recorder.flush()
+        ended_ns = time.perf_counter_ns()
+        if self._now:
+            self._took[self._now].append((ended_ns - self._began_ns) / BLOCK_STEPS)
+        self._now = self._turns.pop(0) if self._turns else ""
+        self._left = BLOCK_STEPS
+        if self._now == "off":
+            trace.pause()
+        else:
+            trace.resume()
+        self._began_ns = time.perf_counter_ns()
+
+    def loop(self) -> Loop:
+        """What was found, after the last turn."""
+        return Loop(tuple(self._took["off"]), tuple(self._took["on"]))
+
+
+def run(directory: Path, seed: int) -> Loop:
+    """The loop of one rank on SoftMax, in this process, which records from now on."""
+    recorder = trace.start(directory, "chief")
+    if recorder is None:
+        raise ValueError(f"{trace.SWITCH} is off")
+    main = experiment.load("softmax-mnist")
+    dataset = DATASETS.get(main.dataset)()
+    (images, labels), test = dataset.load("train"), dataset.load("test")
+    block = tfrecord.encode(images[: main.batch_size], labels[: main.batch_size])
+    (directory / "test").write_bytes(tfrecord.encode(*test))
+    known: dict[str, Any] = {field.name: getattr(main, field.name, "") for field in dataclasses.fields(Job)}
+    steps = WARM_UP_STEPS + 2 * PAIRS * BLOCK_STEPS + 1  # the last one ends the last turn
+    facts = {"workers": 1, "steps": steps, "checkpoint_every_steps": 0, "webhdfs_url": "", "image_values": 784}
+    paths = {"test_path": f"{directory}/test", "run_dir": str(directory), "classes": 10}
+    feed = AlternatingFeed(block, recorder, seed)
+    trainer.main(Job(**(known | facts | paths)), Node("chief", 0, 1, feed))
+    return feed.loop()
+
+
+def measure(seed: int) -> Loop | None:
+    """`run` in a process of its own; None if it did not end well within `TIMEOUT_S`."""
+    environment = {name: value for name, value in os.environ.items() if name != trace.SWITCH}
+    with tempfile.TemporaryDirectory(prefix="step-loop-") as directory:
+        command = [sys.executable, "-m", __name__, directory, str(seed)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=environment
+            )
+        except subprocess.SubprocessError:
+            return None
+    return Loop(**json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(run(Path(sys.argv[1]), int(sys.argv[2])))))
