@@ -19,7 +19,7 @@ run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for
 bench: setup ## measure launchers, input and cluster several times, write docs/bench.md; REPEATS=N, LOADED=1 on a busy machine
 	@$(PYTHON) -m bench --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
 
-check: static ## formatting, types, import directions, unit and contract tests (no cluster, under a minute)
+check: static ## formatting, types, import directions, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract
 
 test: static ## everything that fits into half an hour on one machine; starts a cluster
