@@ -196,16 +196,15 @@ class Dlobd:
 
     def start_run(self, *settings: str, **environment: str) -> Started:
         """Starts the quick experiment with `--set` for each of `settings`."""
-        sets = [word for setting in settings for word in ("--set", setting)]
-        return self.start("run", QUICK, *sets, "--out", str(self.out), **environment)
+        return self.start(*self._run_words(settings), **environment)
 
     def run(self, *settings: str, within_s: float = 300, **environment: str) -> Ended:
         """Runs the quick experiment to its end."""
-        started = self.start_run(*settings, **environment)
-        try:
-            return started.ended(within_s)
-        finally:
-            started.process.kill()
+        return self(*self._run_words(settings), within_s=within_s, **environment)
+
+    def _run_words(self, settings: tuple[str, ...]) -> list[str]:
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return ["run", QUICK, *sets, "--out", str(self.out)]
 
     def bundles(self) -> list[Path]:
         """Everything that lies where bundles go."""
