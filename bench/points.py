@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dlobd import experiment
+from dlobd.experiment import files
 from dlobd.schema import Experiment
 
 STOCK, TFOS, BARRIER = "tfos-stock", "tfos", "barrier"
@@ -21,8 +21,6 @@ WAYS = ((STOCK, "feed"), (TFOS, "feed"), (BARRIER, "feed"), (TFOS, "read"), (BAR
 def points() -> dict[str, Experiment]:
     """Label to experiment. All but launcher, input, the memory that a launcher needs, and `LOOP` are the main job's."""
     return {
-        f"{launcher} {source}": replace(
-            experiment.load("softmax-mnist", [f"launcher={launcher}"]), input=source, **LOOP
-        )
+        f"{launcher} {source}": replace(files.load("softmax-mnist", [f"launcher={launcher}"]), input=source, **LOOP)
         for launcher, source in WAYS
     }

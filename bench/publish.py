@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.tables import Table
-from dlobd import environment
+from dlobd.attribution.statistics import spread
 from dlobd.report.repeats import left_out
-from dlobd.spread import spread
+from dlobd.run import provenance
 
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: something else runs on the machine."""
@@ -33,7 +33,7 @@ def publish(docs: Path, tables: Sequence[Table], busy: Sequence[float], records:
 
 def machine(records: Sequence[dict[str, Any]]) -> list[str]:
     """The machine, the versions and the commits of the runs, one line each."""
-    here = environment.platform()
+    here = provenance.platform()
     memory = int(here["memory_bytes"] or 0) / 2**30
     used = sorted(
         {(r["versions"].get(name) or "-", name) for r in records for name in ("pyspark", "tensorflow", "java")}

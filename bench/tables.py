@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlobd.spread import Ratio, Spread, ratio, spread
+from dlobd.attribution.statistics import Ratio, Spread, ratio, spread
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dlobd.frames import RunBundle
+    from dlobd.attribution.frames import RunBundle
 
 __version__ = "0.1.0"
 
@@ -21,6 +21,6 @@ def load(path: str | Path) -> RunBundle:
         BundleError: it is missing, damaged or of a newer version.
     """
     # imported here: pandas costs half a second, and the cluster's processes import this package too
-    from dlobd.frames import RunBundle
+    from dlobd.attribution.frames import RunBundle
 
     return RunBundle(path)

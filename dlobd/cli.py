@@ -24,7 +24,7 @@ from dlobd.errors import BundleError, DlobdError, Interrupted, RunFailed, RunInv
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
-    from dlobd.places.remote import Elsewhere
+    from dlobd.run.deploy.external import Elsewhere
 
 app = typer.Typer(
     name="dlobd",
@@ -93,11 +93,11 @@ def run(
     With several experiments or --repeats: run them all, in a random order within each repeat, and compare them.
     """
     if job is not None:
-        from dlobd import own_job
+        from dlobd.experiment import own_job
 
         every: list[Runnable] = [own_job.from_script(job, words or [], settings or [])]
     else:
-        from dlobd import experiment as experiments
+        from dlobd.experiment import files as experiments
 
         every = [experiments.load(name, settings or []) for name in words or ["softmax-mnist"]]
     elsewhere = _elsewhere(hadoop_conf, archive)
@@ -126,14 +126,15 @@ def submit(
 ) -> int:
     """Run your own spark-submit line on the embedded cluster, unchanged but for the recording, and show where its time
     went."""
-    from dlobd import own_job
+    from dlobd.experiment import own_job
 
     return _run(own_job.from_line(line or [], settings or []), out, dry_run)
 
 
 def _run(chosen: Runnable, out: Path, dry_run: bool, elsewhere: Elsewhere | None = None) -> int:
-    from dlobd import runner, store
-    from dlobd.progress import Progress
+    from dlobd.bundle import store
+    from dlobd.run import runner
+    from dlobd.run.progress import Progress
 
     if dry_run:
         for step in runner.plan(chosen, elsewhere):
@@ -145,8 +146,8 @@ def _run(chosen: Runnable, out: Path, dry_run: bool, elsewhere: Elsewhere | None
 
 
 def _prepare(chosen: Runnable, elsewhere: Elsewhere | None, out: Path) -> int:
-    from dlobd.by_hand import prepare
-    from dlobd.progress import Progress
+    from dlobd.run.by_hand import prepare
+    from dlobd.run.progress import Progress
 
     if elsewhere is None:
         raise UsageError("--by-hand is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
@@ -164,10 +165,10 @@ def collect(
     out: Out = RUNS,
 ) -> int:
     """Collect a run that was submitted by hand, and show where its time went. Takes HADOOP_CONF_DIR by default."""
-    from dlobd.by_hand import collect_application
-    from dlobd.places.remote import Elsewhere
-    from dlobd.progress import Progress
-    from dlobd.store import Bundle
+    from dlobd.bundle.store import Bundle
+    from dlobd.run.by_hand import collect_application
+    from dlobd.run.deploy.external import Elsewhere
+    from dlobd.run.progress import Progress
 
     if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
         hadoop_conf = Path(os.environ["HADOOP_CONF_DIR"])
@@ -183,8 +184,8 @@ def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: 
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
         raise UsageError("Two of the experiments have one name.", "give each a name = ... of its own in its file")
-    from dlobd import series as scheduling
-    from dlobd.progress import Progress
+    from dlobd.run import series as scheduling
+    from dlobd.run.progress import Progress
 
     series = scheduling.opened(points, order_seed, out)
     if dry_run:
@@ -211,7 +212,7 @@ def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: 
 @app.command()
 def show(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> None:
     """Show a run: where its time went, how it started and ended."""
-    from dlobd import store
+    from dlobd.bundle import store
 
     bundle = store.find(run, out)
     record = bundle.read()
@@ -236,12 +237,12 @@ def trace(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a run's timeline as a trace that Perfetto opens."""
-    from dlobd import store
+    from dlobd.bundle import store
 
     bundle = store.find(run, out)
     if output.exists() and not force:
         raise UsageError(f"{output} exists.", "add --force, or choose another -o FILE")
-    from dlobd.importers.assemble import assemble
+    from dlobd.attribution.lanes.assemble import assemble
     from dlobd.report.perfetto import trace_events
 
     events = trace_events(assemble(bundle.path))
@@ -257,10 +258,10 @@ def verify(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> int:
     """Compute a run's report again from its raw evidence, check its files, and audit its sources against each other."""
     import dataclasses
 
-    from dlobd import store
-    from dlobd.audits import audit, figures
-    from dlobd.importers.evidence import Evidence
-    from dlobd.verification import verify as verified
+    from dlobd.attribution.audits import audit, figures
+    from dlobd.attribution.importers.evidence import Evidence
+    from dlobd.attribution.verification import verify as verified
+    from dlobd.bundle import store
 
     bundle = store.find(run, out)
     answers = verified(bundle)
@@ -294,8 +295,8 @@ def doctor(
     Exit code 3 if a run would fail for this machine, 4 if only that cluster does not answer."""
     import dataclasses
 
-    from dlobd import doctor as doctors
-    from dlobd.noise import measure
+    from dlobd.run import doctor as doctors
+    from dlobd.run.machine_noise import measure
 
     findings = doctors.examine(hadoop_conf)
     found = measure() if noise else None
@@ -337,10 +338,10 @@ def selftest(
 ) -> int:
     """Put delays of known size into real runs on the embedded cluster, and see whether the breakdown blames the right
     layer for each."""
-    from dlobd.progress import Progress
+    from dlobd.run.progress import Progress
 
     if overhead:
-        from dlobd import experiment as experiments
+        from dlobd.experiment import files as experiments
         from dlobd.selftest import overhead as costs
         from dlobd.selftest import step_loop
 
@@ -354,8 +355,8 @@ def selftest(
             for line in costs.report(measured, loop, seed):
                 print(line)
         return 0
-    from dlobd.report import selftest as report
     from dlobd.selftest import plans, runs
+    from dlobd.selftest import report as report
 
     with Progress() as progress:
         rans = runs.run(plans.full() if full else plans.quick(), out, progress, progress.keep)
@@ -374,7 +375,7 @@ def list_(
     as_json: Json = False,
 ) -> None:
     """List what can be chosen, with the reason where something is not available."""
-    from dlobd.experiment import experiments
+    from dlobd.experiment.files import experiments
     from dlobd.registry import REGISTRIES, unknown
 
     rows: dict[str, list[tuple[str, str, str | None]]] = {
@@ -403,7 +404,7 @@ def clean(
     runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove run bundles and self-tests too.")] = False,
 ) -> None:
     """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
-    from dlobd import clean as cleaning
+    from dlobd.run import clean as cleaning
 
     entries = cleaning.kept(out)
     if not entries:
@@ -424,9 +425,9 @@ def up(
     ] = None,
 ) -> None:
     """Start HDFS and YARN and leave them running; `dlobd run` then uses them."""
-    from dlobd.cluster.configuration import default_settings
-    from dlobd.cluster.embedded import EmbeddedCluster
-    from dlobd.progress import Progress
+    from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+    from dlobd.hadoop.embedded.configuration import default_settings
+    from dlobd.run.progress import Progress
 
     cluster = EmbeddedCluster(default_settings(hosts))
     with Progress() as progress:
@@ -440,8 +441,8 @@ def status(as_json: Json = False) -> int:
     """Show the daemons of the cluster that stays, their memory and web addresses."""
     import dataclasses
 
-    from dlobd.clean import cluster_dir
-    from dlobd.cluster.embedded import EmbeddedCluster
+    from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+    from dlobd.paths import cluster_dir
 
     cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
     now = cluster.status()
@@ -460,10 +461,10 @@ def status(as_json: Json = False) -> int:
 @cluster_app.command()
 def down() -> None:
     """Stop the cluster that stays. What is in HDFS is kept."""
-    from dlobd.clean import cluster_dir
-    from dlobd.cluster.configuration import ClusterSettings
-    from dlobd.cluster.embedded import EmbeddedCluster
-    from dlobd.progress import Progress
+    from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+    from dlobd.hadoop.embedded.configuration import ClusterSettings
+    from dlobd.paths import cluster_dir
+    from dlobd.run.progress import Progress
 
     try:
         cluster = EmbeddedCluster.attach(cluster_dir())
@@ -478,7 +479,7 @@ def down() -> None:
 
 
 def _elsewhere(hadoop_conf: Path | None, archive: Path | None = None) -> Elsewhere | None:
-    from dlobd.places.remote import Elsewhere
+    from dlobd.run.deploy.external import Elsewhere
 
     if hadoop_conf is None and archive is not None:
         raise UsageError("--archive is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
@@ -568,8 +569,8 @@ def _last_words() -> str:
 
 
 def _keep_traceback() -> Path:
-    from dlobd.cluster.cache import cache_dir
-    from dlobd.store import redact
+    from dlobd.bundle.store import redact
+    from dlobd.paths import cache_dir
 
     text = redact(traceback.format_exc().encode())
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.txt"

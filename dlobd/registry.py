@@ -110,7 +110,7 @@ MODELS = Registry(
         Row(
             "softmax-regression",
             "SoftMax regression: one dense layer, cross-entropy",
-            "dlobd.models.softmax:build",
+            "dlobd.job.models.softmax:build",
             ("tensorflow",),
         )
     ],
@@ -118,41 +118,49 @@ MODELS = Registry(
 
 DATASETS = Registry(
     "datasets",
-    [Row("mnist", "MNIST handwritten digits, 28x28 grey, 60,000 + 10,000", "dlobd.datasets.mnist:Mnist")],
+    [Row("mnist", "MNIST handwritten digits, 28x28 grey, 60,000 + 10,000", "dlobd.job.datasets.mnist:Mnist")],
 )
 
 LAUNCHERS = Registry(
     "launchers",
     [
-        Row("tfos", "TensorFlowOnSpark", "dlobd.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark")),
+        Row("tfos", "TensorFlowOnSpark", "dlobd.job.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark")),
         Row(
             "tfos-stock",
             "TensorFlowOnSpark as published, only made importable",
-            "dlobd.launchers.tfos_stock:TfosStockLauncher",
+            "dlobd.job.launchers.tfos_stock:TfosStockLauncher",
             ("tensorflowonspark", "pyspark"),
         ),
-        Row("barrier", "Spark's barrier mode, trainers in child processes", "dlobd.launchers.barrier:BarrierLauncher"),
-        Row("native", "plain processes on local files: no Spark, YARN, HDFS", "dlobd.launchers.native:NativeLauncher"),
+        Row(
+            "barrier",
+            "Spark's barrier mode, trainers in child processes",
+            "dlobd.job.launchers.barrier:BarrierLauncher",
+        ),
+        Row(
+            "native",
+            "plain processes on local files: no Spark, YARN, HDFS",
+            "dlobd.job.launchers.native:NativeLauncher",
+        ),
     ],
 )
 
 SCHEDULERS = Registry(
     "schedulers",
     [
-        Row("yarn", "Spark on YARN", "dlobd.schedulers.yarn:YarnScheduler", ("pyspark",)),
+        Row("yarn", "Spark on YARN", "dlobd.run.schedulers.yarn:YarnScheduler", ("pyspark",)),
         Row(
             "standalone",
             "Spark's own Master and Workers, without YARN",
-            "dlobd.schedulers.standalone:StandaloneScheduler",
+            "dlobd.run.schedulers.standalone:StandaloneScheduler",
             ("pyspark",),
         ),
         Row(
             "local-cluster",
             "Master and Workers in the driver's JVM, for tests",
-            "dlobd.schedulers.local_cluster:LocalClusterScheduler",
+            "dlobd.run.schedulers.local_cluster:LocalClusterScheduler",
             ("pyspark",),
         ),
-        Row("none", "no Spark: what launcher native goes with", "dlobd.schedulers.none:NoScheduler"),
+        Row("none", "no Spark: what launcher native goes with", "dlobd.run.schedulers.none:NoScheduler"),
     ],
 )
 
@@ -183,4 +191,4 @@ REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
     for registry in (MODELS, DATASETS, LAUNCHERS, SCHEDULERS, DEPLOY_MODES, CHANNELS, EXCHANGES, INPUTS)
 }
-"""Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.experiments`."""
+"""Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""

@@ -4,9 +4,9 @@
     python docs/generate.py --check            exit 1 if one of them is stale
     python docs/generate.py picture BUNDLE     write breakdown.svg from a real run
 
-Names, units and descriptions come from `dlobd.layers`, `dlobd.audits` and the schema of run.json. How a number is
-computed stands in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a number, is
-an error.
+Names, units and descriptions come from `dlobd.layers`, `dlobd.attribution.audits` and the schema of run.json. How a
+number is computed stands in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a
+number, is an error.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from dlobd import store
-from dlobd.audits import AUDITS
+from dlobd.attribution.audits import AUDITS
+from dlobd.bundle import store
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import selftest, terminal
+from dlobd.report import terminal
+from dlobd.selftest import report
 from dlobd.selftest.plans import SIZES_S
 from dlobd.selftest.points import POINTS
 
@@ -57,7 +58,7 @@ Colours are from the Okabe-Ito palette, which colour-blind readers can tell apar
 AUDITS_PAGE = """\
 # Audits
 
-<!-- Made by docs/generate.py; change that, or dlobd/audits. -->
+<!-- Made by docs/generate.py; change that, or dlobd/attribution/audits. -->
 
 An audit takes one quantity from two sources, and asks whether they agree. Every run is
 audited when it is recorded; `audits` in run.json has both figures and their sources, `dlobd show` counts them, and
@@ -379,10 +380,10 @@ def selftest_page() -> str:
         sizes=f"{', '.join(sizes[:-1])} and {sizes[-1]}",
         points=_table(("point", "layer", "how", "in a run"), points),
         facts="\n".join(f"- {fact}" for fact in whole["facts"]),
-        delays=_table(selftest.DELAYS, selftest.by_point(whole)),
-        matrix=_table(("delayed", *selftest.columns(whole)), selftest.matrix_rows(whole)),
-        lines=_table(selftest.LINES, selftest.line_rows(whole)),
-        verdict=selftest.verdict(whole).capitalize() + ".",
+        delays=_table(report.DELAYS, report.by_point(whole)),
+        matrix=_table(("delayed", *report.columns(whole)), report.matrix_rows(whole)),
+        lines=_table(report.LINES, report.line_rows(whole)),
+        verdict=report.verdict(whole).capitalize() + ".",
         **whole["target"],
     )
 
@@ -411,7 +412,7 @@ def metrics_page() -> str:
     Raises:
         ValueError: a number of the schema has no entry in FORMULAS, or the other way round.
     """
-    from dlobd import frames
+    from dlobd.attribution import frames
 
     found = dict(numbers(store.schema()))
     if found.keys() != FORMULAS.keys():

@@ -2,7 +2,7 @@
 
 import sys
 
-from dlobd.workloads.own import main
+from dlobd.job.own.script import main
 
 if __name__ == "__main__":
     main(sys.argv[1:])

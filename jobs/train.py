@@ -2,7 +2,7 @@
 
 import sys
 
-from dlobd.workloads.training import main
+from dlobd.job.training.driver import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dlobd as library
-from dlobd.store import Bundle
+from dlobd.bundle.store import Bundle
 
 LONG = "epochs=200"
 """Of 30 steps: minutes, unless something ends it."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from dlobd import experiment
+from dlobd.experiment import files
 
 
 def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[str, Any]:
     """A run of the main job that took one second; `changes` replace top-level keys."""
-    main = experiment.load("softmax-mnist")
+    main = files.load("softmax-mnist")
     record: dict[str, Any] = {
         "schema_version": 3,
         "run_id": run_id,
         "status": "ok",
         "cause": None,
         "experiment": main.name,
-        "experiment_key": experiment.key(main),
+        "experiment_key": files.key(main),
         "configuration": dataclasses.asdict(main),
         "started_at": "2026-01-02T03:04:05Z",
         "command": ["spark-submit", "--master", "yarn"],

@@ -1,1 +1,1 @@
-"""Views of a run: data in, text or a picture out. Nothing here reads a run's files or computes a number anew."""
+"""Figures in, text or picture out. A view takes a Run and a stream; what several views show is computed once."""

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dlobd.attribution import attribute, critical_path
-from dlobd.lanes import arrange, by_lane
+from dlobd.attribution.attribute import attribute, critical_path
+from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.layers import LAYERS
 from dlobd.schema import Event, Process, Segment, Span, Trace
 
@@ -23,7 +23,7 @@ def trace_events(trace: Trace) -> dict[str, Any]:
     """The trace as one JSON object; times are microseconds since the start of the window.
 
     Raises:
-        BundleError: as `dlobd.attribution.attribute`.
+        BundleError: as `dlobd.attribution.attribute.attribute`.
     """
     events: list[dict[str, Any]] = [
         _name(_WALL_PID, None, "dlobd: where the wall time went"),

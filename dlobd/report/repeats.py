@@ -13,8 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dlobd.attribution.statistics import Spread, spread
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.spread import Spread, spread
 
 Records = Mapping[str, Sequence[dict[str, Any]]]
 """Label of a point to the records of its runs that have ended."""

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.audits import figures
+from dlobd.attribution.audits import figures
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.noise import ALL, Noise
+from dlobd.run.machine_noise import ALL, Noise
 
 WIDTH = 79
 BAR = 20

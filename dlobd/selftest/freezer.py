@@ -17,10 +17,10 @@ from pathlib import Path
 
 import requests
 
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.processes import ProcessId, mentioning
-from dlobd.cluster.state import read_state
 from dlobd.errors import ClusterError
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.processes import ProcessId, mentioning
+from dlobd.hadoop.embedded.state import read_state
 from dlobd.selftest import truth
 from dlobd.selftest.truth import Injected
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from dlobd.launchers.imports import on_import
+from dlobd.job.launchers.imports import on_import
 from dlobd.selftest import truth
 
 FIRST, EVERY = 4, 4
@@ -41,7 +41,7 @@ def install(directory: str) -> None:
     where = Path(directory)
     plan: dict[str, list[float]] = json.loads((where / "plan.json").read_text())
     argv = sys.orig_argv
-    if any(word.startswith("dlobd.launchers.") and word.endswith("daemon") for word in argv):
+    if any(word.startswith("dlobd.job.launchers.") and word.endswith("daemon") for word in argv):
         _Delay(where, plan, "spark/python-start").once()
     for module, points, prepare in _PATCHES:
         if plan.keys() & set(points):
@@ -275,11 +275,11 @@ _Prepare = Callable[[ModuleType, Path, dict[str, list[float]]], None]
 _FED = ("feed/get", "feed/put", "spark/slow-task")
 
 _PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
-    ("dlobd.workloads.trainer", ("tensorflow/step",), _trainer),
-    ("dlobd.workloads.inputs", ("tensorflow/decode",), _inputs),
-    ("dlobd.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
-    ("dlobd.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
-    ("dlobd.launchers.framework", ("launcher/rendezvous",), _framework),
+    ("dlobd.job.training.trainer", ("tensorflow/step",), _trainer),
+    ("dlobd.job.training.inputs", ("tensorflow/decode",), _inputs),
+    ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
+    ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
+    ("dlobd.job.launchers.framework", ("launcher/rendezvous",), _framework),
     ("tensorflowonspark.TFNode", _FED, _data_feed),
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
     ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),

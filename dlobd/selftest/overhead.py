@@ -16,16 +16,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlobd import runner, trace
-from dlobd.cluster.configuration import default_settings
-from dlobd.experiment import steps
-from dlobd.overhead import BUDGET
-from dlobd.places import choice
+from dlobd import tracing
+from dlobd.attribution.recording_cost import BUDGET
+from dlobd.attribution.statistics import Median, Ratio, Spread, ratio, spread
+from dlobd.bundle.store import Bundle
+from dlobd.experiment.files import steps
+from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.run import runner
+from dlobd.run.deploy import choice
+from dlobd.run.series import settled_busy_percent
 from dlobd.schema import Experiment
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
-from dlobd.series import settled_busy_percent
-from dlobd.spread import Median, Ratio, Spread, ratio, spread
-from dlobd.store import Bundle
 
 WAYS = ("off", "on")
 FIGURES = {"wall": "wall_ns", "training loop": "loop_ns"}
@@ -103,15 +104,15 @@ def measure(
 @contextmanager
 def _switched(way: str) -> Iterator[None]:
     """The recorder on or off in every process of a run that is started meanwhile."""
-    before = os.environ.pop(trace.SWITCH, None)
+    before = os.environ.pop(tracing.SWITCH, None)
     if way == "off":
-        os.environ[trace.SWITCH] = way
+        os.environ[tracing.SWITCH] = way
     try:
         yield
     finally:
-        os.environ.pop(trace.SWITCH, None)
+        os.environ.pop(tracing.SWITCH, None)
         if before is not None:
-            os.environ[trace.SWITCH] = before
+            os.environ[tracing.SWITCH] = before
 
 
 def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float) -> Measurement:

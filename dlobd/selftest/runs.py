@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlobd import experiment, own_job, runner, submit
-from dlobd.attribution import attribute
-from dlobd.cluster.configuration import default_settings
-from dlobd.importers.assemble import assemble
-from dlobd.places import choice
-from dlobd.schedulers.base import Command
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import files, own_job
+from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.paths import shipped
+from dlobd.run import runner, submit
+from dlobd.run.deploy import choice
+from dlobd.run.schedulers.base import Command
 from dlobd.schema import Runnable
 from dlobd.selftest import freezer, hooks, score, truth
 from dlobd.selftest.plans import EXPERIMENT, Plan
 from dlobd.selftest.score import Found
-from dlobd.shipped import shipped
-from dlobd.store import Bundle
 
 Progress = Callable[[str], None]
 
@@ -51,7 +52,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
         told: gets one line a run that has ended.
 
     Raises:
-        SetupError, ClusterError, Busy, Interrupted: as `dlobd.runner.run`.
+        SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
     """
     done: list[Ran] = []
     with choice.cluster(default_settings(), {}, progress) as cluster:
@@ -71,7 +72,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
 def _chosen(plan: Plan, directory: Path) -> Runnable:
     if plan.own:
         return own_job.from_script(str(shipped("jobs") / "selftest.py"), [str(directory)], plan.settings)
-    return experiment.load(EXPERIMENT, list(plan.settings))
+    return files.load(EXPERIMENT, list(plan.settings))
 
 
 def look(plan: Plan, bundle: Path, directory: Path) -> Ran:

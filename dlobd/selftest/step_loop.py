@@ -21,13 +21,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlobd import experiment, trace
-from dlobd.datasets import tfrecord
-from dlobd.launchers.base import Node
+from dlobd import tracing
+from dlobd.attribution.statistics import Median, median
+from dlobd.experiment import files
+from dlobd.job.datasets import tfrecord
+from dlobd.job.description import Job
+from dlobd.job.launchers.base import Node
+from dlobd.job.training import trainer
 from dlobd.registry import DATASETS
-from dlobd.spread import Median, median
-from dlobd.workloads import trainer
-from dlobd.workloads.job import Job
 
 BLOCK_STEPS = 50
 PAIRS = 200
@@ -50,7 +51,7 @@ class Loop:
 class AlternatingFeed:
     """A feed that never makes the trainer wait, with the span that real feeds have; a turn ends where it is asked."""
 
-    def __init__(self, block: bytes, recorder: trace.Recorder, seed: int) -> None:
+    def __init__(self, block: bytes, recorder: tracing.Recorder, seed: int) -> None:
         self._block = block
         self._recorder = recorder
         chance = random.Random(seed)
@@ -65,7 +66,7 @@ class AlternatingFeed:
         if not self._left:
             self._turn()
         self._left -= 1
-        with trace.span("feed", "get", {"waits_for": ["@feeder"]}) as waiting:
+        with tracing.span("feed", "get", {"waits_for": ["@feeder"]}) as waiting:
             waiting.note(bytes=len(self._block))
             return self._block
 
@@ -77,9 +78,9 @@ class AlternatingFeed:
         self._now = self._turns.pop(0) if self._turns else ""
         self._left = BLOCK_STEPS
         if self._now == "off":
-            trace.pause()
+            tracing.pause()
         else:
-            trace.resume()
+            tracing.resume()
         self._began_ns = time.perf_counter_ns()
 
     def loop(self) -> Loop:
@@ -89,10 +90,10 @@ class AlternatingFeed:
 
 def run(directory: Path, seed: int) -> Loop:
     """The loop of one rank on SoftMax, in this process, which records from now on."""
-    recorder = trace.start(directory, "chief")
+    recorder = tracing.start(directory, "chief")
     if recorder is None:
-        raise ValueError(f"{trace.SWITCH} is off")
-    main = experiment.load("softmax-mnist")
+        raise ValueError(f"{tracing.SWITCH} is off")
+    main = files.load("softmax-mnist")
     dataset = DATASETS.get(main.dataset)()
     (images, labels), test = dataset.load("train"), dataset.load("test")
     block = tfrecord.encode(images[: main.batch_size], labels[: main.batch_size])
@@ -108,7 +109,7 @@ def run(directory: Path, seed: int) -> Loop:
 
 def measure(seed: int) -> Loop | None:
     """`run` in a process of its own; None if it did not end well within `TIMEOUT_S`."""
-    environment = {name: value for name, value in os.environ.items() if name != trace.SWITCH}
+    environment = {name: value for name, value in os.environ.items() if name != tracing.SWITCH}
     with tempfile.TemporaryDirectory(prefix="step-loop-") as directory:
         command = [sys.executable, "-m", __name__, directory, str(seed)]
         try:

@@ -21,12 +21,12 @@ from typing import Any
 import psutil
 import pytest
 
-from dlobd.cluster.configuration import ClusterSettings
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.jars import resolve_jars
-from dlobd.cluster.java import find_java
-from dlobd.cluster.processes import daemons_of
-from dlobd.store import Bundle
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.embedded.jars import resolve_jars
+from dlobd.hadoop.embedded.java import find_java
+from dlobd.hadoop.embedded.processes import daemons_of
 
 QUICK = "softmax-mnist-quick"
 
@@ -230,7 +230,7 @@ class Dlobd:
             except (OSError, psutil.Error):
                 continue
             ours = mark in environ.split(b"\0") or str(self.cache) in line or os.fsencode(self.work_dir) in environ
-            if ours and process.pid not in staying and (watchdogs or "dlobd.cluster.watchdog" not in line):
+            if ours and process.pid not in staying and (watchdogs or "dlobd.hadoop.embedded.watchdog" not in line):
                 found.append(process)
         return found
 

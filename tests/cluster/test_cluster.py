@@ -14,11 +14,11 @@ import pytest
 import requests
 
 import dlobd
-from dlobd.cluster import daemons
-from dlobd.cluster.configuration import ClusterSettings
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.processes import containers_of, daemons_of
 from dlobd.errors import Busy, ClusterError
+from dlobd.hadoop.embedded import daemons
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.embedded.processes import containers_of, daemons_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
@@ -27,8 +27,8 @@ NAMES = {"namenode", "datanode-0", "datanode-1", "resourcemanager", "nodemanager
 OWNER = """
 import sys, time
 from pathlib import Path
-from dlobd.cluster.configuration import ClusterSettings
-from dlobd.cluster.embedded import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 cluster = EmbeddedCluster(ClusterSettings(Path(sys.argv[1])))
 cluster.start(lambda line: None, stays=sys.argv[2] == "stays")
 print(cluster.webhdfs_url, flush=True)

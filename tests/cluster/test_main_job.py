@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 
 import dlobd as package
-from dlobd.attribution import attribute, attribute_lane
-from dlobd.importers.assemble import assemble
-from dlobd.store import schema
+from dlobd.attribution.attribute import attribute, attribute_lane
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.bundle.store import schema
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

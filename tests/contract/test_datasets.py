@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from dlobd.datasets import tfrecord
+from dlobd.job.datasets import tfrecord
 from dlobd.registry import DATASETS
 
 _ROWS = [pytest.param(row, id=row.name) for row in DATASETS]

@@ -1,6 +1,6 @@
 import pytest
 
-from dlobd import experiment
+from dlobd.experiment import files
 from dlobd.registry import REGISTRIES
 
 _ROWS = [
@@ -20,9 +20,9 @@ def test_a_row_points_to_what_exists(registry, row) -> None:
     assert found is None or callable(found)
 
 
-@pytest.mark.parametrize(("field", "kind"), experiment.AXES.items())
+@pytest.mark.parametrize(("field", "kind"), files.AXES.items())
 def test_every_axis_of_an_experiment_has_a_registry(field: str, kind: str) -> None:
     """Each name in an experiment is checked against a registry, and each registry serves a field."""
-    assert field in experiment.FIELDS
+    assert field in files.FIELDS
     assert kind in REGISTRIES
-    assert set(experiment.AXES.values()) == set(REGISTRIES)
+    assert set(files.AXES.values()) == set(REGISTRIES)

@@ -16,9 +16,10 @@ import sys
 from pathlib import Path
 
 import dlobd
-from dlobd import own_job, record
-from dlobd.importers import log4j
-from dlobd.store import Bundle
+from dlobd.experiment import own_job
+from dlobd.attribution import record
+from dlobd.attribution.importers import log4j
+from dlobd.bundle.store import Bundle
 
 KEEP = (
     "evidence/window.json",

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import own_job, record
-from dlobd.attribution import attribute
-from dlobd.importers import recorder
-from dlobd.importers.assemble import assemble
-from dlobd.lanes import by_lane
+from dlobd.attribution import record
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers import recorder
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.attribution.nesting import by_lane
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import own_job
 from dlobd.schema import Event, Span, Trace
-from dlobd.store import Bundle
 
 DATA = Path(__file__).parents[1] / "data"
 GOLDEN = Path(__file__).parent

@@ -44,7 +44,7 @@ def _python(installed: Path, cwd: Path, *arguments: str) -> str:
 def test_a_wheel_carries_jobs_configuration_and_data(installed: Path, tmp_path: Path) -> None:
     """Every file of jobs/, yarn/ and data/ that the checkout ships is in the wheel, byte by byte."""
     code = (
-        "import json; from dlobd.shipped import shipped;"
+        "import json; from dlobd.paths import shipped;"
         "print(json.dumps([str(shipped(name)) for name in ('jobs', 'yarn', 'data/mnist')]))"
     )
     folders = [Path(path) for path in json.loads(_python(installed, tmp_path, "-c", code))]
@@ -64,7 +64,7 @@ def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path:
     """The shipped experiments are found, MNIST is read, and the version is the checkout's."""
     members = json.loads(_python(installed, tmp_path, "-m", "dlobd", "list", "experiments", "--json"))
     assert "softmax-mnist" in [row["name"] for row in members["experiments"]]
-    code = "from dlobd.datasets.mnist import Mnist; print(Mnist().files()[0], len(Mnist().load('test')[1]))"
+    code = "from dlobd.job.datasets.mnist import Mnist; print(Mnist().files()[0], len(Mnist().load('test')[1]))"
     path, count = _python(installed, tmp_path, "-c", code).split()
     assert installed in Path(path).parents
     assert count == "10000"

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import span, traces, untidy, well_nested
 
-from dlobd.attribution import attribute, attribute_lane, critical_path
+from dlobd.attribution.attribute import attribute, attribute_lane, critical_path
+from dlobd.attribution.nesting import arrange
 from dlobd.errors import BundleError
-from dlobd.lanes import arrange
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
 

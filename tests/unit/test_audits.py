@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import own_job, record
-from dlobd.audits import AUDITS, audit
-from dlobd.experiment import key
-from dlobd.importers.evidence import Evidence
-from dlobd.store import Bundle
+from dlobd.attribution import record
+from dlobd.attribution.audits import AUDITS, audit
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import own_job
+from dlobd.experiment.files import key
 
 DATA = Path(__file__).parents[1] / "data"
 CAPTURES = ("killed-trainer", "native-run", "own-run", "quick-run")

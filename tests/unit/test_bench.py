@@ -13,7 +13,7 @@ from records import run_record
 from bench import cluster, jobs, publish, recorder
 from bench.points import points
 from bench.tables import Table, compared
-from dlobd import experiment
+from dlobd.experiment import files
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -55,7 +55,7 @@ def test_points_differ_in_launcher_input_and_what_a_launcher_needs_only() -> Non
     assert len(every) == 5
     for label, point in every.items():
         assert f"{point.launcher} {point.input}" == label
-        assert experiment.steps(point) < point.checkpoint_every_steps
+        assert files.steps(point) < point.checkpoint_every_steps
     shared = [
         {k: v for k, v in dataclasses.asdict(p).items() if k not in ("launcher", "input", "executor_overhead_mb")}
         for p in every.values()

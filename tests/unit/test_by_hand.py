@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import aggregated, gather
-from dlobd.attribution import attribute
-from dlobd.importers.assemble import assemble
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.hadoop import aggregated_logs
+from dlobd.run.collect import external
 from dlobd.schema import Trace
 
 QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
@@ -78,7 +79,7 @@ def test_without_the_daemons_logs_yarn_is_coarser(bundle: Path, gone: str, names
 
 def test_lines_of_other_applications_stay_out() -> None:
     """YARN's by the application's number, the NameNode's by user or home, the DataNodes' by time."""
-    asked = gather.Asked("application_17_0001", 1_000, 2_000, "ann", "/user/ann")
+    asked = external.Asked("application_17_0001", 1_000, 2_000, "ann", "/user/ann")
     stamp = "123456 1970-01-01T00:00:0{} INFO x: "
     managers = [stamp.format("9.000") + text for text in ("container_17_0001_01_000002", "application_17_00012")]
     assert lines(managers, asked, "nodemanager") == managers[:1]
@@ -95,10 +96,10 @@ def test_lines_of_other_applications_stay_out() -> None:
     assert lines([*audits, "no stamp"], asked, "datanode") == audits[:3]
 
 
-def lines(given: list[str], asked: gather.Asked, kind: str) -> list[str]:
+def lines(given: list[str], asked: external.Asked, kind: str) -> list[str]:
     """The lines that are kept."""
     data = "".join(f"{line}\n" for line in given).encode()
-    return [line.decode().rstrip("\n") for line in gather._ours(data, asked, kind)]
+    return [line.decode().rstrip("\n") for line in external._ours(data, asked, kind)]
 
 
 def test_aggregated_logs_are_split_by_their_lengths() -> None:
@@ -110,4 +111,8 @@ def test_aggregated_logs_are_split_by_their_lengths() -> None:
         f"LogContents:\n{data}\nEnd of LogType:{name}\n****\n\n"
         for name, data in (("stderr", inside), ("stdout", ""), ("jvm.log", "[1ns] a"))
     )
-    assert dict(aggregated.split(text.encode())) == {"stderr": inside.encode(), "stdout": b"", "jvm.log": b"[1ns] a"}
+    assert dict(aggregated_logs.split(text.encode())) == {
+        "stderr": inside.encode(),
+        "stdout": b"",
+        "jvm.log": b"[1ns] a",
+    }

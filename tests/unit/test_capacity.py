@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import capacity, experiment
-from dlobd.cluster.configuration import ClusterSettings
 from dlobd.errors import SetupError
+from dlobd.experiment import files
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.run import memory_check
 from dlobd.schema import Experiment
 
 QUICK = "softmax-mnist-quick"
@@ -16,24 +17,24 @@ QUICK = "softmax-mnist-quick"
 
 def chosen(*settings: str) -> Experiment:
     """The quick experiment with `settings`."""
-    return experiment.load(QUICK, settings)
+    return files.load(QUICK, settings)
 
 
 def check(*settings: str, free_mb: int = 1 << 20) -> None:
     """Checks the quick experiment with `settings` on a machine of two NodeManagers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(capacity, "available_memory_bytes", lambda: free_mb << 20)
-        capacity.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
+        patch.setattr(memory_check, "available_memory_bytes", lambda: free_mb << 20)
+        memory_check.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
 
 
 def test_each_way_asks_for_its_own_processes() -> None:
     """An ApplicationMaster beside the driver in client mode only; Spark's daemons only where they run."""
     executors = {"2 executors": 2 * (512 + 1280)}
-    assert capacity.asked_mb(chosen()) == {**executors, "driver": 896, "ApplicationMaster": 896}
-    assert capacity.asked_mb(chosen("deploy_mode=cluster")) == {**executors, "driver": 896}
-    assert capacity.asked_mb(chosen("scheduler=local-cluster")) == {**executors, "driver": 896}
-    assert capacity.asked_mb(chosen("scheduler=standalone"))["Master and Workers"] == 3 * (256 + 384)
-    assert capacity.asked_mb(chosen("launcher=tfos-stock"))["driver"] == 512 + 1024, "it imports TensorFlow"
+    assert memory_check.asked_mb(chosen()) == {**executors, "driver": 896, "ApplicationMaster": 896}
+    assert memory_check.asked_mb(chosen("deploy_mode=cluster")) == {**executors, "driver": 896}
+    assert memory_check.asked_mb(chosen("scheduler=local-cluster")) == {**executors, "driver": 896}
+    assert memory_check.asked_mb(chosen("scheduler=standalone"))["Master and Workers"] == 3 * (256 + 384)
+    assert memory_check.asked_mb(chosen("launcher=tfos-stock"))["driver"] == 512 + 1024, "it imports TensorFlow"
 
 
 def test_a_machine_with_too_little_memory_is_told_what_is_asked() -> None:

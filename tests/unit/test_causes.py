@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlobd import causes
-from dlobd.importers.evidence import Evidence
-from dlobd.notices import notices
+from dlobd.attribution import reasons
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.warnings import notices
 
 DATA = Path(__file__).parents[1] / "data"
 APP = "1795263978565_0001"
@@ -67,7 +67,7 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str,
     """A NodeManager that does not run has died; one that runs was silent, for example stopped."""
     daemons(run, *dead)
     log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
-    cause = causes.failure(Evidence(run))
+    cause = reasons.failure(Evidence(run))
     assert cause.startswith(
         f"{how}: YARN heard nothing from its node localhost:20011 for 30 secs and gave it up, with "
     )
@@ -80,7 +80,7 @@ def test_a_death_before_the_node_was_lost_counts_more(run: Path) -> None:
     daemons(run, "nodemanager-1")
     log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 137", before_exit_ns=10**12)
     log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
-    assert causes.failure(Evidence(run)) == f"the ApplicationMaster ({AM}) was killed by signal 9 (SIGKILL)"
+    assert reasons.failure(Evidence(run)) == f"the ApplicationMaster ({AM}) was killed by signal 9 (SIGKILL)"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_in_a_container_the_drivers_python_and_its_jvm_are_told_apart(run: Path,
     if words:
         log(run, f"containers/{AM}/stderr", words, before_exit_ns=2 * 10**9)
     log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 137")
-    assert causes.failure(Evidence(run)) == cause
+    assert reasons.failure(Evidence(run)) == cause
 
 
 def test_in_a_container_a_driver_that_could_speak_is_quoted(run: Path) -> None:
@@ -105,7 +105,7 @@ def test_in_a_container_a_driver_that_could_speak_is_quoted(run: Path) -> None:
     log(run, f"containers/{AM}/stderr", "User application exited with status 1")
     log(run, "daemons/nodemanager-0.log", f"Exit code from container {AM} is : 1")
     (run / "logs" / "containers" / AM / "stdout").write_text("dlobd: job failed: rank 0 (chief): ValueError: no\n")
-    assert causes.failure(Evidence(run)) == "rank 0 (chief): ValueError: no"
+    assert reasons.failure(Evidence(run)) == "rank 0 (chief): ValueError: no"
 
 
 JETTY = "at org.sparkproject.jetty.ee10.servlet.ServletHandler.initialize(ServletHandler.java:687)"
@@ -125,7 +125,7 @@ def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, e
     change(run, exit_code=1)
     said = f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : {error}"
     (run / "logs" / "driver.stdout").write_text(f"dlobd: job failed: {said}\n")
-    assert (causes.LOST_RACE in causes.failure(Evidence(run))) == race
+    assert (reasons.LOST_RACE in reasons.failure(Evidence(run))) == race
 
 
 def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
@@ -167,20 +167,20 @@ def test_an_application_that_never_started_is_explained_by_the_resourcemanager(r
     """Its own words without their date, cut between words where they are long."""
     change(run, ended_by="accept timeout", diagnostics="[Sat Nov 21 10:00:00 +0000 2026] Queue's limit exceeded. \n")
     cause = "still ACCEPTED after accept_timeout_s = 7 s; the ResourceManager says: "
-    assert causes.never_started(Evidence(run), 7) == f"{cause}Queue's limit exceeded."
+    assert reasons.never_started(Evidence(run), 7) == f"{cause}Queue's limit exceeded."
     change(run, diagnostics="word " * 100)
-    long = causes.never_started(Evidence(run), 7)
-    assert len(long) <= causes.MAX_CAUSE_CHARACTERS
+    long = reasons.never_started(Evidence(run), 7)
+    assert len(long) <= reasons.MAX_CAUSE_CHARACTERS
     assert long.endswith("word ...")
     change(run, diagnostics="")
-    assert causes.never_started(Evidence(run), 7) == f"{cause}nothing"
+    assert reasons.never_started(Evidence(run), 7) == f"{cause}nothing"
 
 
 def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:
     """As published, TensorFlowOnSpark does not end a job for it; a trainer that we ended ourselves is no cause."""
     window = change(run, ended_by="timeout")
     assert (
-        causes.timed_out(Evidence(run), 60) == "not finished after timeout_s = 60 s; raise it with --set timeout_s=..."
+        reasons.timed_out(Evidence(run), 60) == "not finished after timeout_s = 60 s; raise it with --set timeout_s=..."
     )
     worker = next(p for p in Evidence(run).processes if p.process.role == "worker")
     writer = next(p for p in Evidence(run).processes if p.process.role == "python-worker")
@@ -189,5 +189,5 @@ def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:
         line = {"k": "i", "n": "trainer died", "t": window["exec_ns"] + at_ns, "a": {"cause": words}}
         with writer.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        cause = causes.timed_out(Evidence(run), 60)
+        cause = reasons.timed_out(Evidence(run), 60)
         assert (cause == f"worker 0: {words}; not finished after timeout_s = 60 s") == found

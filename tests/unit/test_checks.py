@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dlobd import experiment
-from dlobd.checks import Check, check
-from dlobd.importers.evidence import Evidence
+from dlobd.attribution.checks import Check, check
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.experiment import files
 from dlobd.schema import Experiment
 
 DATA = Path(__file__).parents[1] / "data"
@@ -31,7 +31,7 @@ def bundle(tmp_path: Path) -> Path:
 
 def main() -> Experiment:
     """What the captured run was."""
-    return experiment.load("softmax-mnist-quick")
+    return files.load("softmax-mnist-quick")
 
 
 def change(bundle: Path, how: Callable[[Results], None]) -> None:

@@ -15,9 +15,11 @@ import pytest
 from records import run_record
 
 import dlobd
-from dlobd import cli, clock, errors, store
-from dlobd.cluster.processes import identify
-from dlobd.cluster.state import ClusterState, write_state
+from dlobd import cli, errors
+from dlobd.bundle import store
+from dlobd.hadoop.embedded.processes import identify
+from dlobd.hadoop.embedded.state import ClusterState, write_state
+from dlobd.tracing import clock
 
 Result = tuple[int, str, str]
 Command = Callable[..., Result]
@@ -60,7 +62,7 @@ def bundle(tmp_path: Path) -> store.Bundle:
 def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]:
     """A runner that hands back a bundle, or raises; the real one is run by the cluster tests."""
     calls: list[Any] = []
-    runner = ModuleType("dlobd.runner")
+    runner = ModuleType("dlobd.run.runner")
 
     def run(experiment: Any, out: Path, progress: Callable[[str], None], elsewhere: Any) -> Path:
         calls.append((experiment, out))
@@ -71,7 +73,7 @@ def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]
 
     runner.run = run  # type: ignore[attr-defined]
     runner.plan = lambda experiment, elsewhere: [f"plan {experiment.name}", "spark-submit"]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dlobd.runner", runner)
+    monkeypatch.setitem(sys.modules, "dlobd.run.runner", runner)
     monkeypatch.setattr(dlobd, "runner", runner, raising=False)
     return calls
 
@@ -187,7 +189,7 @@ def test_several_experiments_or_repeats_are_a_series(command: Command) -> None:
 
 def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed run does not end it; the last line names the file by which it goes on."""
-    from dlobd import runner, series
+    from dlobd.run import runner, series
 
     statuses = ["ok", "failed", "ok"]
 
@@ -333,7 +335,7 @@ def test_ctrl_c_and_sigterm_end_a_command_alike(tmp_path: Path, number: signal.S
 import sys, time, types
 import dlobd
 from dlobd import cli
-runner = types.ModuleType("dlobd.runner")
+runner = types.ModuleType("dlobd.run.runner")
 def run(experiment, out, progress, elsewhere):
     try:
         progress("working")
@@ -341,7 +343,7 @@ def run(experiment, out, progress, elsewhere):
     finally:
         open({str(tmp_path / "cleaned")!r}, "w").close()
 runner.run = run
-sys.modules["dlobd.runner"] = dlobd.runner = runner
+sys.modules["dlobd.run.runner"] = dlobd.run.runner = runner
 sys.exit(cli.main(["run"]))
 """
     child = subprocess.Popen(
@@ -378,7 +380,7 @@ def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path) -> None:
 
 def test_progress_off_a_terminal_is_one_line_a_message(capsys: pytest.CaptureFixture[str]) -> None:
     """No control characters in a log file; each line starts with the time since the command began."""
-    from dlobd.progress import Progress
+    from dlobd.run.progress import Progress
 
     with Progress() as progress:
         progress("starting\nHDFS")

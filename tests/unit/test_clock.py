@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd import clock
-from dlobd.clock import FakeClock, WallToMonotonic
 from dlobd.schema import ClockAnchor
+from dlobd.tracing import clock
+from dlobd.tracing.clock import FakeClock, WallToMonotonic
 
 BOOT_NS = 1_700_000_000_000_000_000
 

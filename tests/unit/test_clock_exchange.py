@@ -16,11 +16,11 @@ from statistics import median
 import pytest
 import timens
 
-from dlobd import clock, clock_exchange
-from dlobd.clock_exchange import VARIABLE, Peer, Server, peer
-from dlobd.importers import recorder
-from dlobd.importers.alignment import Alignment
-from dlobd.offsets import Exchange, Offset
+from dlobd.attribution.importers import recorder
+from dlobd.attribution.importers.alignment import Alignment
+from dlobd.tracing import clock, clock_sync
+from dlobd.tracing.clock_offset import Exchange, Offset
+from dlobd.tracing.clock_sync import VARIABLE, Peer, Server, peer
 
 SECOND_NS = 10**9
 EXCHANGES = 250
@@ -52,7 +52,7 @@ def test_the_shift_of_another_time_namespace_is_inside(
 ) -> None:
     """Hundreds of exchanges over loopback: the shift lies in each one's interval, and in that of all, which is
     narrower than most."""
-    command = [*timens.ahead(seconds), sys.executable, "-m", "dlobd.clock_exchange", str(EXCHANGES)]
+    command = [*timens.ahead(seconds), sys.executable, "-m", "dlobd.tracing.clock_sync", str(EXCHANGES)]
     done = subprocess.run(
         command, env={**os.environ, **server.environment}, capture_output=True, text=True, timeout=50, check=True
     )
@@ -98,7 +98,7 @@ def test_a_process_of_another_namespace_is_placed_by_its_messages(server: Server
     subprocess.run(command, env={**os.environ, **server.environment}, timeout=50, check=True)
     (own,) = recorder.read_all(tmp_path)
     (moved,) = recorder.read_all(tmp_path)
-    assert len(own.exchanges) >= 2 * clock_exchange.BURST
+    assert len(own.exchanges) >= 2 * clock_sync.BURST
     assert {domain for domain, _ in own.exchanges} == {clock.domain()}
     alignment = Alignment([here], [moved])
     moved = alignment.process(moved)
@@ -138,7 +138,7 @@ def test_one_clock_is_told_by_its_domain(server: Server) -> None:
 
 def test_only_who_knows_the_secret_is_answered(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a wrong secret nor noise gets an answer, and neither stops the server."""
-    monkeypatch.setattr(clock_exchange, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(clock_sync, "TIMEOUT_S", 0.05)
     assert replace(asked(server), secret="another").exchange() == []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
         noise.settimeout(0.05)
@@ -146,8 +146,8 @@ def test_only_who_knows_the_secret_is_answered(server: Server, monkeypatch: pyte
             noise.sendto(message, (server.host, server.port))
         with pytest.raises(TimeoutError):
             noise.recv(512)
-    monkeypatch.setattr(clock_exchange, "TIMEOUT_S", 5)
-    assert len(asked(server).exchange()) == clock_exchange.BURST
+    monkeypatch.setattr(clock_sync, "TIMEOUT_S", 5)
+    assert len(asked(server).exchange()) == clock_sync.BURST
 
 
 def test_an_answer_of_somebody_else_is_not_believed() -> None:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.cluster.cache import cache_dir, locked, make_writable
 from dlobd.errors import SetupError
+from dlobd.paths import cache_dir, locked, make_writable
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.cluster import configuration
-from dlobd.cluster.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
 from dlobd.errors import SetupError, UsageError
+from dlobd.hadoop.embedded import configuration
+from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.cluster import jars
-from dlobd.cluster.jars import Jar
-from dlobd.cluster.java import Java
 from dlobd.errors import SetupError
+from dlobd.hadoop.embedded import jars
+from dlobd.hadoop.embedded.jars import Jar
+from dlobd.hadoop.embedded.java import Java
 
 GOOD = b"the right bytes"
 JAR = Jar("org.example", "thing", "1.0", len(GOOD), sha256(GOOD).hexdigest())

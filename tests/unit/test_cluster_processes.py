@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import clock
-from dlobd.cluster import daemons, ports, processes, startup
-from dlobd.cluster.configuration import ClusterSettings, DaemonPlan
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.processes import ProcessId, identify
-from dlobd.cluster.state import ClusterState, WorkDirLock, read_state, write_state
 from dlobd.errors import Busy, ClusterError, SetupError
+from dlobd.hadoop.embedded import daemons, ports, processes, startup
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
+from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
+from dlobd.tracing import clock
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -147,8 +147,8 @@ def test_the_watchdog_ends_daemons_when_their_owner_is_killed(tmp_path: Path) ->
     owner_script = (
         "import os,sys,time,subprocess\n"
         "from pathlib import Path\n"
-        "from dlobd.cluster.processes import MARK, identify\n"
-        "from dlobd.cluster.watchdog import start_watchdog\n"
+        "from dlobd.hadoop.embedded.processes import MARK, identify\n"
+        "from dlobd.hadoop.embedded.watchdog import start_watchdog\n"
         "dog = start_watchdog(Path(sys.argv[1]), identify(os.getpid()))\n"
         "sleep = [sys.executable, '-c', 'import time; time.sleep(60)', MARK + sys.argv[1]]\n"
         "child = subprocess.Popen(sleep)\n"
@@ -231,7 +231,7 @@ def test_too_little_memory_is_said_with_the_figures(tmp_path: Path, monkeypatch:
 def test_too_little_disk_is_said_with_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The HDFS reserve and the free space are in the line."""
     usage = type("usage", (), {"free": 300 << 20})
-    monkeypatch.setattr("dlobd.cluster.startup.shutil.disk_usage", lambda path: usage)
+    monkeypatch.setattr("dlobd.hadoop.embedded.startup.shutil.disk_usage", lambda path: usage)
     with pytest.raises(SetupError, match=r"2048 MB of free disk, and .* has 300 MB"):
         startup.check_disk(tmp_path)
 

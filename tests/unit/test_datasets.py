@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dlobd.datasets import mnist, tfrecord
-from dlobd.datasets.base import partition
 from dlobd.errors import SetupError
+from dlobd.job.datasets import mnist, tfrecord
+from dlobd.job.datasets.base import partition
 
 
 def _samples(n: int, values: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from unit.test_hadoop_conf import write
 
-from dlobd import cli, doctor
-from dlobd.doctor import Finding
+from dlobd import cli
+from dlobd.run import doctor
+from dlobd.run.doctor import Finding
 
 
 @pytest.fixture(autouse=True)

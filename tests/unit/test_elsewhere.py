@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from unit.test_hadoop_conf import write
 
-from dlobd import cli, hadoop_web
+from dlobd import cli
+from dlobd.hadoop import web
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_a_host_that_is_silent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepts the connection and never answers: the wait is bounded."""
-    monkeypatch.setattr(hadoop_web, "TIMEOUT_S", (0.5, 0.5))
+    monkeypatch.setattr(web, "TIMEOUT_S", (0.5, 0.5))
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

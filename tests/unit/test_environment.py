@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import dlobd
-from dlobd import environment
+from dlobd.run import provenance
 
 
 def test_the_platform_is_this_machine() -> None:
     """Real values of this machine, all of them plain JSON."""
-    found = environment.platform()
+    found = provenance.platform()
     assert json.loads(json.dumps(found)) == found
     assert (found["system"], found["architecture"]) == (platform.system(), platform.machine())
     assert found["cores"] == os.cpu_count()
@@ -29,17 +29,17 @@ def test_the_platform_is_this_machine() -> None:
 
 def test_versions_of_everything_that_takes_part() -> None:
     """Python, Java as given, Hadoop, and each package; what is not installed is null instead of left out."""
-    found = environment.versions("17.0.1")
-    assert (found["dlobd"], found["java"], found["hadoop"]) == (dlobd.__version__, "17.0.1", environment.HADOOP_VERSION)
+    found = provenance.versions("17.0.1")
+    assert (found["dlobd"], found["java"], found["hadoop"]) == (dlobd.__version__, "17.0.1", provenance.HADOOP_VERSION)
     assert found["python"] == platform.python_version()
     assert found["tensorflowonspark"] == "2.2.5"
-    assert environment.versions(None)["java"] is None
+    assert provenance.versions(None)["java"] is None
 
 
 def test_a_package_that_is_not_there_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A trainer's machine may lack what the driver has."""
-    monkeypatch.setattr(environment, "_PACKAGES", ("no-such-package-of-anybody", "numpy"))
-    found = environment.versions(None)
+    monkeypatch.setattr(provenance, "_PACKAGES", ("no-such-package-of-anybody", "numpy"))
+    found = provenance.versions(None)
     assert found["no-such-package-of-anybody"] is None
     assert found["numpy"]
 
@@ -57,22 +57,21 @@ def test_the_state_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     module = tmp_path / "dlobd" / "environment.py"
     module.parent.mkdir()
     module.write_text("x = 1\n")
-    monkeypatch.setattr(environment, "__file__", str(module))
-    assert environment.git() is None
+    monkeypatch.setattr(provenance, "__file__", str(module))
+    assert provenance.git() is None
     git(tmp_path, "init", "-q")
-    assert environment.git() == {"commit": None, "dirty": False}
+    assert provenance.git() == {"commit": None, "dirty": False}
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-qm", "first")
     commit = git(tmp_path, "rev-parse", "HEAD")
     (tmp_path / "runs").write_text("untracked")
-    assert environment.git() == {"commit": commit, "dirty": False}
+    assert provenance.git() == {"commit": commit, "dirty": False}
     module.write_text("x = 2\n")
-    assert environment.git() == {"commit": commit, "dirty": True}
+    assert provenance.git() == {"commit": commit, "dirty": True}
 
 
 def test_importing_it_asks_nothing() -> None:
     """Neither git nor the machine is asked before somebody wants to know."""
-    code = (
-        "import sys; sys.addaudithook(lambda e, a: e == 'subprocess.Popen' and sys.exit(9)); import dlobd.environment"
-    )
+    hook = "sys.addaudithook(lambda e, a: e == 'subprocess.Popen' and sys.exit(9))"
+    code = f"import sys; {hook}; import dlobd.run.provenance"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

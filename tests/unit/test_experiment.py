@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import experiment
 from dlobd.errors import UsageError
+from dlobd.experiment import files
 
 MAIN = "softmax-mnist"
 
@@ -17,62 +17,62 @@ def _file(tmp_path: Path, text: str) -> Path:
 
 def _refused(tmp_path: Path, text: str, *overrides: str) -> str:
     with pytest.raises(UsageError) as caught:
-        experiment.load(_file(tmp_path, text), overrides)
+        files.load(_file(tmp_path, text), overrides)
     assert "\n" not in caught.value.line
     return caught.value.line.replace(str(tmp_path), "")
 
 
 def test_main_job_takes_all_of_mnist_over_two_workers() -> None:
     """The shipped main job trains on 60,000 samples for two epochs of 300 steps and tests on 10,000."""
-    main = experiment.load(MAIN)
+    main = files.load(MAIN)
     assert (main.workers, main.train_samples, main.test_samples, main.min_accuracy) == (2, 60_000, 10_000, 0.90)
-    assert experiment.steps_per_epoch(main) == 300
-    assert experiment.steps(main) == 600
+    assert files.steps_per_epoch(main) == 300
+    assert files.steps(main) == 600
 
 
 def test_every_shipped_experiment_loads_and_has_a_title() -> None:
     """What `dlobd list experiments` shows can be run, and says in its first line what it is."""
-    shipped = experiment.experiments()
+    shipped = files.experiments()
     assert {MAIN, "softmax-mnist-quick"} <= {name for name, _ in shipped}
     for name, title in shipped:
-        assert experiment.load(name).name == name
+        assert files.load(name).name == name
         assert len(title) > 10
 
 
 def test_extends_takes_the_rest_from_a_shipped_experiment(tmp_path: Path) -> None:
     """A file that extends another differs from it in its own keys and its name only."""
-    mine = experiment.load(_file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n'))
-    assert mine == dataclasses.replace(experiment.load(MAIN), name="mine", seed=7)
+    mine = files.load(_file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n'))
+    assert mine == dataclasses.replace(files.load(MAIN), name="mine", seed=7)
 
 
 def test_overrides_win_over_the_file_and_are_parsed_by_type(tmp_path: Path) -> None:
     """`--set` takes text for each type; the last one for a key holds."""
     path = _file(tmp_path, f'extends = "{MAIN}"\nseed = 7\n')
-    mine = experiment.load(path, ["seed=8", "learning_rate=1", "name=other", "seed = 9"])
+    mine = files.load(path, ["seed=8", "learning_rate=1", "name=other", "seed = 9"])
     assert (mine.seed, mine.learning_rate, mine.name) == (9, 1.0, "other")
     assert isinstance(mine.learning_rate, float)
 
 
 def test_stored_configuration_gives_the_same_experiment() -> None:
     """`from_dict` is the inverse of `asdict`."""
-    main = experiment.load(MAIN)
-    assert experiment.from_dict(dataclasses.asdict(main)) == main
+    main = files.load(MAIN)
+    assert files.from_dict(dataclasses.asdict(main)) == main
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(experiment.Experiment)])
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(files.Experiment)])
 def test_key_depends_on_every_field(field: str) -> None:
     """Equal fields give equal keys, and a change of any one field changes the key."""
-    main = experiment.load(MAIN)
+    main = files.load(MAIN)
     value = getattr(main, field)
     other = dataclasses.replace(main, **{field: f"{value}x" if isinstance(value, str) else value + 1})
-    assert experiment.key(main) == experiment.key(dataclasses.replace(main))
-    assert experiment.key(main) != experiment.key(other)
+    assert files.key(main) == files.key(dataclasses.replace(main))
+    assert files.key(main) != files.key(other)
 
 
 def test_key_is_stable_between_versions() -> None:
     """The key of a given configuration is part of the file format: bundles of different versions are joined by it."""
-    values = {name: kind(1) if kind is not str else name for name, kind in experiment.FIELDS.items()}
-    assert experiment.key(experiment.Experiment(**values)) == "8c1bc95e524ef5cf"
+    values = {name: kind(1) if kind is not str else name for name, kind in files.FIELDS.items()}
+    assert files.key(files.Experiment(**values)) == "8c1bc95e524ef5cf"
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
 def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
     """A wrong name is answered with the nearest one, a wrong path with the path."""
     with pytest.raises(UsageError) as caught:
-        experiment.load(ref)
+        files.load(ref)
     assert line in caught.value.line
 
 
@@ -151,4 +151,4 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8"):
-        experiment.load(path)
+        files.load(path)

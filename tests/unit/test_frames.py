@@ -7,7 +7,8 @@ import pytest
 from records import run_record
 
 import dlobd
-from dlobd import frames, store
+from dlobd.attribution import frames
+from dlobd.bundle import store
 from dlobd.errors import BundleError
 from dlobd.schema import Process, Span, Trace
 
@@ -43,9 +44,9 @@ def _trace() -> Trace:
 @pytest.fixture
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
     """A bundle whose evidence assembles to `_trace`; assembling has tests of its own."""
-    stand_in = ModuleType("dlobd.importers.assemble")
+    stand_in = ModuleType("dlobd.attribution.lanes.assemble")
     stand_in.assemble = lambda path: _trace()  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "dlobd.importers.assemble", stand_in)
+    monkeypatch.setitem(sys.modules, "dlobd.attribution.lanes.assemble", stand_in)
     bundle = store.create(tmp_path, "softmax-mnist")
     bundle.write(run_record(bundle.run_id))
     return bundle

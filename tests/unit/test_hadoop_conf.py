@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.errors import UsageError
-from dlobd.hadoop_conf import Address, HadoopConf
+from dlobd.hadoop.site_files import Address, HadoopConf
 
 
 def write(directory: Path, **sites: dict[str, str]) -> Path:

@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from dlobd import experiment, record
-from dlobd.attribution import attribute
-from dlobd.importers import causality
-from dlobd.importers.alignment import Alignment
-from dlobd.importers.assemble import assemble
-from dlobd.importers.evidence import Evidence
+from dlobd.attribution import record
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes import causality
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import files
+from dlobd.run import run_record as run_records
 from dlobd.schema import Attribution, ClockAnchor, Process, Span
-from dlobd.store import Bundle
 
 QUICK_RUN = Path(__file__).parents[1] / "data" / "quick-run"
 HOUR_NS = 3_600_000_000_000
@@ -105,9 +107,9 @@ def layers_of(found: Attribution) -> dict[str, int]:
 
 def warnings_of(bundle: Path) -> list[str]:
     """What a person is warned of."""
-    wanted = experiment.load("softmax-mnist-quick")
+    wanted = files.load("softmax-mnist-quick")
     (bundle / "evidence" / "collected.json").write_text('{"missing": [], "metrics": {}}')
-    found = record.begin(Bundle(bundle), wanted)
+    found = run_records.begin(Bundle(bundle), wanted)
     record.fill(found, Bundle(bundle), wanted)
     return found["warnings"]  # type: ignore[no-any-return]
 

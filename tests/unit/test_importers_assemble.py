@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.attribution import attribute
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.errors import BundleError
-from dlobd.importers.assemble import assemble
 from dlobd.schema import Trace
 
 DATA = Path(__file__).parents[1] / "data"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlobd.importers.feed import given_ns, room_ns
-from dlobd.importers.recorder import RecordedSpan
+from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.attribution.lanes.feed import given_ns, room_ns
 
 
 def moved(start_ns: int, end_ns: int, size: int | None, truncated: bool = False) -> RecordedSpan:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.importers import hdfs, hdfs_use, log4j
-from dlobd.importers.assemble import assemble
-from dlobd.importers.evidence import Evidence
+from dlobd.attribution.importers import hdfs, log4j
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes import hdfs_use
+from dlobd.attribution.lanes.assemble import assemble
 
 QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 

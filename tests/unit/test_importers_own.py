@@ -7,12 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from dlobd.attribution import attribute
-from dlobd.importers import driver_lane, executor_lane, log4j, spark
-from dlobd.importers.assemble import assemble
-from dlobd.importers.evidence import Evidence
-from dlobd.importers.ranks import Rank
-from dlobd.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers import log4j, spark
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.lanes import driver, executor
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import Process
 
 DATA = Path(__file__).parents[1] / "data"
@@ -56,7 +57,7 @@ def test_the_tasks_on_which_a_job_hung() -> None:
     tasks = [(0, "1", 0, 40), (1, "2", 0, 50), (2, "1", 55, 70), (3, "2", 52, 90), (4, "1", 72, 99)]
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start) for n, e, start, _ in tasks])
     executors = {e: SimpleNamespace(finished={n: end for n, x, _, end in tasks if x == e}) for e in ("1", "2")}
-    found = list(driver_lane._critical(SimpleNamespace(executors=executors), [job], 1000))  # type: ignore[arg-type]
+    found = list(driver._critical(SimpleNamespace(executors=executors), [job], 1000))  # type: ignore[arg-type]
     # the executor cleans up until 99, but its job was over at 95
     assert found == [("j", "1", 72, 95), ("j", "1", 55, 70), ("j", "2", 0, 50)]
 
@@ -65,10 +66,10 @@ def test_two_python_workers_of_one_task_are_told_apart() -> None:
     """The second one, which works while the first does, is beside; one that comes later is not."""
     taken: list[tuple[int, int]] = []
     first = [span(1, 0, 100), span(2, 10, 20, parent=1), span(3, 300, 400)]
-    assert executor_lane._one_at_a_time(first, taken) == (first, [])
+    assert executor._one_at_a_time(first, taken) == (first, [])
     inner = span(5, 60, 70, parent=4)
     second = [span(4, 50, 150), inner, span(6, 200, 250)]
-    assert executor_lane._one_at_a_time(second, taken) == ([second[2]], [second[0], inner])
+    assert executor._one_at_a_time(second, taken) == ([second[2]], [second[0], inner])
 
 
 def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
@@ -77,7 +78,7 @@ def test_a_rank_may_be_a_part_of_a_python_worker() -> None:
     process = worker(span(1, 0, 5), main, span(3, 12, 13, "get", parent=2), span(4, 30, 40))
     rank = Rank(process, "1", "chief", 0, 10, 20, False, main)
     assert (rank.lane, [s.id for s in rank.spans], rank.finished) == ("rank-0", [2, 3], (False, 20))
-    assert [s.id for s in executor_lane._outside(process, [rank])] == [1, 4]
+    assert [s.id for s in executor._outside(process, [rank])] == [1, 4]
     assert Rank(process, "1", "worker", 1, 0, 9, True).lane == "rank-2"
     assert Rank(process, "1", "ps", 0, 0, 9, True).lane == "ps-0"
 

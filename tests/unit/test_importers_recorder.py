@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dlobd.importers import recorder
-from dlobd.offsets import Exchange
-from dlobd.trace import Cost
+from dlobd.attribution.importers import recorder
+from dlobd.tracing.clock_offset import Exchange
+from dlobd.tracing.recorder import Cost
 
 PROCESS = {
     "k": "process", "host": "h", "role": "worker", "index": 1, "pid": 7, "start_ns": 90,

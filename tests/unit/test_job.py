@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dlobd.workloads.job import Job, Markers
+from dlobd.job.description import Job, Markers
 
 EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "image_values": 784, "classes": 10}
 DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5}

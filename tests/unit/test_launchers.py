@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from dlobd import clock, clock_exchange
-from dlobd.launchers import driver_clock, log_stream
-from dlobd.launchers.base import Node, Roles
-from dlobd.launchers.cause import one_line
+from dlobd.job.launchers import driver_clock, log_stream
+from dlobd.job.launchers.base import Node, Roles
+from dlobd.job.launchers.reason import one_line
+from dlobd.tracing import clock, clock_sync
 
 PY4J = """\
 An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
@@ -133,10 +133,10 @@ def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.
     sc: Any = Context(spark_driver_bindAddress="127.0.0.3", spark_driver_host="127.0.0.2")
     server = driver_clock.serve(sc)
     assert server is not None
-    told = json.loads(sc.environment.pop(clock_exchange.VARIABLE))
+    told = json.loads(sc.environment.pop(clock_sync.VARIABLE))
     assert sc.environment == {"PYTHONHASHSEED": "0"}
     assert (told["host"], told["domain"]) == ("127.0.0.3", clock.domain())
-    assert len(clock_exchange.Peer(**told).exchange()) == clock_exchange.BURST
+    assert len(clock_sync.Peer(**told).exchange()) == clock_sync.BURST
     server.close()
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dlobd.importers import recorder
-from dlobd.launchers import barrier, child
+from dlobd.attribution.importers import recorder
+from dlobd.job.launchers import barrier, child
 
 
 def fed(blocks: list[bytes], epochs: int) -> list[bytes]:
@@ -56,7 +56,7 @@ def test_a_trainer_does_not_outlive_its_killed_task(tmp_path: Path) -> None:
     """kill -9 of the Python worker: the kernel ends the trainer, although nobody is left to tell it."""
     code = """
 import sys, time
-from dlobd.launchers import barrier
+from dlobd.job.launchers import barrier
 process = barrier.start_child()
 print(process.pid, flush=True)
 time.sleep(100)

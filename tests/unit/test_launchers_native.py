@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dlobd.launchers.base import TrainingFailed
-from dlobd.launchers.native import end, free_addresses, wait
+from dlobd.job.launchers.base import TrainingFailed
+from dlobd.job.launchers.native import end, free_addresses, wait
 
 
 class Markers:

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlobd.importers import recorder
-from dlobd.importers.recorder import RecordedProcess
-from dlobd.launchers import own
+from dlobd.attribution.importers import recorder
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.job.own import hooks
 
 
 def python(code: str, spans: Path) -> RecordedProcess:
     """Runs `code` with a recorder open; what it recorded."""
-    head = f"from dlobd import trace\ntrace.start({str(spans)!r}, 'driver')\nfrom dlobd.launchers import own\n"
+    head = f"from dlobd import trace\ntrace.start({str(spans)!r}, 'driver')\nfrom dlobd.job.launchers import own\n"
     done = subprocess.run(
         [sys.executable, "-c", head + code + "\ntrace.flush()\n"],
         capture_output=True,
@@ -40,7 +40,7 @@ assert rows == list(range(1000))
     )
     puts = process.named("put")
     assert sum(span.attrs["items"] for span in puts) == 1000
-    assert 1000 / own.CHUNK <= len(puts) < 100
+    assert 1000 / hooks.CHUNK <= len(puts) < 100
     assert process.instant("feed exhausted").attrs["items"] == 1000  # type: ignore[union-attr]
 
 
@@ -51,10 +51,10 @@ def test_a_slow_source_is_not_read_ahead() -> None:
     def slow() -> Iterator[int]:
         for n in range(3):
             read.append(n)
-            own.time.sleep(0.02)
+            hooks.time.sleep(0.02)
             yield n
 
-    fed = own.OwnFeedTask(list, 0)._timed(slow())
+    fed = hooks.OwnFeedTask(list, 0)._timed(slow())
     assert next(fed) == 0
     assert read == [0]
 
@@ -73,15 +73,15 @@ assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker
 """,
         tmp_path,
     )
-    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(own.USER_CODE)]
+    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(hooks.USER_CODE)]
     assert found == [("chief", 0, True), ("chief", 0, False), ("worker", 2, True)]
     assert process.process.role == "chief"  # a process of its own says so; a Python worker does not
 
 
 def test_what_travels_pickles_by_reference() -> None:
     """Executors find the classes in dlobd, whatever the script is."""
-    assert b"dlobd.launchers.own" in pickle.dumps(own.OwnMain(len))  # type: ignore[arg-type]
-    assert b"dlobd.launchers.own" in pickle.dumps(own.ShutdownTask(os.path.join))  # type: ignore[arg-type]
+    assert b"dlobd.job.own.hooks" in pickle.dumps(hooks.OwnMain(len))  # type: ignore[arg-type]
+    assert b"dlobd.job.own.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
 
 
 def test_the_sleep_of_a_shutdown_has_a_name(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ from tensorflowonspark import TFCluster, TFNode
 assert "tensorflow" not in sys.modules
 assert TFCluster.run.__name__ == "run" and TFCluster.TFCluster.train.__wrapped__
 import tensorflowonspark
-assert type(tensorflowonspark.__loader__).__module__ != "dlobd.launchers.imports"
+assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imports"
 """,
         tmp_path,
     )
@@ -128,9 +128,9 @@ assert type(tensorflowonspark.__loader__).__module__ != "dlobd.launchers.imports
 
 def test_py4j_commands_have_names() -> None:
     """A call by its method, a constructor by its class."""
-    assert own._called("c\no12\ncollectAndServe\ne\n") == "JVM: collectAndServe"
-    assert own._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "JVM: new SparkConf"
-    assert own._called("r\nu\nPythonRDD\nrj\ne\n") == "JVM: look up"
+    assert hooks._called("c\no12\ncollectAndServe\ne\n") == "JVM: collectAndServe"
+    assert hooks._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "JVM: new SparkConf"
+    assert hooks._called("r\nu\nPythonRDD\nrj\ne\n") == "JVM: look up"
 
 
 def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ own._record_pyspark(pyspark)
 client = object.__new__(GatewayClient)
 for _ in range(3):
     client.send_command("c\\no12\\nsize\\ne\\n", 0)
-client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * own.LONG_CALL_NS / 1e9})
+client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * hooks.LONG_CALL_NS / 1e9})
 own._Waiting.now = True
 client.send_command("c\\no12\\nsize\\ne\\n", 0)
 own.LONG_CALL_NS = 10**12  # however busy the machine is

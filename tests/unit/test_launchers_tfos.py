@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import trace
-from dlobd.importers import recorder
+from dlobd import tracing
+from dlobd.attribution.importers import recorder
 
 
 def python(code: str, *arguments: object, **environment: str) -> list[str]:
@@ -38,7 +38,7 @@ own = types.ModuleType("pkg_resources")
 own.get_distribution = lambda name: types.SimpleNamespace(version="0")
 own.DistributionNotFound = KeyError
 sys.modules["pkg_resources"] = own if there else None  # None: as if it could not be found
-from dlobd.launchers import tfos_compat
+from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFNode, TFSparkNode
@@ -60,7 +60,7 @@ def test_tensorflow_is_not_imported_by_preparing() -> None:
     """Neither on the driver nor in a Python worker: that costs seconds, and belongs to the trainer."""
     code = """
 import sys
-from dlobd.launchers import tfos, tfos_compat
+from dlobd.job.launchers import tfos, tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFManager, TFNode, TFSparkNode, compat, reservation, util
 print(sorted(name for name in sys.modules if name.partition(".")[0] in ("tensorflow", "keras")))
@@ -72,7 +72,7 @@ print(compat.__name__, callable(compat.export_saved_model), compat.__spec__)
 def test_rdma_is_refused() -> None:
     """TensorFlow 2 has none: asking for it is an error instead of a silent TCP."""
     code = """
-from dlobd.launchers import tfos_compat
+from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFNode
 for arguments, named in (((None, 1, True), {}), ((None,), {"rdma": True})):
@@ -90,7 +90,7 @@ def test_the_reservation_server_listens_only_where_it_was_told() -> None:
     """TFOS_BIND_IP names the one address; another address of the same machine is refused, and the server works."""
     code = """
 import socket
-from dlobd.launchers import tfos_compat
+from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import reservation, util
 server = reservation.Server(1)
@@ -116,7 +116,7 @@ client.request_stop()
 WATCH = """
 import json, os, signal, sys, time
 from dlobd import trace
-from dlobd.launchers import tfos_compat
+from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFSparkNode
 trace.start(sys.argv[2], "python-worker")
@@ -183,7 +183,7 @@ def test_the_queue_is_timed_at_the_feeding_end(tmp_path: Path) -> None:
     code = """
 import sys
 from dlobd import trace
-from dlobd.launchers.tfos import FeedTask
+from dlobd.job.launchers.tfos import FeedTask
 trace.start(sys.argv[1], "python-worker", threaded=False)
 def put_all(blocks):
     return [len(block) for block in blocks]
@@ -208,7 +208,7 @@ def test_calls_of_the_driver_are_wrapped_once(tmp_path: Path) -> None:
     code = """
 import sys
 from dlobd import trace
-from dlobd.launchers import tfos, tfos_compat
+from dlobd.job.launchers import tfos, tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFSparkNode, reservation
 for _ in range(2):
@@ -236,7 +236,7 @@ def test_waits_end_when_what_they_wait_for_is_there() -> None:
     """The reservations, at both ends, and the feed's join; a timeout and an error still end them as published."""
     code = """
 import sys, threading, time
-from dlobd.launchers import tfos_compat
+from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFSparkNode, reservation
 server = reservation.Server(1)
@@ -278,7 +278,7 @@ import sys, types
 daemon = types.ModuleType("pyspark.daemon")
 daemon.manager = lambda: print("manager")
 sys.modules["pyspark.daemon"] = daemon
-from dlobd.launchers import worker_daemon
+from dlobd.job.launchers import worker_daemon
 worker_daemon.serve(lambda: print("prepared"))
 """
     assert python(code, LOG_DIRS="") == ["prepared", "manager"]
@@ -291,7 +291,7 @@ import sys, threading, types
 daemon = types.ModuleType("pyspark.daemon")
 daemon.manager = lambda: print(threading.active_count())
 sys.modules["pyspark.daemon"] = daemon
-from dlobd.launchers import worker_daemon
+from dlobd.job.launchers import worker_daemon
 worker_daemon.serve()
 """
     first = tmp_path / "log 0"
@@ -305,4 +305,4 @@ worker_daemon.serve()
 
 def test_this_process_records_nothing() -> None:
     """The tests above leave no recorder here: spans of this process are still no-ops."""
-    assert type(trace.span("hdfs", "x")).__name__ == "_NoSpan"
+    assert type(tracing.span("hdfs", "x")).__name__ == "_NoSpan"

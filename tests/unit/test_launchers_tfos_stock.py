@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlobd.importers import recorder
-from dlobd.launchers.tfos import TfosLauncher
-from dlobd.launchers.tfos_stock import TfosStockLauncher
+from dlobd.attribution.importers import recorder
+from dlobd.job.launchers.tfos import TfosLauncher
+from dlobd.job.launchers.tfos_stock import TfosStockLauncher
 
 CHILD = """
 import sys
 from dlobd import trace
-from dlobd.launchers import tfos_stock
+from dlobd.job.launchers import tfos_stock
 trace.start(sys.argv[1], "python-worker")
 tfos_stock.install()
 import pkg_resources
@@ -48,7 +48,7 @@ def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> N
 WATCHED = """
 import glob, multiprocessing, os, signal, sys, time
 from dlobd import trace
-from dlobd.launchers.tfos_stock import StartTask
+from dlobd.job.launchers.tfos_stock import StartTask
 trace.start(sys.argv[1], "python-worker")
 def start(_):
     global manager, killed, left

@@ -7,19 +7,21 @@ import math
 
 import pytest
 
-from dlobd import noise
-from dlobd.noise import Noise
+from dlobd.run import machine_noise
+from dlobd.run.machine_noise import Noise
 
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
 
 
 @pytest.mark.parametrize(
-    "effort", [noise.SHORT, dataclasses.replace(noise.FULL, sleeps=20, loops=8, pings=200)], ids=["short", "full"]
+    "effort",
+    [machine_noise.SHORT, dataclasses.replace(machine_noise.FULL, sleeps=20, loops=8, pings=200)],
+    ids=["short", "full"],
 )
-def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: noise.Effort) -> None:
+def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: machine_noise.Effort) -> None:
     """Each figure is there and possible; a tail is not below its median."""
-    monkeypatch.setattr(noise, "LOOP_NS", 1_000_000)
-    found = noise.measure(effort)
+    monkeypatch.setattr(machine_noise, "LOOP_NS", 1_000_000)
+    found = machine_noise.measure(effort)
     assert found.timer_ns > 0
     assert 0 < found.sleep_over_p50_ns <= found.sleep_over_p99_ns
     assert 0 < found.loopback_p50_ns <= found.loopback_p99_ns

@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from dlobd.offsets import Bounds, Exchange, Offset
+from dlobd.tracing.clock_offset import Bounds, Exchange, Offset
 
 SECOND_NS = 10**9
 

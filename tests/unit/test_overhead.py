@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
-from dlobd import overhead, own_job, record, runner, span_cost, store, trace
-from dlobd.experiment import load
-from dlobd.importers.assemble import assemble
-from dlobd.importers.evidence import Evidence
+from dlobd import tracing
+from dlobd.attribution import record, recording_cost
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.attribution.verification import verify
+from dlobd.bundle import store
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import own_job
+from dlobd.experiment.files import load
+from dlobd.run import runner
 from dlobd.schema import Segment
-from dlobd.store import Bundle
-from dlobd.verification import verify
+from dlobd.tracing import span_cost
 
 DATA = Path(__file__).parents[1] / "data"
 ON = {"recording": "on", "span_ns": 2_000, "lowest_ns": 1_900, "highest_ns": 2_100, "spans": 200, "repeats": 7}
@@ -99,7 +104,7 @@ def test_what_the_recorders_counted_is_summed(tmp_path: Path) -> None:
     bundle = bundle_of(tmp_path)
     first, second, *_ = sorted(bundle.spans.rglob("spans-*.jsonl"))
     for path, counts in ((first, (1, 2, 3, 4, 50, 60, 7, 8)), (second, (1, 2, 3, 4, 500, 600, 70, 80))):
-        line = {"k": "cost", **dict(zip(trace.Cost.__dataclass_fields__, counts, strict=True))}
+        line = {"k": "cost", **dict(zip(tracing.Cost.__dataclass_fields__, counts, strict=True))}
         path.write_text(path.read_text() + json.dumps(line) + "\n")
     run = filled(bundle)
     found = run["overhead"]
@@ -153,7 +158,7 @@ def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> Non
     half = [Segment(start_ns, own[0].start_ns + 1, "spark", None, "span", ("client", lane))]
 
     def count(segments: list[Segment]) -> int:
-        found = overhead.overhead(evidence, spans, segments, 1)
+        found = recording_cost.overhead(evidence, spans, segments, 1)
         assert found is not None
         return int(found["chain_spans"])
 
@@ -177,14 +182,14 @@ def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> Non
 
 def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The driver by its environment, executors and a driver in a container by Spark's settings; on, nothing is said."""
-    from dlobd.places import choice
+    from dlobd.run.deploy import choice
 
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):
         _, target = choice.planned(experiment)
-        monkeypatch.delenv(trace.SWITCH, raising=False)
+        monkeypatch.delenv(tracing.SWITCH, raising=False)
         on = runner.command_of(experiment, target, tmp_path)
-        assert trace.SWITCH not in " ".join([*on.argv, *on.environment])
-        monkeypatch.setenv(trace.SWITCH, "off")
+        assert tracing.SWITCH not in " ".join([*on.argv, *on.environment])
+        monkeypatch.setenv(tracing.SWITCH, "off")
         off = runner.command_of(experiment, target, tmp_path)
         assert off.environment == {**on.environment, "DLOBD_TRACE": "off"}
         added = set(off.argv) - set(on.argv)

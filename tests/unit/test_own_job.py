@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import experiment, own_job, runner
 from dlobd.errors import UsageError
+from dlobd.experiment import files, own_job
+from dlobd.run import runner
 
 
 @pytest.fixture
@@ -28,13 +29,13 @@ def line(*options: str, script: str) -> list[str]:
 def test_what_nobody_says_is_as_in_the_main_experiment(script: str) -> None:
     """The script's name names the run; equal scripts and settings have equal keys."""
     job = own_job.from_script(script, ["a"])
-    main = experiment.load("softmax-mnist")
+    main = files.load("softmax-mnist")
     for name in set(own_job.SETTINGS) - {"name"}:
         assert getattr(job, name) == getattr(main, name)
     assert (job.name, job.arguments, job.options) == ("my-job", ("a",), ())
-    assert experiment.key(job) == experiment.key(own_job.from_script(script, ["a"]))
+    assert files.key(job) == files.key(own_job.from_script(script, ["a"]))
     Path(script).write_text("print('other')\n")
-    assert experiment.key(job) != experiment.key(own_job.from_script(script, ["a"]))
+    assert files.key(job) != files.key(own_job.from_script(script, ["a"]))
 
 
 def test_settings_of_an_own_job(script: str) -> None:
@@ -43,7 +44,7 @@ def test_settings_of_an_own_job(script: str) -> None:
     assert (job.workers, job.launcher, job.name, job.timeout_s) == (3, "tfos-stock", "mine", 99)
     assert job.executor_overhead_mb == 2560
     conf = own_job.daemon_conf(job)
-    assert conf["spark.python.daemon.module"] == "dlobd.launchers.own_stock_daemon"
+    assert conf["spark.python.daemon.module"] == "dlobd.job.own.stock_daemon"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.Mon
     job = own_job.from_line(line("--deploy-mode", mode, "--files", "a.txt", script=script))
     (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]
     assert f"--deploy-mode {mode}" in submit
-    assert "spark.python.daemon.module=dlobd.launchers.own_daemon" in submit
+    assert "spark.python.daemon.module=dlobd.job.own.daemon" in submit
     entry, _, rest = submit.partition("jobs/own.py tfos ")
     assert rest.endswith(" --steps 3")
     if mode == "cluster":

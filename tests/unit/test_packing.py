@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import packing
 from dlobd.errors import UsageError
+from dlobd.run import packing
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_dlobd_travels_as_a_zip_that_python_imports(tmp_path: Path) -> None:
     """What runs on the nodes is imported from it; the same content is the same file."""
     path = packing.package()
     assert packing.package() == path
-    code = "import dlobd.workloads.training, dlobd.launchers.base; print(dlobd.__file__)"
+    code = "import dlobd.job.training.driver, dlobd.job.launchers.base; print(dlobd.__file__)"
     out = subprocess.check_output([sys.executable, "-c", code], env={"PYTHONPATH": str(path)}, cwd=tmp_path, text=True)
     assert out.strip() == f"{path}/dlobd/__init__.py"
 

@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from dlobd import experiment, record, store
+from dlobd.attribution import record
+from dlobd.bundle import store
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import files
+from dlobd.run import run_record as run_records
 from dlobd.schema import Experiment
-from dlobd.store import Bundle
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 def main() -> Experiment:
     """What the captured runs were, but for the epochs of the killed one."""
-    return experiment.load("softmax-mnist-quick")
+    return files.load("softmax-mnist-quick")
 
 
 def bundle_of(run: str, directory: Path) -> Bundle:
@@ -31,7 +34,7 @@ def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> d
     """The record of a bundle, with changes to its window."""
     path = bundle.evidence / "window.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | window))
-    found = record.begin(bundle, wanted or main())
+    found = run_records.begin(bundle, wanted or main())
     noted = {"missing": ["something was missing"], "metrics": {"staged_bytes": 7}}
     (bundle.evidence / "collected.json").write_text(json.dumps(noted))
     record.fill(found, bundle, wanted or main())
@@ -42,13 +45,13 @@ def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> d
 def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
     """A run that was interrupted before its job has a record that follows the schema and says so."""
     bundle = store.create(tmp_path, "softmax-mnist-quick")
-    begun = record.begin(bundle, main())
+    begun = run_records.begin(bundle, main())
     bundle.write(begun)
     found = bundle.read()
     assert (found["status"], found["wall_ns"], found["layers"]) == ("interrupted", None, [])
     assert found["cause"] == "ended before the job was submitted"
     assert found["configuration"] == dataclasses.asdict(main())
-    assert found["experiment_key"] == experiment.key(main())
+    assert found["experiment_key"] == files.key(main())
     assert found["seeds"] == {"data_order": main().seed, "weights": main().seed}
 
 
@@ -79,7 +82,7 @@ def test_the_same_evidence_gives_the_same_record() -> None:
         bundle = Bundle(DATA / run)
         stored = bundle.read()
         wanted = dataclasses.replace(main(), epochs=stored["configuration"]["epochs"])
-        found = record.begin(bundle, wanted)
+        found = run_records.begin(bundle, wanted)
         record.fill(found, bundle, wanted)
         found = json.loads(json.dumps(found))
         for key in ("status", "cause", "wall_ns", "layers", "startup", "teardown", "hdfs", "ranks", "clips", "checks"):

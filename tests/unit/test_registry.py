@@ -61,7 +61,7 @@ def test_listing_imports_no_member() -> None:
     code = (
         "import sys; from dlobd.registry import REGISTRIES; "
         "[r.available() for r in REGISTRIES.values()]; "
-        "print([m for m in sys.modules if m.startswith(('tensorflow', 'pyspark', 'numpy', 'dlobd.datasets.'))])"
+        "print([m for m in sys.modules if m.startswith(('tensorflow', 'pyspark', 'numpy', 'dlobd.job.datasets.'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.strip() == "[]"

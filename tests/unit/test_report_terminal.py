@@ -17,8 +17,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from dlobd import noise
 from dlobd.report.terminal import anatomy, breakdown, verdict
+from dlobd.run import machine_noise
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORD = json.loads((GOLDEN / "run.json").read_text())
@@ -152,7 +152,7 @@ def test_a_run_that_was_never_audited_says_so() -> None:
 def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     """It says of which machine it is."""
     assert "machine" not in render(breakdown, RECORD).partition("Where the wall")[0]
-    elsewhere = RECORD["noise"] | {"machine": noise.CLIENT}
+    elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
     assert "(the client machine; the cluster's nodes were not measured)" in text
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import causes, runner
-from dlobd.experiment import load
-from dlobd.schedulers.base import Command
-from dlobd.store import Bundle
+from dlobd.attribution import reasons
+from dlobd.bundle.store import Bundle
+from dlobd.experiment.files import load
+from dlobd.run import runner
+from dlobd.run.schedulers.base import Command
 
 RACE = (
     "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : "
@@ -22,8 +23,8 @@ RACE = (
 @pytest.mark.parametrize(
     ("words", "statuses"),
     [
-        ((RACE, "no such column"), [causes.LOST_RACE, "no such column"]),  # the second one is another failure
-        ((RACE, RACE), [causes.LOST_RACE, causes.LOST_RACE]),  # and no third one is made
+        ((RACE, "no such column"), [reasons.LOST_RACE, "no such column"]),  # the second one is another failure
+        ((RACE, RACE), [reasons.LOST_RACE, reasons.LOST_RACE]),  # and no third one is made
         (("no such column", "unused"), ["no such column"]),
     ],
 )

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import experiment
-from dlobd.cluster.standalone import links_home
 from dlobd.errors import UsageError
+from dlobd.experiment import files
 from dlobd.registry import LAUNCHERS, SCHEDULERS
-from dlobd.schedulers.base import Command, Packed, Submission, Target
+from dlobd.run.deploy.spark_workers import links_home
+from dlobd.run.schedulers.base import Command, Packed, Submission, Target
 
 QUICK = "softmax-mnist-quick"
 TARGET = Target(
@@ -54,7 +54,7 @@ REFUSED = [
 def test_what_cannot_work_is_refused(settings: tuple[str, ...], field: str, why: str, remedy: str) -> None:
     """One line: the option that was typed, why it cannot work, and what to set instead."""
     with pytest.raises(UsageError) as caught:
-        experiment.load(QUICK, settings)
+        files.load(QUICK, settings)
     line = caught.value.line
     assert "\n" not in line
     assert why in line
@@ -72,7 +72,7 @@ def _valid() -> list[tuple[str, ...]]:
                 for mode in ("client", "cluster"):
                     way = (scheduler, launcher, source, mode)
                     try:
-                        experiment.load(QUICK, _settings(way))
+                        files.load(QUICK, _settings(way))
                     except UsageError:
                         continue
                     found.append(way)
@@ -98,19 +98,19 @@ OWN = ("standalone", "local-cluster")
 
 def test_a_launcher_brings_what_it_needs_unless_somebody_said_otherwise(tmp_path: Path) -> None:
     """Over a shipped experiment's values only: what a person wrote stays, in a file as on the command line."""
-    assert experiment.load(QUICK, ["launcher=native", "input=read"]).scheduler == "none"
-    default = experiment.load(QUICK).executor_overhead_mb
-    stock = experiment.load(QUICK, ["launcher=tfos-stock"])
+    assert files.load(QUICK, ["launcher=native", "input=read"]).scheduler == "none"
+    default = files.load(QUICK).executor_overhead_mb
+    stock = files.load(QUICK, ["launcher=tfos-stock"])
     assert stock.executor_overhead_mb > default
-    assert dataclasses.replace(stock, launcher="tfos", executor_overhead_mb=default) == experiment.load(QUICK)
-    assert experiment.load(QUICK, ["launcher=tfos-stock", "executor_overhead_mb=900"]).executor_overhead_mb == 900
+    assert dataclasses.replace(stock, launcher="tfos", executor_overhead_mb=default) == files.load(QUICK)
+    assert files.load(QUICK, ["launcher=tfos-stock", "executor_overhead_mb=900"]).executor_overhead_mb == 900
     mine = tmp_path / "mine.toml"
     mine.write_text(f'extends = "{QUICK}"\nexecutor_overhead_mb = 901\n')
-    assert experiment.load(mine, ["launcher=tfos-stock"]).executor_overhead_mb == 901
+    assert files.load(mine, ["launcher=tfos-stock"]).executor_overhead_mb == 901
 
 
 def _command(scheduler: str, target: Target | None = TARGET, *settings: str) -> Command:
-    chosen = experiment.load(QUICK, [f"scheduler={scheduler}", *settings])
+    chosen = files.load(QUICK, [f"scheduler={scheduler}", *settings])
     conf = {"spark.python.daemon.module": "x.daemon"}
     job = Path("/b/evidence/job.json")
     submission = Submission(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.errors import UsageError
-from dlobd.schedulers.options import megabytes, merged, parse
+from dlobd.experiment.spark_submit_line import megabytes, merged, parse
 
 OURS = (
     *("/opt/bin/spark-submit", "--master", "yarn", "--num-executors", "2", "--executor-memory", "512m"),

@@ -16,12 +16,12 @@ from records import run_record
 from rich.console import Console
 from strategies import span
 
-from dlobd.attribution import attribute
-from dlobd.cluster.processes import identify
+from dlobd.attribution.attribute import attribute
+from dlobd.hadoop.embedded.processes import identify
 from dlobd.layers import LAYERS
-from dlobd.report import selftest as report
 from dlobd.schema import Trace
 from dlobd.selftest import freezer, hooks, plans, score, truth
+from dlobd.selftest import report as report
 from dlobd.selftest.points import POINTS
 from dlobd.selftest.runs import Ran
 from dlobd.selftest.truth import Injected
@@ -156,7 +156,7 @@ def test_every_python_below_is_prepared_before_its_first_line(tmp_path: Path) ->
     (tmp_path / "plan.json").write_text(json.dumps({"spark/python-start": [0.01]}))
     (tmp_path / "sitecustomize.py").write_text(hooks.sitecustomize(tmp_path))
     environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    for words in (["-c", "pass"], ["-m", "dlobd.launchers.no_such_daemon"]):
+    for words in (["-c", "pass"], ["-m", "dlobd.job.launchers.no_such_daemon"]):
         assert truth.read(tmp_path) == []
         subprocess.run([sys.executable, *words], env=environment, capture_output=True, timeout=50, check=False)
     assert [one.point for one in truth.read(tmp_path)] == ["spark/python-start"]

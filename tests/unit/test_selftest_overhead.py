@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from records import run_record
 
-from dlobd import experiment, runner, store, trace
+from dlobd import tracing
+from dlobd.bundle import store
+from dlobd.experiment import files
+from dlobd.run import runner
 from dlobd.selftest import overhead, step_loop
 from dlobd.selftest.overhead import Measurement
 from dlobd.selftest.step_loop import Loop
@@ -106,12 +109,12 @@ def test_the_feed_takes_both_turns_of_every_pair(tmp_path: Path, monkeypatch: py
     """A recorder that costs time costs it in the blocks in which it records, and spans are written in these alone."""
     for name, value in (("WARM_UP_STEPS", 3), ("PAIRS", 4), ("BLOCK_STEPS", 5)):
         monkeypatch.setattr(step_loop, name, value)
-    recorder = trace.Recorder(tmp_path, "chief", threaded=False)
-    monkeypatch.setattr(trace, "_recorder", recorder)
-    monkeypatch.setattr(trace, "_paused", None)
+    recorder = tracing.Recorder(tmp_path, "chief", threaded=False)
+    monkeypatch.setattr(tracing, "_recorder", recorder)
+    monkeypatch.setattr(tracing, "_paused", None)
     feed = step_loop.AlternatingFeed(b"block", recorder, 1)
     for _ in range(3 + 2 * 4 * 5 + 1):
-        if trace._recorder is not None:
+        if tracing._recorder is not None:
             time.sleep(0.002)
         assert feed.next_block() == b"block"
     recorder.close()
@@ -153,7 +156,7 @@ def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
     seen: list[str | None] = []
 
     def run(point: Any, out: Path, progress: Any, cluster: Any) -> Path:
-        seen.append(os.environ.get(trace.SWITCH))
+        seen.append(os.environ.get(tracing.SWITCH))
         bundle = store.create(out, point.name)
         record = run_record(bundle.run_id, status="ok" if len(seen) > 1 else "invalid", cause=None)
         record["metrics"]["loop_ns"] = 5 * len(seen)
@@ -162,12 +165,12 @@ def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
 
     monkeypatch.setattr(runner, "run", run)
     monkeypatch.setattr(overhead, "settled_busy_percent", lambda: 1.5)
-    monkeypatch.setenv(trace.SWITCH, "kept")
-    base = experiment.load("softmax-mnist-quick", ["launcher=native", "scheduler=none", "input=read"])
+    monkeypatch.setenv(tracing.SWITCH, "kept")
+    base = files.load("softmax-mnist-quick", ["launcher=native", "scheduler=none", "input=read"])
     told: list[str] = []
     found = overhead.measure(dataclasses.replace(base, name="x"), 2, 1, tmp_path, lambda m: None, told.append)
     assert seen == [None if way == "on" else "off" for _, way in overhead.order(2, 1)]
-    assert os.environ[trace.SWITCH] == "kept"
+    assert os.environ[tracing.SWITCH] == "kept"
     assert [one.loop_ns for one in found] == [None, 10, 15, 20]
     assert [one.wall_ns for one in found] == [None] + 3 * [run_record()["wall_ns"]]
     assert len(told) == 4

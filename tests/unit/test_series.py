@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 from records import run_record
 
-from dlobd import experiment, runner, series, store
+from dlobd.bundle import store
+from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
-from dlobd.places import choice
+from dlobd.experiment import files
+from dlobd.run import runner, series
+from dlobd.run.deploy import choice
 from dlobd.schema import Experiment
-from dlobd.store import Bundle
 
 NATIVE = ["launcher=native", "scheduler=none", "input=read"]
 
 
 def points(*labels: str) -> dict[str, Experiment]:
     """Experiments that need no cluster; each has its label as its name."""
-    base = experiment.load("softmax-mnist-quick", NATIVE)
+    base = files.load("softmax-mnist-quick", NATIVE)
     return {label: dataclasses.replace(base, name=label) for label in labels}
 
 
@@ -156,7 +158,7 @@ def test_one_cluster_serves_all_runs(tmp_path: Path, runs: Runs, monkeypatch: py
     monkeypatch.setattr(choice, "cluster", lambda *_: Cluster())
     go(series.opened(points("a"), 0, tmp_path), 2)
     assert opened == []
-    yarn = {"a": experiment.load("softmax-mnist-quick", ["name=a"])}
+    yarn = {"a": files.load("softmax-mnist-quick", ["name=a"])}
     go(series.opened(yarn, 0, tmp_path), 3)
     assert opened == ["up", "down"]
 

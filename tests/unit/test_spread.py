@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.spread import ratio, spread
+from dlobd.attribution.statistics import ratio, spread
 
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20)
 

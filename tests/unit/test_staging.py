@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import experiment, staging
-from dlobd.datasets.tfrecord import Layout
 from dlobd.errors import ClusterError
-from dlobd.hdfs_checksum import one_block_checksum
+from dlobd.experiment import files
+from dlobd.hadoop.checksum import one_block_checksum
+from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
+from dlobd.job.datasets.tfrecord import Layout
+from dlobd.run import staging
 from dlobd.schema import Experiment
-from dlobd.storage import LocalDirectory, WebHdfs
 
 
 def small(**changes: object) -> Experiment:
     """The quick experiment on few samples."""
-    quick = experiment.load("softmax-mnist-quick")
+    quick = files.load("softmax-mnist-quick")
     return dataclasses.replace(quick, train_samples=600, test_samples=100, **changes)  # type: ignore[arg-type]
 
 
@@ -69,7 +70,7 @@ def test_equal_parameters_give_equal_bytes(tmp_path: Path) -> None:
 )
 def test_the_directory_names_all_that_its_content_depends_on(change: dict[str, object]) -> None:
     """What changes the files changes the directory, so that an old one is never taken for a new one."""
-    quick = experiment.load("softmax-mnist-quick")
+    quick = files.load("softmax-mnist-quick")
     other = dataclasses.replace(quick, **change)  # type: ignore[arg-type]
     assert staging.directory(other) != staging.directory(quick)
     assert staging.directory(dataclasses.replace(quick, epochs=9, learning_rate=1.0)) == staging.directory(quick)

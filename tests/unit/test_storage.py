@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd import webhdfs
-from dlobd.storage import Failures, LocalDirectory, WebHdfs
+from dlobd.hadoop import webhdfs
+from dlobd.hadoop.failures import failures
+from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
 
 
 @pytest.fixture
@@ -50,13 +51,13 @@ def test_pieces_join_to_the_file(top: str) -> None:
 
 
 def test_a_file_that_does_not_exist_is_an_expected_failure(top: str) -> None:
-    """Callers catch `Failures`, whatever the storage is."""
+    """Callers catch `failures()`, whatever the storage is."""
     storage = LocalDirectory()
-    with pytest.raises(Failures):
+    with pytest.raises(failures()):
         storage.read(f"{top}/none", "test")
-    with pytest.raises(Failures):
+    with pytest.raises(failures()):
         next(iter(storage.stream(f"{top}/none", 10, "test")))
-    with pytest.raises(Failures):
+    with pytest.raises(failures()):
         storage.sizes(f"{top}/none")
 
 

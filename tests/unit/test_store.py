@@ -8,8 +8,9 @@ from typing import get_type_hints
 import pytest
 from records import run_record
 
-from dlobd import experiment, store
+from dlobd.bundle import store
 from dlobd.errors import BundleError
+from dlobd.experiment import files
 from dlobd.schema import OwnJob
 
 
@@ -98,9 +99,9 @@ def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
     configuration = store.schema()["properties"]["configuration"]
     own = get_type_hints(OwnJob)
     found = {name: types[row["type"]] for name, row in configuration["properties"].items()}
-    assert found == experiment.FIELDS | own
+    assert found == files.FIELDS | own
     one, other = (set(choice["required"]) | set(configuration["required"]) for choice in configuration["oneOf"])
-    assert one == set(experiment.FIELDS)
+    assert one == set(files.FIELDS)
     assert other == set(own)
 
 

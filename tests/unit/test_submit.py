@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from dlobd import clock
-from dlobd.schedulers.base import Command
-from dlobd.submit import Window, submit
+from dlobd.run.schedulers.base import Command
+from dlobd.run.submit import Window, submit
+from dlobd.tracing import clock
 
 APP = "application_1795230150220_0001"
 
@@ -119,7 +119,7 @@ def test_a_job_that_yarn_started_may_take_its_time(tmp_path: Path, started: str)
 
 def test_a_job_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the grace it gets SIGKILL; the window ends when it is gone. Without an application nothing is aborted."""
-    monkeypatch.setattr("dlobd.submit.GRACE_S", 0.5)
+    monkeypatch.setattr("dlobd.run.submit.GRACE_S", 0.5)
     aborted: list[str] = []
     window = run("trap '' TERM; while :; do sleep 0.1; done", tmp_path, timeout_s=0.3, on_abort=aborted.append)
     assert (window.exit_code, window.ended_by, aborted) == (-signal.SIGKILL, "timeout", [])
@@ -159,7 +159,7 @@ def test_kill_9_of_the_command_ends_the_job(tmp_path: Path) -> None:
     """The kernel tells the job when its parent has died, because nobody else can."""
     code = (
         "import sys; from pathlib import Path\n"
-        "from dlobd.schedulers.base import Command; from dlobd.submit import submit\n"
+        "from dlobd.run.schedulers.base import Command; from dlobd.run.submit import submit\n"
         "submit(Command(('sh', '-c', 'echo $$; exec sleep 100'), {}), Path(sys.argv[1]), 60, 60, print, print)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as parent:

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlobd import trace
-from dlobd.clock import FakeClock
-from dlobd.importers import recorder
-from dlobd.importers.recorder import RecordedProcess
-from dlobd.trace import Recorder
+from dlobd import tracing
+from dlobd.attribution.importers import recorder
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.tracing.clock import FakeClock
+from dlobd.tracing.recorder import Recorder
 
 # a tree of spans: layer, name, attributes, children
 TREES = st.recursive(
@@ -246,7 +246,7 @@ def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
     for name in ("wall_ns", "cpu_ns", "flushes"):
         assert all(later[name] > one[name] for one, later in pairwise(found)), name
     process = only(tmp_path)
-    assert process.cost == trace.Cost(**{name: value for name, value in found[-1].items() if name != "k"})
+    assert process.cost == tracing.Cost(**{name: value for name, value in found[-1].items() if name != "k"})
     assert process.lines == before_lines
 
 
@@ -326,7 +326,7 @@ def test_a_span_costs_little(tmp_path: Path, capsys: pytest.CaptureFixture[str])
             found.append((time.perf_counter_ns() - start_ns) / count)
         return min(found)
 
-    off, on = best_ns(trace.span), best_ns(own.span)
+    off, on = best_ns(tracing.span), best_ns(own.span)
     own.close()
     with capsys.disabled():
         print(f"\na span costs {on:.0f} ns recorded and {off:.0f} ns not recorded")

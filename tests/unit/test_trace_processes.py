@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.importers import recorder
-from dlobd.importers.recorder import RecordedProcess
-from dlobd.trace import FLUSH_S
+from dlobd.attribution.importers import recorder
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.tracing.recorder import FLUSH_S
 
 
 def only(directory: Path) -> RecordedProcess:
@@ -297,7 +297,7 @@ def test_the_recorder_needs_the_standard_library_only() -> None:
     code = """
 import sys
 before = set(sys.modules)
-import dlobd.trace
+import dlobd.tracing
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(*sorted(new - set(sys.stdlib_module_names)))
 """

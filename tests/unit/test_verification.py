@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from dlobd import own_job, record
-from dlobd.audits import audit
-from dlobd.experiment import key
-from dlobd.importers.evidence import Evidence
-from dlobd.store import Bundle
-from dlobd.verification import verify
+from dlobd.attribution import record
+from dlobd.attribution.audits import audit
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.verification import verify
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import own_job
+from dlobd.experiment.files import key
 
 DATA = Path(__file__).parents[1] / "data"
 EXECUTORS = "spans/container_*_000002", "spans/container_*_000003"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from faults import END_S, LONG, kept
 
-from dlobd.cluster.processes import daemons_of
+from dlobd.hadoop.embedded.processes import daemons_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 import requests
 
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.processes import ProcessId
-from dlobd.cluster.state import read_state
-from dlobd.schedulers.spark_submit import spark_home
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.hadoop.embedded.state import read_state
+from dlobd.paths import spark_home
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

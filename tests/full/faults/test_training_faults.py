@@ -16,9 +16,10 @@ import psutil
 import pytest
 from cluster.conftest import QUICK, until
 
-from dlobd import experiment, staging
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.storage import WebHdfs
+from dlobd.experiment import files
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.file_system import WebHdfs
+from dlobd.run import staging
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -45,7 +46,7 @@ def failed(ended: Any) -> dict[str, Any]:
 
 def shortened(cluster: EmbeddedCluster, seed: int) -> Any:
     """Puts the quick experiment's data set of this seed into HDFS, and returns what halves one of its files."""
-    quick = dataclasses.replace(experiment.load(QUICK), seed=seed)
+    quick = dataclasses.replace(files.load(QUICK), seed=seed)
     storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user)
     staged = staging.stage(quick, storage, "", lambda line: None)
     path = f"{staged.train_dir}/part-00001.tfrecord"
@@ -134,7 +135,7 @@ def test_a_python_worker_that_hangs_before_its_rank_has_an_address(
     def found() -> psutil.Process | None:
         for child in jvm.children(recursive=True):
             try:
-                if f"dlobd.launchers.{daemon}" in child.cmdline():
+                if f"dlobd.job.launchers.{daemon}" in child.cmdline():
                     return child
             except psutil.Error:
                 pass  # it has ended meanwhile

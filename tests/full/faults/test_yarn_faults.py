@@ -20,10 +20,10 @@ from cluster.conftest import until, warnings_of
 from cluster.test_ways import explained
 from faults import END_S, LONG, kept
 
-from dlobd import webhdfs
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.cluster.processes import ProcessId
-from dlobd.cluster.state import read_state
+from dlobd.hadoop import webhdfs
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.hadoop.embedded.state import read_state
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

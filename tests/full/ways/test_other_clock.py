@@ -12,7 +12,7 @@ import pytest
 import timens
 from cluster.test_ways import explained
 
-from dlobd.importers.evidence import Evidence
+from dlobd.attribution.importers.evidence import Evidence
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
 

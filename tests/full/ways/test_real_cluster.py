@@ -16,10 +16,10 @@ from cluster.conftest import until, warnings_of
 from cluster.test_by_hand import prepared, small_archive, submitted
 from cluster.test_ways import explained, same_training
 
-from dlobd.cluster.configuration import ClusterSettings
-from dlobd.cluster.embedded import EmbeddedCluster
-from dlobd.store import Bundle
-from dlobd.webhdfs import connect
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.webhdfs import connect
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,8 +8,8 @@ from typing import Any
 import psutil
 import pytest
 
-from dlobd import series
-from dlobd.cluster.processes import daemons_of
+from dlobd.hadoop.embedded.processes import daemons_of
+from dlobd.run import series
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cluster.test_ways import explained, same_training
 
-from dlobd.importers.evidence import Evidence
+from dlobd.attribution.importers.evidence import Evidence
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
 

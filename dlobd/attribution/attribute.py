@@ -1,0 +1,296 @@
+"""Where the wall time went: a trace in, the wall split by layer out, exactly.
+
+The wall of a run is the window of its main lane. Read `Attributor.resolve` to believe the numbers: it walks the window
+once and gives each piece of it to one layer, by these rules.
+
+1. An instant belongs to the innermost span that is open in the lane.
+2. A wait is replaced by what the lane that releases it was doing meanwhile; waits there are replaced in turn.
+3. A collective is released by the last rank that enters it: until then, what that rank was doing counts.
+4. What the releasing lane does not cover is a gap: `unexplained` in the layer that waits, except for as much as a
+   named cause (heartbeat, poll, sleep) may take. So delegation cannot hide a hole.
+5. Where nothing is open in the main lane, the time is `unattributed`.
+
+All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
+clock, no file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+from dlobd.attribution.nesting import Lane, arrange, by_lane, extent
+from dlobd.errors import BundleError
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+
+Kind = Literal["span", "cause", "unexplained", "unattributed"]
+
+
+def attribute(trace: Trace) -> Attribution:
+    """Splits the wall of a run, [trace.start_ns, trace.end_ns), by layer.
+
+    Raises:
+        BundleError: a span has a layer that does not exist, or the window ends before it starts.
+    """
+    _check(trace)
+    lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
+    for name, spans in by_lane(trace.spans).items():
+        lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
+    attributor = Attributor(trace, lanes)
+    if trace.wall_ns:
+        attributor.resolve(MAIN_LANE, trace.start_ns, trace.end_ns, None, (MAIN_LANE,))
+    segments = attributor.segments[::-1]
+    clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips + [*trace.clips]
+    return _sum(trace, trace.wall_ns, segments, attributor.edges_ns, clips)
+
+
+def attribute_lane(trace: Trace, lane: str) -> Attribution:
+    """Splits one lane, from its first to its last instant, by layer: its own spans only, so that a wait stays in the
+    layer that waits. For the spread between ranks.
+
+    Raises:
+        BundleError: a span has a layer that does not exist.
+    """
+    _check(trace)
+    spans = [span for span in trace.spans if span.lane == lane]
+    start_ns, end_ns = extent(spans)
+    arranged = arrange(spans, start_ns, end_ns)
+    segments = [
+        Segment(piece.start_ns, piece.end_ns, piece.span.layer, piece.span, "span", (lane,))
+        if piece.span
+        else Segment(piece.start_ns, piece.end_ns, UNATTRIBUTED, None, "unattributed", (lane,))
+        for piece in arranged.pieces
+    ]
+    return _sum(trace, max(0, end_ns - start_ns), segments, arranged.edges_ns, arranged.clips)
+
+
+def critical_path(attribution: Attribution) -> list[Segment]:
+    """The attributed wall from start to end, with neighbours joined that have lane, layer, kind and span name alike
+    (so that a thousand steps in a row are one entry). A joined segment keeps the first one's span."""
+    joined: list[Segment] = []
+    for segment in attribution.segments:
+        if joined and _alike(joined[-1]) == _alike(segment):
+            last = joined.pop()
+            segment = Segment(last.start_ns, segment.end_ns, last.layer, last.span, last.kind, last.chain)
+        joined.append(segment)
+    return joined
+
+
+class Attributor:
+    """Walks the window from its end to its start: a named cause is spent from the end of a wait backwards, because a
+    poll or a heartbeat delays the end of it.
+
+    After `resolve`, `segments` are the pieces of the wall, the latest first."""
+
+    def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
+        self.lanes = lanes
+        self._end_ns = trace.end_ns
+        self.segments: list[Segment] = []
+        self.clips: list[Clip] = []
+        self.edges_ns: dict[int, int] = {}
+        self._cause_left_ns: dict[str, int] = {}
+        self._last_to_enter = self._collectives(trace.spans)
+
+    def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
+        """Gives every instant of [start_ns, end_ns) to a layer, by what `lane` was doing.
+
+        Args:
+            waiting: the span that is being replaced by this lane; None for the main lane.
+            chain: the lanes from the main lane to this one.
+        """
+        for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
+            for edge in (start, end):
+                self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
+            if span is None:
+                # Rules 4 and 5: nothing was open here, so the time goes back to whoever waits for this lane.
+                if waiting is None:
+                    self._emit(start, end, UNATTRIBUTED, None, "unattributed", chain)
+                else:
+                    self._gap(waiting, start, end, chain[:-1])
+            elif span.rendezvous:
+                # Rule 3. From the last entry on, the collective itself runs: its own layer's time.
+                last = self._last_to_enter[span.id]
+                entered = min(max(last.start_ns, start), end)
+                self._own(span, entered, end, chain)
+                self._delegate(span, last.lane, start, entered, last.resolution_ns, chain)
+            elif span.waits_for:
+                # Rule 2. After its release a wait has no excuse but its cause.
+                released = end if span.released_ns is None else min(max(span.released_ns, start), end)
+                self._gap(span, released, end, chain)
+                self._delegate(span, self._releasing_lane(span), start, released, span.resolution_ns, chain)
+            elif span.cause:
+                # A sleep or poll that waits for no lane: as much as its period is named, the rest is plain own time.
+                self._gap(span, start, end, chain, rest="span")
+            else:
+                self._own(span, start, end, chain)  # Rule 1.
+
+    def _delegate(
+        self, span: Span, lane: str | None, start_ns: int, end_ns: int, resolution_ns: int, chain: tuple[str, ...]
+    ) -> None:
+        """Replaces [start_ns, end_ns) of a waiting span by what `lane` did. Its end is known to `resolution_ns`."""
+        if start_ns >= end_ns:
+            return
+        self._edge(end_ns, resolution_ns)
+        if lane is None:
+            self._gap(span, start_ns, end_ns, chain)
+        elif lane in chain:
+            # The wait leads back to a lane that itself waits for it: nothing more can be said. Counted.
+            self.clips.append(Clip("cycle", span.id, end_ns - start_ns))
+            self._gap(span, start_ns, end_ns, chain)
+        else:
+            self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
+
+    def _releasing_lane(self, span: Span) -> str | None:
+        """Of the lanes waited for, the one that was busy the longest up to the release; among lanes still busy then,
+        the one that ends last. Lanes without evidence are ignored; None if none is left."""
+        release_ns = span.end_ns if span.released_ns is None else span.released_ns
+        busy: list[tuple[int, int, str]] = []
+        for name in span.waits_for:
+            lane = self.lanes.get(name)
+            until_ns = lane.busy_until(release_ns) if lane else None
+            if lane and until_ns is not None:
+                busy.append((until_ns, lane.busy_until(self._end_ns) or until_ns, name))
+        return max(busy)[2] if busy else None
+
+    def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
+        """Time of `span` that no other lane accounts for. Its cause may take as much of it as is left of the period."""
+        left = self._cause_left_ns.get(span.id, span.cause_period_ns if span.cause else 0)
+        named = max(0, min(left, end_ns - start_ns))
+        self._cause_left_ns[span.id] = left - named
+        if 0 < named < end_ns - start_ns:
+            self._edge(end_ns - named, span.resolution_ns)
+        self._emit(end_ns - named, end_ns, span.layer, span, "cause", chain)
+        self._emit(start_ns, end_ns - named, span.layer, span, rest, chain)
+
+    def _own(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...]) -> None:
+        self._emit(start_ns, end_ns, span.layer, span, "span", chain)
+
+    def _emit(
+        self, start_ns: int, end_ns: int, layer: str, span: Span | None, kind: Kind, chain: tuple[str, ...]
+    ) -> None:
+        if start_ns >= end_ns:
+            return
+        later = self.segments[-1] if self.segments else None
+        if later and later.span is span and later.kind == kind and later.chain == chain:
+            self.segments.pop()
+            end_ns = later.end_ns
+        self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
+
+    def _edge(self, at_ns: int, resolution_ns: int) -> None:
+        """Notes how uncertain a boundary is; where two edges meet, the coarser one counts."""
+        self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
+
+    def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
+        """For each span of a rendezvous, the member that released it: the last to start before the span ended.
+
+        A member that starts after another one has ended cannot have released it: inconsistent evidence, counted."""
+        groups: dict[str, list[Span]] = defaultdict(list)
+        for span in spans:
+            if span.rendezvous:
+                groups[span.rendezvous].append(span)
+        releasing: dict[str, Span] = {}
+        for members in groups.values():
+            members.sort(key=lambda member: member.start_ns)
+            starts = [member.start_ns for member in members]
+            for member in members:
+                releasing[member.id] = members[max(0, bisect_left(starts, member.end_ns) - 1)]
+                late_ns = starts[-1] - member.end_ns
+                if late_ns > members[-1].resolution_ns + member.resolution_ns and not member.truncated:
+                    self.clips.append(Clip("inconsistent", member.id, late_ns))
+        return releasing
+
+
+def _check(trace: Trace) -> None:
+    if trace.wall_ns < 0:
+        raise BundleError("The trace ends before it starts.", "collect the run's evidence again")
+    named = [(span.layer, f"Span {span.id} ({span.name})") for span in trace.spans]
+    named += [(layer, f"An interval of lane {i.lane}") for i in trace.intervals for layer in (i.layer, i.inside)]
+    for layer, what in named:
+        if layer not in LAYERS:
+            raise BundleError(f"{what} has the unknown layer {layer!r}.", f"use one of {', '.join(LAYERS)}")
+
+
+def _sum(
+    trace: Trace, wall_ns: int, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]
+) -> Attribution:
+    total: Counter[str] = Counter()
+    unexplained: Counter[str] = Counter()
+    uncertain: Counter[str] = Counter()
+    causes: dict[str, Counter[str]] = defaultdict(Counter)
+    names: dict[str, Counter[str]] = defaultdict(Counter)
+    for segment in segments:
+        length_ns = segment.end_ns - segment.start_ns
+        total[segment.layer] += length_ns
+        if segment.kind == "unexplained":
+            unexplained[segment.layer] += length_ns
+        if segment.span:
+            names[segment.layer][segment.span.name] += length_ns
+            if segment.kind == "cause":
+                causes[segment.layer][segment.span.cause] += length_ns
+    # Moving an uncertain boundary takes from one layer what it gives to the other: both are uncertain by it.
+    for left, right in pairwise(segments):
+        if left.layer != right.layer:
+            for layer in (left.layer, right.layer):
+                uncertain[layer] += edges_ns.get(right.start_ns, 0)
+    low = {layer: total[layer] - uncertain[layer] for layer in LAYERS}
+    high = {layer: total[layer] + uncertain[layer] for layer in LAYERS}
+    # Time of one layer that hides inside another one's: at most `hi_ns` of it may have to move.
+    for interval, overlap_ns in _overlaps(trace.intervals, segments):
+        low[interval.inside] -= min(interval.hi_ns, overlap_ns)
+        high[interval.layer] += min(interval.hi_ns, overlap_ns)
+    within = {interval.layer for interval in trace.intervals}
+    rows = tuple(
+        LayerTime(
+            layer,
+            LAYERS[layer].group,
+            total[layer],
+            unexplained[layer],
+            max(0, low[layer]),
+            min(wall_ns, high[layer]),
+            _largest_first(causes[layer]),
+            _largest_first(names[layer]),
+        )
+        for layer in LAYERS
+        if total[layer] or layer in within
+    )
+    return Attribution(
+        wall_ns, rows, total[UNATTRIBUTED], trace.not_measured, trace.intervals, _merged(clips), tuple(segments)
+    )
+
+
+def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
+    """For each interval, how much of the attributed time of the layer it hides in lies inside its bounds."""
+    wanted = {(interval.lane, interval.inside) for interval in intervals}
+    own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
+    for segment in segments:
+        if segment.kind == "span" and (segment.chain[-1], segment.layer) in wanted:
+            own[segment.chain[-1], segment.layer].append(segment)
+    for interval in intervals:
+        candidates = own[interval.lane, interval.inside]
+        index = max(0, bisect_left(candidates, interval.start_ns, key=lambda segment: segment.end_ns))
+        overlap_ns = 0
+        while index < len(candidates) and candidates[index].start_ns < interval.end_ns:
+            segment = candidates[index]
+            overlap_ns += max(0, min(segment.end_ns, interval.end_ns) - max(segment.start_ns, interval.start_ns))
+            index += 1
+        yield interval, overlap_ns
+
+
+def _merged(clips: Iterable[Clip]) -> tuple[Clip, ...]:
+    """One entry a kind and span, in the order of first appearance."""
+    total: Counter[tuple[str, str]] = Counter()
+    for clip in clips:
+        total[clip.kind, clip.span] += clip.ns
+    return tuple(Clip(kind, span, ns) for (kind, span), ns in total.items())
+
+
+def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _alike(segment: Segment) -> tuple[str, str, str, str]:
+    return (segment.chain[-1], segment.layer, segment.kind, segment.span.name if segment.span else "")

@@ -1,0 +1,167 @@
+"""Bytes, files and checksums: what the job says that it read and wrote against what HDFS says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlobd.attribution.audits.base import (
+    EQUAL,
+    NOT_MORE,
+    Found,
+    Rule,
+    disturbed,
+    foreign,
+    other_clocks,
+    outside_ns,
+    passes,
+    training_job,
+    worst,
+)
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import RESOLUTION_NS, LogLine
+from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
+from dlobd.job.datasets.tfrecord import Layout
+
+
+def _troubled(evidence: Evidence) -> str:
+    """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
+    why = foreign(evidence) or disturbed(evidence, "namenode", "datanode")
+    if not why and any(i.name == "DataNode given up" for p in evidence.processes for i in p.instants):
+        why = "a DataNode was given up and another one asked"
+    if not why and any(_is_trouble(line) for line in _java_clients(evidence)):
+        why = "a Java client of HDFS warns of a read or write"
+    return why
+
+
+def _java_clients(evidence: Evidence) -> Iterator[LogLine]:
+    for container in evidence.executor_containers.values():
+        yield from evidence.container_log(container)
+    for daemon in evidence.daemons:
+        if str(daemon["name"]).startswith("datanode"):  # WebHDFS reads by a client inside of the DataNode
+            yield from evidence.daemon_log(daemon["name"])
+
+
+def _is_trouble(line: LogLine) -> bool:
+    return line.level in ("WARN", "ERROR") and (line.logger.startswith("hdfs.") or "BlockReader" in line.logger)
+
+
+def _all_files(evidence: Evidence) -> int | None:
+    return sum(evidence.file_bytes.values()) or None
+
+
+def _input_read_by_spark(evidence: Evidence) -> Found:
+    job, times, files = training_job(evidence), passes(evidence), _all_files(evidence)
+    if job and job["input"] != "feed":
+        return Found(why="the ranks read the input, not Spark")
+    read = sum(task.read_bytes for task in evidence.tasks) if evidence.tasks and job else None
+    return Found(read, files * times if files and times else None, doubt=_troubled(evidence))
+
+
+def _input_sent_by_datanodes(evidence: Evidence) -> Found:
+    times, window = passes(evidence), evidence.window
+    blocks = {block for found in evidence.blocks.values() for block in found}
+    sent = sum(
+        t.bytes
+        for t in evidence.transfers
+        if t.operation == "HDFS_READ" and t.block in blocks and window["exec_ns"] <= t.end_ns <= window["exit_ns"]
+    )
+    lengths = evidence.file_bytes.values()
+    expected = sum(n + CRC_BYTES * -(-n // CHUNK_BYTES) for n in lengths) * (times or 0)
+    return Found(sent if evidence.transfers and blocks else None, expected or None, doubt=_troubled(evidence))
+
+
+def _input_opened(evidence: Evidence) -> Found:
+    times, window = passes(evidence), evidence.window
+    opened = sum(
+        # WebHDFS asks the NameNode where to read, and its DataNode opens: only that one is an open of the file
+        a.command == "open" and a.protocol == "rpc" and a.path in evidence.file_bytes
+        for a in evidence.audits
+        if window["exec_ns"] <= a.at_ns <= window["exit_ns"]
+    )
+    expected = len(evidence.file_bytes) * (times or 0)
+    return Found(opened if evidence.audits else None, expected or None, doubt=_troubled(evidence))
+
+
+def _input_holds_all_samples(evidence: Evidence) -> Found:
+    job = training_job(evidence)
+    if not job:
+        return Found(_all_files(evidence))
+    samples = job["steps"] * job["batch_size"] * job["workers"] // job["epochs"]
+    return Found(_all_files(evidence), samples * Layout(job["image_values"]).record_bytes)
+
+
+def _input_checksums(evidence: Evidence) -> Found:
+    staged, kept = evidence.checksums.get("staged") or {}, evidence.checksums.get("hdfs") or {}
+    same = sum(kept.get(name) == checksum for name, checksum in staged.items())
+    # of a file with other blocks or chunks HDFS has a checksum that ours cannot be
+    return Found(same if staged and staged.keys() <= kept.keys() else None, len(staged) or None)
+
+
+def _files_written(evidence: Evidence) -> Found:
+    run_dir = training_job(evidence).get("run_dir", "")
+    written = [s for p in evidence.processes for s in p.spans if _is_write_below(s, run_dir)]
+    created = [
+        a
+        for a in evidence.audits
+        if a.command == "create" and a.path.startswith(f"{run_dir}/") and a.at_ns >= evidence.window["exec_ns"]
+    ]
+    return Found(
+        len(written) if evidence.processes and run_dir else None,
+        len(created) if evidence.audits and run_dir else None,
+        doubt=_troubled(evidence),
+    )
+
+
+def _is_write_below(span: RecordedSpan, run_dir: str) -> bool:
+    path = str(span.attrs.get("path", ""))
+    return span.layer == "hdfs" and span.name.startswith("write ") and path.startswith(f"{run_dir}/")
+
+
+def _writes_and_creations(evidence: Evidence) -> Found:
+    run_dir = training_job(evidence).get("run_dir", "")
+    created: dict[str, list[int]] = {}
+    for a in evidence.audits:
+        if a.command == "create":
+            created.setdefault(a.path, []).append(a.at_ns)
+    outside = [
+        min(outside_ns(span, at_ns) for at_ns in created[span.attrs["path"]])
+        for process in evidence.processes
+        for span in process.spans
+        if run_dir and _is_write_below(span, run_dir) and not span.truncated and span.attrs["path"] in created
+    ]
+    return worst(outside, RESOLUTION_NS, _troubled(evidence) or other_clocks(evidence))
+
+
+FILES = "file lengths in HDFS x passes over them"
+
+RULES = (
+    Rule(
+        "input bytes, Spark", "Spark's tasks read what the input files hold, once a pass.",
+        "Spark event log", FILES, EQUAL, _input_read_by_spark, whole=True,
+    ),
+    Rule(
+        "input bytes, DataNodes", "The DataNodes sent that much of the input's blocks.",
+        "DataNode client trace", f"{FILES}, with checksums", EQUAL, _input_sent_by_datanodes, whole=True,
+    ),
+    Rule(
+        "input opens", "Each input file was opened once a pass.",
+        "NameNode audit log", "input files x passes over them", EQUAL, _input_opened, whole=True,
+    ),
+    Rule(
+        "input file lengths", "The input files are as long as their records say.",
+        "file lengths in HDFS", "samples x record length", EQUAL, _input_holds_all_samples,
+    ),
+    Rule(
+        "input checksums", "HDFS holds what was staged: its own checksums are those of what was written.",
+        "checksums by HDFS: files that agree", "checksums at staging: files", EQUAL, _input_checksums,
+    ),
+    Rule(
+        "files written", "Every file that a rank wrote is a creation at the NameNode, and no other is.",
+        "write spans of the ranks", "NameNode audit log", EQUAL, _files_written, whole=True,
+    ),
+    Rule(
+        "own marks and the NameNode's log", "The NameNode logged each creation while our span of the write was open.",
+        "NameNode audit log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _writes_and_creations,
+    ),
+)  # fmt: skip

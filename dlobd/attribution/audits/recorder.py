@@ -1,0 +1,56 @@
+"""Our own recorder: was all of it read, and does it lie where the client's clock has the run."""
+
+from __future__ import annotations
+
+import hashlib
+
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, worst
+from dlobd.attribution.importers.evidence import Evidence
+
+
+def _spans(evidence: Evidence) -> Found:
+    # ids are handed out one by one, so that a lost span leaves a gap; a killed process loses its last ones, and no gap
+    processes = [process for process in evidence.processes if process.spans]
+    begun = sum(max(s.id for s in p.spans) - min(s.id for s in p.spans) + 1 for p in processes)
+    read = sum(len(process.spans) for process in processes)
+    return Found(begun if processes else None, read if processes else None)
+
+
+def _process_lives(evidence: Evidence) -> Found:
+    if evidence.by_hand:
+        return Found(why="the window is the ResourceManager's: the driver began before it")
+    window = evidence.window
+    outside = [max(window["exec_ns"] - process.opened_ns, 0) for process in evidence.processes]
+    driver = evidence.driver_process
+    if driver and window["exit_code"] == 0 and not window["ended_by"] and not evidence.cluster_mode:
+        # processes in containers may outlive spark-submit by YARN's clean-up
+        outside.append(max(driver.last_ns - window["exit_ns"], 0))
+    return worst(outside, 0, other_clocks(evidence))
+
+
+def _script(evidence: Evidence) -> Found:
+    path = evidence.path / "evidence" / "script.py"
+    if not evidence.own:
+        return Found(why="no script of one's own")
+    if not path.exists():
+        return Found(right=1)
+    data = path.read_bytes()
+    same = hashlib.sha256(data).hexdigest() == evidence.job["script_sha256"]
+    doubt = "a secret in it was replaced" if b"[redacted]" in data else ""
+    return Found(int(same), 1, doubt=doubt)
+
+
+RULES = (
+    Rule(
+        "spans", "Every span that a process began was read.",
+        "ids handed out by the recorder", "spans read", EQUAL, _spans,
+    ),
+    Rule(
+        "records inside the window", "Nothing was recorded before the window, nor by a driver beside it after its end.",
+        "span files: ns outside", "client clock, ns", NOT_MORE, _process_lives,
+    ),
+    Rule(
+        "script", "The script of one's own in the bundle is the one whose sha256 the configuration has.",
+        "evidence/script.py: scripts with that sha256", "job.json: scripts", EQUAL, _script,
+    ),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""Samples and steps: what was put, taken and trained on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlobd.attribution.audits.base import EQUAL, Found, Rule, training_job
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.job.datasets.tfrecord import Layout
+
+
+def _bytes(evidence: Evidence, *names: str) -> int | None:
+    found = [int(s.attrs.get("bytes", 0)) for p in evidence.processes for s in p.spans if s.name in names]
+    return sum(found) if any(found) else None
+
+
+def _fed(evidence: Evidence) -> str:
+    """Why nothing of ours stands at a feed; empty if it does."""
+    job = training_job(evidence)
+    if not job:
+        return "what a script of one's own feeds is not counted in bytes"
+    return "" if job["input"] == "feed" else "the ranks read the input themselves"
+
+
+def _read_and_put(evidence: Evidence) -> Found:
+    files, epochs = sum(evidence.file_bytes.values()), training_job(evidence).get("epochs", 0)
+    return Found(_bytes(evidence, "put"), files * epochs or None, why=_fed(evidence))
+
+
+def _put_and_got(evidence: Evidence) -> Found:
+    return Found(_bytes(evidence, "put"), _bytes(evidence, "get"), why=_fed(evidence))
+
+
+def _taken_and_trained(evidence: Evidence) -> Found:
+    job = training_job(evidence)
+    if not job:
+        return Found(why="what a sample is, only the script knows")
+    # by WebHDFS or from a local file; a piece that was asked for again counts once, since only an answer has bytes
+    taken = _bytes(evidence, "get") if job["input"] == "feed" else _bytes(evidence, "stream", "read input")
+    return Found(taken // Layout(job["image_values"]).record_bytes if taken else None, _sum(evidence, "samples"))
+
+
+def _sum(evidence: Evidence, key: str) -> int | None:
+    results: dict[int, dict[str, Any]] = evidence.results
+    return sum(result[key] for result in results.values()) if results else None
+
+
+def _steps(evidence: Evidence) -> Found:
+    ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
+    spans = sum(len(p.named("first step")) + len(p.named("step")) for p in ranks)
+    return Found(spans if ranks and training_job(evidence) else None, _sum(evidence, "steps"))
+
+
+def _steps_and_samples(evidence: Evidence) -> Found:
+    steps, batch = _sum(evidence, "steps"), training_job(evidence).get("batch_size")
+    return Found(steps * batch if steps and batch else None, _sum(evidence, "samples"))
+
+
+RULES = (
+    Rule(
+        "bytes into the feed", "The feed tasks put into the queues what the input files hold, once an epoch.",
+        "put spans of the feed tasks", "file lengths in HDFS x epochs", EQUAL, _read_and_put, whole=True,
+    ),
+    Rule(
+        "bytes through the feed", "The trainers took out of the queues what was put into them.",
+        "put spans of the feed tasks", "get spans of the trainers", EQUAL, _put_and_got, whole=True,
+    ),
+    Rule(
+        "samples trained", "The trainers trained on what they took, by feed or by reading.",
+        "get or read spans / record length", "done-markers", EQUAL, _taken_and_trained, whole=True,
+    ),
+    Rule(
+        "steps", "Each rank recorded a span for every step that it reports.",
+        "step spans", "done-markers", EQUAL, _steps, whole=True,
+    ),
+    Rule(
+        "steps x batch", "Steps times batch size is samples.",
+        "done-markers: steps x batch", "done-markers: samples", EQUAL, _steps_and_samples, whole=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""Spark: its event log against its executors' times and its driver's log, and that log against our marks."""
+
+from __future__ import annotations
+
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, outside_ns, worst
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.tracing.clock import WallToMonotonic
+
+MS = 1_000_000
+
+
+def _run_time_in_task(evidence: Evidence) -> Found:
+    excess = [t.deserialize_ms + t.run_ms - (t.finish_ms - t.launch_ms) for t in evidence.tasks if t.ok]
+    # launch and finish are wall-clock stamps of the driver, and the executor's times are not
+    moved_ms = -(-WallToMonotonic(evidence.anchors).step_ns // MS)
+    return worst(excess, 1 + moved_ms)
+
+
+def _tasks_in_both_logs(evidence: Evidence) -> Found:
+    started = [task.id for job in evidence.driver_log.jobs for task in job.tasks]
+    doubt = "a script may set its log level, and leave tasks running" if evidence.own else ""
+    return Found(len(started) or None, len(evidence.tasks) or None, doubt=doubt)
+
+
+def _marks_and_log(evidence: Evidence) -> Found:
+    outside = [
+        outside_ns(span, line.at_ns)
+        for name, point in (("SparkContext", "JVM SparkContext"), ("SparkContext.stop", "stopped"))
+        for span in (evidence.driver_process.named(name)[:1] if evidence.driver_process else ())
+        if not span.truncated and (line := evidence.driver_log.points.get(point))
+    ]
+    return worst(outside, RESOLUTION_NS, other_clocks(evidence))
+
+
+RULES = (
+    Rule(
+        "run time inside the task", "No executor says that it worked longer on a task than the driver saw the task.",
+        "event log: ms by which run time exceeds launch to finish", "resolution of the stamps and clock steps, ms",
+        NOT_MORE, _run_time_in_task,
+    ),
+    Rule(
+        "tasks", "The driver's log started the tasks that the event log ended.",
+        "driver log", "Spark event log", EQUAL, _tasks_in_both_logs, whole=True,
+    ),
+    Rule(
+        "own marks and Spark's log", "What Spark logs of its start and stop lies inside our spans of these calls.",
+        "driver log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _marks_and_log,
+    ),
+)  # fmt: skip

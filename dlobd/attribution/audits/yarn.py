@@ -1,0 +1,142 @@
+"""YARN: what the ResourceManager says of an application against its own transitions, the containers and the window."""
+
+from __future__ import annotations
+
+import re
+
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Comparison, Found, Rule, disturbed, foreign
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.tracing.clock import WallToMonotonic
+
+MS = 1_000_000
+
+MEMORY_SHARE, MEMORY_MB_SECONDS = 0.005, 512
+"""YARN adds up per container, in milliseconds, from its own clock; so much its sum may differ from the log's. A busy
+ResourceManager logs a transition some milliseconds later; the second is for jobs of seconds."""
+
+LENGTH_MS = 1000
+"""The ResourceManager takes its stamps beside the transitions that it logs, not at them."""
+
+LEAVES_NS = 20 * 10**9
+"""In client mode the ApplicationMaster leaves by itself after the driver; after so long it would have been killed."""
+
+OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
+"""States in which a container is charged no more; KILLED is one that the application's end overtook."""
+
+_CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
+_MEMORY_SECONDS = re.compile(r"\bmemorySeconds=(\d+)")
+_CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
+_START_MS = re.compile(r"\bstartTime=(\d+)")
+_FINISH_MS = re.compile(r"\bfinishTime=(\d+)")
+
+
+def _summary(evidence: Evidence, pattern: re.Pattern[str]) -> int | None:
+    """A field of the ResourceManager's summary of the application."""
+    application = f"appId={evidence.window['application_id']},"
+    for line in evidence.daemon_log("resourcemanager"):
+        if application in line.message and (match := pattern.search(line.message)):
+            return int(match[1])
+    return None
+
+
+def _doubt(evidence: Evidence) -> str:
+    return disturbed(evidence, "resourcemanager", "nodemanager") or foreign(evidence)
+
+
+def _not_on_yarn(evidence: Evidence) -> str:
+    return "" if evidence.on_yarn else "YARN has no part in this way to run"
+
+
+def _memory_seconds(evidence: Evidence) -> Found:
+    log = evidence.daemon_log("resourcemanager")
+    capacity = {m[1]: int(m[2]) for line in log if (m := _CAPACITY.search(line.message))}
+    total, complete = 0, bool(evidence.yarn.containers)
+    for container, marks in evidence.yarn.containers.items():
+        begun, ended = marks.at.get("ALLOCATED"), min((marks.at[s] for s in OVER if s in marks.at), default=None)
+        if begun is None or ended is None or container not in capacity:
+            complete = False
+            break
+        total += capacity[container] * (ended - begun)
+    charged = _summary(evidence, _MEMORY_SECONDS)
+    return Found(total // 10**9 if complete else None, charged, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
+
+
+def _containers(evidence: Evidence) -> Found:
+    given = _summary(evidence, _CONTAINERS)
+    # Spark gives back what it did not ask for; nothing ever ran in such a container
+    unused = sum("RELEASED" in m.at and "RM_RUNNING" not in m.at for m in evidence.yarn.containers.values())
+    return Found(
+        len(evidence.containers) if evidence.containers else None,
+        None if given is None else given - unused,
+        why=_not_on_yarn(evidence),
+        doubt=_doubt(evidence),
+    )
+
+
+def _inside(evidence: Evidence) -> Found:
+    if why := _not_on_yarn(evidence):
+        return Found(why=why)
+    if evidence.by_hand:
+        return Found(why="the window is the ResourceManager's own")
+    window, place = evidence.window, WallToMonotonic(evidence.anchors)
+    start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
+    if start_ms is None or finish_ms is None:
+        start_ms, finish_ms = evidence.rm_app.get("startedTime"), evidence.rm_app.get("finishedTime")
+    outside = None
+    if start_ms and finish_ms:
+        early = window["exec_ns"] - (place.ms(start_ms) + MS)  # a stamp t says [t, t + 1 ms)
+        late = place.ms(finish_ms) - window["exit_ns"] - (0 if evidence.cluster_mode else LEAVES_NS)
+        outside = max(early, late, 0)
+    # with wall clocks of several hosts nobody knows how far these differ
+    return Found(outside, abs(place.step_ns), doubt=_doubt(evidence))
+
+
+def _length(evidence: Evidence) -> Found:
+    start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
+    stamped = finish_ms - start_ms if start_ms and finish_ms else None
+    at = evidence.yarn.application.at
+    begun, ended = at.get("NEW_SAVING"), at.get("FINAL_SAVING")
+    logged = (ended - begun) // MS if begun is not None and ended is not None else None
+    doubt = _doubt(evidence)
+    if not doubt and WallToMonotonic(evidence.anchors).step_ns > LENGTH_MS * MS // 2:
+        doubt = "the wall clock was stepped during the run"
+    return Found(stamped, logged, why=_not_on_yarn(evidence), doubt=doubt)
+
+
+def _elapsed(evidence: Evidence) -> Found:
+    start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
+    stamped = finish_ms - start_ms if start_ms and finish_ms else None
+    return Found(evidence.rm_app.get("elapsedTime"), stamped, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
+
+
+RULES = (
+    Rule(
+        "container memory", "The memory of each container times its life is what the ResourceManager charges for.",
+        "transitions in the RM log x capacity, MB-seconds", "ResourceManager's memorySeconds",
+        Comparison(
+            f"within {MEMORY_SHARE:.1%} and {MEMORY_MB_SECONDS} MB-seconds",
+            lambda left, right: abs(left - right) <= MEMORY_SHARE * max(left, right) + MEMORY_MB_SECONDS,
+        ),
+        _memory_seconds,
+    ),
+    Rule(
+        "containers", "The containers whose logs were collected are those that YARN handed out and that were used.",
+        "log directories of containers", "ResourceManager's totalAllocatedContainers, without unused ones",
+        EQUAL, _containers, whole=True,
+    ),
+    Rule(
+        "application inside the window", "By the ResourceManager's stamps the application lived inside the window; in "
+        "client mode its ApplicationMaster may leave up to 20 s after the driver.",
+        "ResourceManager's startTime and finishTime: ns outside", "clock anchors: how far the wall clock moved, ns",
+        NOT_MORE, _inside, whole=True,
+    ),
+    Rule(
+        "application's length", "The ResourceManager's stamps are as far apart as the transitions that it logged.",
+        "ResourceManager's finishTime - startTime, ms", "RM log: NEW_SAVING to FINAL_SAVING, ms",
+        Comparison(f"within {LENGTH_MS} ms", lambda left, right: abs(left - right) <= LENGTH_MS), _length,
+    ),
+    Rule(
+        "application's record", "The ResourceManager says the same by REST and in its log.",
+        "RM REST: elapsedTime, ms", "ResourceManager's finishTime - startTime, ms", EQUAL, _elapsed, whole=True,
+    ),
+)  # fmt: skip

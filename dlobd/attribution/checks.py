@@ -1,0 +1,91 @@
+"""What must hold before a run's numbers count: sanity comes before speed. Pure, over a bundle's evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.experiment.files import steps
+from dlobd.schema import Experiment, OwnJob, Runnable
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`ok` is None where the evidence to decide is missing; such a check counts as failed for a run that ended well."""
+
+    check: str
+    ok: bool | None
+    detail: str
+
+
+INCONSISTENT_SHARE = 0.01
+"""Evidence whose spans contradict each other by more than this share of the wall cannot be attributed."""
+
+
+def check(experiment: Runnable, evidence: Evidence, clips: Sequence[Mapping[str, Any]], wall_ns: int) -> list[Check]:
+    """All checks, in the order in which a person would ask.
+
+    Args:
+        clips: of the attribution, as in run.json.
+    """
+    if isinstance(experiment, OwnJob):
+        return [_consistent(clips, wall_ns)]  # what its result should be, only its person knows
+    return [*_checks(experiment, evidence), _consistent(clips, wall_ns)]
+
+
+def _consistent(clips: Sequence[Mapping[str, Any]], wall_ns: int) -> Check:
+    found_ns = sum(clip["ns"] for clip in clips if clip["kind"] == "inconsistent")
+    detail = f"spans contradict each other for {found_ns / 1e9:.3f} s, at most {INCONSISTENT_SHARE:.0%} of the wall may"
+    return Check("evidence is consistent", found_ns <= INCONSISTENT_SHARE * wall_ns, detail)
+
+
+def _checks(experiment: Experiment, evidence: Evidence) -> Iterator[Check]:
+    results = evidence.results
+    wanted = steps(experiment)
+    ranks = range(experiment.workers)
+    absent = [rank for rank in ranks if rank not in results]
+    yield Check("every rank reported", not absent, f"missing: {absent}" if absent else f"{len(results)} ranks")
+    if absent:
+        return
+    found = [results[rank]["steps"] for rank in ranks]
+    yield Check("steps", all(n == wanted for n in found), f"expected {wanted} on each rank, found {found}")
+    samples = sum(results[rank]["samples"] for rank in ranks)
+    expected = experiment.epochs * experiment.train_samples
+    yield Check("train samples", samples == expected, f"expected {expected}, found {samples}")
+    yield from _loss([results[rank]["losses"] for rank in ranks])
+    yield from _evaluation(experiment, results[0].get("test"))
+
+
+def _loss(losses: list[list[float]]) -> Iterator[Check]:
+    wild = next(((k, r, x) for r, rank in enumerate(losses) for k, x in enumerate(rank) if not math.isfinite(x)), None)
+    detail = "step {} of rank {} has a loss of {}".format(*wild) if wild else "all steps of all ranks"
+    yield Check("loss is finite", wild is None, detail)
+    if wild:
+        return
+    if not losses[0]:
+        yield Check("loss falls", False, "no loss was reported")
+        return
+    # the loss is reduced over all ranks, so every rank must have seen the same one
+    same = all(len(rank) == len(losses[0]) and max(map(_gap, rank, losses[0])) < 1e-5 for rank in losses)
+    yield Check("ranks agree on the loss", same, "largest relative gap below 1e-5")
+    tenth = max(1, len(losses[0]) // 10)
+    first, last = fmean(losses[0][:tenth]), fmean(losses[0][-tenth:])
+    yield Check("loss falls", last < first, f"first tenth {first:.4f}, last tenth {last:.4f}")
+
+
+def _gap(a: float, b: float) -> float:
+    return abs(a - b) / max(abs(a), abs(b), 1e-12)
+
+
+def _evaluation(experiment: Experiment, test: dict[str, Any] | None) -> Iterator[Check]:
+    if test is None:
+        yield Check("evaluation", False, "the chief reported none")
+        return
+    n = test["samples"]
+    yield Check("test samples", n == experiment.test_samples, f"expected {experiment.test_samples}, found {n}")
+    accuracy, least = test["accuracy"], experiment.min_accuracy
+    yield Check("test accuracy", accuracy >= least, f"{accuracy:.4f}, at least {least:.4f} expected")

@@ -1,0 +1,148 @@
+"""Run bundles as pandas data frames, for notebooks and for the scripts in `analysis/`.
+
+Times are int64 nanoseconds. Those called `start_ns` and `end_ns` count from the start of the run's window, so that
+frames of several runs can be laid over each other.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dlobd.bundle.store import Bundle, find
+from dlobd.layers import UNATTRIBUTED
+from dlobd.schema import Span, Trace
+
+SPANS = {
+    "id": "str",
+    "parent": "str",
+    "layer": "str",
+    "name": "str",
+    "host": "str",
+    "role": "str",
+    "index": "int64",
+    "pid": "int64",
+    "lane": "str",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "duration_ns": "int64",
+    "source": "str",
+    "resolution_ns": "int64",
+    "truncated": "bool",
+    "attrs": "object",
+}
+"""Columns of `RunBundle.spans`. `attrs` holds a dict; `parent` is empty for a lane's outermost spans."""
+
+ATTRIBUTION = {
+    "layer": "str",
+    "group": "str",
+    "ns": "int64",
+    "percent": "float64",
+    "unexplained_ns": "int64",
+    "lo_ns": "int64",
+    "hi_ns": "int64",
+}
+"""Columns of `RunBundle.attribution`. `percent` is of the wall."""
+
+STEPS = {
+    "role": "str",
+    "index": "int64",
+    "step": "int64",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "duration_ns": "int64",
+}
+"""Columns of `RunBundle.steps`. `step` counts from 0 in every rank."""
+
+_STEP_KEY = re.compile(r"step (\d+)")
+
+
+class RunBundle:
+    """A run as it lies on disk; nothing is changed there.
+
+    Args:
+        path: the bundle's directory, or its run.json.
+
+    Raises:
+        BundleError: it is missing, damaged or of a newer version.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._bundle: Bundle = find(path, Path("."))
+        self.run: dict[str, Any] = self._bundle.read()
+        """run.json."""
+
+    @property
+    def path(self) -> Path:
+        """The bundle's directory."""
+        return self._bundle.path
+
+    @cached_property
+    def trace(self) -> Trace:
+        """All spans on one time axis, read from the bundle's evidence."""
+        from dlobd.attribution.lanes.assemble import assemble
+
+        return assemble(self.path)
+
+    def spans(self) -> pd.DataFrame:
+        """One row a span of any process, with the columns `SPANS`, in order of start."""
+        spans = sorted(self.trace.spans, key=lambda span: (span.start_ns, -span.end_ns))
+        return self._frame([self._span_row(span) for span in spans], SPANS)
+
+    def attribution(self) -> pd.DataFrame:
+        """One row a layer and one for `unattributed`, with the columns `ATTRIBUTION`; `ns` sums to the wall.
+
+        Empty for a run that has no window, such as one that ended before its job was submitted."""
+        wall_ns = self.run["wall_ns"]
+        if not wall_ns:
+            return self._frame([], ATTRIBUTION)
+        rest_ns = self.run["unattributed_ns"] or 0
+        rest = {
+            "layer": UNATTRIBUTED,
+            "group": "-",
+            "ns": rest_ns,
+            "unexplained_ns": 0,
+            "lo_ns": rest_ns,
+            "hi_ns": rest_ns,
+        }
+        rows = [{**row, "percent": 100 * row["ns"] / wall_ns} for row in [*self.run["layers"], rest]]
+        return self._frame(rows, ATTRIBUTION)
+
+    def steps(self) -> pd.DataFrame:
+        """One row a training step and rank, with the columns `STEPS`, by role, index and step."""
+        # a step is a rendezvous of all ranks, and its key says which step it is
+        rows = [
+            {**self._span_row(span), "step": int(key[1])}
+            for span in self.trace.spans
+            if span.layer == "tensorflow" and (key := _STEP_KEY.fullmatch(span.rendezvous))
+        ]
+        return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
+
+    def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
+        frame = pd.DataFrame(rows, columns=list(columns)).astype(columns)
+        frame.attrs = {name: self.run[name] for name in ("run_id", "status", "cause")}
+        return frame
+
+    def _span_row(self, span: Span) -> dict[str, Any]:
+        return {
+            "id": span.id,
+            "parent": span.parent or "",
+            "layer": span.layer,
+            "name": span.name,
+            "host": span.process.host,
+            "role": span.process.role,
+            "index": span.process.index,
+            "pid": span.process.pid,
+            "lane": span.lane,
+            "start_ns": span.start_ns - self.trace.start_ns,
+            "end_ns": span.end_ns - self.trace.start_ns,
+            "duration_ns": span.end_ns - span.start_ns,
+            "source": span.source,
+            "resolution_ns": span.resolution_ns,
+            "truncated": span.truncated,
+            "attrs": dict(span.attrs),
+        }

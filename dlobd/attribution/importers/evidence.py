@@ -1,0 +1,292 @@
+"""Everything a bundle holds about one run, parsed once.
+
+What is absent is empty, not an error: a run may have died early.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dlobd import schema
+from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, spark, yarn
+from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers.log4j import LogLine
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.errors import BundleError
+from dlobd.tracing.clock import WallToMonotonic
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A bundle's logs and records, read when first asked for."""
+
+    path: Path
+
+    @cached_property
+    def window(self) -> dict[str, Any]:
+        """`dlobd.run.submit.Window` as a dict. Raises BundleError if the run never got so far."""
+        try:
+            return json.loads((self.path / "evidence" / "window.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError) as error:
+            raise BundleError(f"{self.path} has no window: nothing was submitted.", "look at its run.json") from error
+
+    @cached_property
+    def anchors(self) -> tuple[schema.ClockAnchor, ...]:
+        """Wall-clock anchors of the client and of every recorded process."""
+        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        return (*own, *(anchor for process in self.processes for anchor in process.anchors))
+
+    @cached_property
+    def processes(self) -> list[RecordedProcess]:
+        """All processes that recorded spans."""
+        found = [self.alignment.process(process) for process in self._recorded]
+        return sorted(found, key=lambda process: process.opened_ns)
+
+    @cached_property
+    def _recorded(self) -> list[RecordedProcess]:
+        return recorder.read_all(self.path / "spans")
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        """From the clocks of other hosts to that of the window."""
+        try:
+            reference = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        except BundleError:
+            reference = []
+        return Alignment(reference, self._recorded)
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether somebody else submitted the application: the window is what the ResourceManager saw of it."""
+        return bool(self.window.get("by_hand"))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the cluster is not ours: only there evidence comes by the cluster's own interfaces."""
+        return (self.path / "evidence" / "rm-attempts.json").exists()
+
+    @cached_property
+    def driver_process(self) -> RecordedProcess | None:
+        """The driver's Python."""
+        return next((p for p in self.processes if p.process.role == "driver"), None)
+
+    @cached_property
+    def job(self) -> dict[str, Any]:
+        """`dlobd.job.description.Job` as a dict; empty where it was not written."""
+        try:
+            return json.loads((self.path / "evidence" / "job.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @cached_property
+    def span_cost(self) -> dict[str, Any]:
+        """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
+        try:
+            return json.loads((self.path / "evidence" / "span_cost.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @cached_property
+    def collected(self) -> dict[str, Any]:
+        """What `collect` noted: `missing`, one line for each thing that could not be had, and `metrics`, which only the
+        running cluster knew."""
+        try:
+            return json.loads((self.path / "evidence" / "collected.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {"missing": [], "metrics": {}}
+
+    @property
+    def cluster_mode(self) -> bool:
+        """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
+        return bool(self.job.get("deploy_mode") == "cluster")
+
+    @property
+    def on_yarn(self) -> bool:
+        """Whether YARN handed out the executors; a bundle without a scheduler in its job is of that time."""
+        return bool(self.job.get("scheduler", "yarn") == "yarn")
+
+    @property
+    def own(self) -> bool:
+        """Whether a person's own script was run."""
+        return "script" in self.job
+
+    @property
+    def native(self) -> bool:
+        """Whether the job was plain processes, without Spark, YARN and HDFS."""
+        return bool(self.job.get("scheduler") == "none")
+
+    @cached_property
+    def submit_log(self) -> spark.DriverLog:
+        """spark-submit's JVM."""
+        return spark.driver(self._log("driver.stderr"))
+
+    @cached_property
+    def submit_jvm(self) -> jvm.JvmLife | None:
+        """The life of spark-submit's JVM."""
+        life = jvm.read(self.path / "evidence" / "driver-jvm.log")
+        return self.alignment.jvm(life, self.path / "logs" / "driver.stderr", "driver.stderr")
+
+    @cached_property
+    def driver_log(self) -> spark.DriverLog:
+        """The JVM that has the SparkContext."""
+        if not self.cluster_mode:
+            return self.submit_log
+        return spark.driver(self.container_log(self.containers[0]) if self.containers else [])
+
+    @cached_property
+    def driver_jvm(self) -> jvm.JvmLife | None:
+        """The life of the JVM that has the SparkContext."""
+        if not self.cluster_mode:
+            return self.submit_jvm
+        return self.container_jvm(self.containers[0]) if self.containers else None
+
+    @cached_property
+    def yarn(self) -> yarn.YarnLife:
+        """The application at the ResourceManager and the NodeManagers."""
+        managers = [line for path in self._daemons("nodemanager") for line in self._log(f"daemons/{path.name}")]
+        application_id = self.window["application_id"] or "application_0_0"
+        life = yarn.life(self._log("daemons/resourcemanager.log"), managers, application_id)
+        if not life.application.at and self.rm_app.get("startedTime"):
+            yarn.add_rest_times(life, self.rm_app, WallToMonotonic(self.anchors[:1]).ms)
+        return life
+
+    @cached_property
+    def rm_app(self) -> dict[str, Any]:
+        """The ResourceManager's own record of the application; empty where it gave none."""
+        try:
+            return json.loads((self.path / "evidence" / "rm-app.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @cached_property
+    def containers(self) -> list[str]:
+        """Container ids, the ApplicationMaster's first."""
+        return sorted(path.name for path in (self.path / "logs" / "containers").glob("container_*"))
+
+    @cached_property
+    def application_master(self) -> spark.AmLog:
+        """The ApplicationMaster's log."""
+        return spark.application_master(self.container_log(self.containers[0]) if self.containers else [])
+
+    @cached_property
+    def executor_containers(self) -> dict[str, str]:
+        """Executor id to the directory of its logs and spans: a container's on YARN."""
+        if self.on_yarn:
+            return self.application_master.containers
+        found = (self.path / "logs" / "containers").glob("executor_*")
+        return {path.name.removeprefix("executor_"): path.name for path in found}
+
+    @cached_property
+    def executors(self) -> dict[str, spark.ExecutorLog]:
+        """Executor id to its log."""
+        ids = self.executor_containers
+        return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
+
+    @cached_property
+    def daemons(self) -> list[dict[str, Any]]:
+        """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
+        try:
+            return json.loads((self.path / "evidence" / "daemons.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return []
+
+    def daemon_log(self, name: str) -> list[LogLine]:
+        """What a daemon logged during the run; nodemanager-0 and the like."""
+        return self._log(f"daemons/{name}.log")
+
+    @cached_property
+    def audits(self) -> list[hdfs.Audit]:
+        """The NameNode's operations."""
+        return list(hdfs.audits(self._log("daemons/namenode-audit.log")))
+
+    @cached_property
+    def transfers(self) -> list[hdfs.Transfer]:
+        """The DataNodes' transfers, by their end."""
+        found = [
+            transfer
+            for path in self._daemons("datanode")
+            if path.stem.endswith("clienttrace")
+            for transfer in hdfs.transfers(self._log(f"daemons/{path.name}"))
+        ]
+        return sorted(found, key=lambda t: t.end_ns)
+
+    @cached_property
+    def close_retries(self) -> list[hdfs.CloseRetry]:
+        """Closes of files that the NameNode did not accept at once."""
+        return list(hdfs.close_retries(self._log("daemons/namenode.log")))
+
+    @cached_property
+    def blocks(self) -> dict[str, set[str]]:
+        """HDFS path of an input file to its blocks."""
+        try:
+            located = json.loads((self.path / "evidence" / "blocks.json").read_text())
+            return {
+                path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
+                for path, answer in located.items()
+            }
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    @cached_property
+    def file_bytes(self) -> dict[str, int]:
+        """HDFS path of an input file to its length, as the NameNode has it."""
+        try:
+            located: dict[str, Any] = json.loads((self.path / "evidence" / "blocks.json").read_text())
+            return {path: int(answer["LocatedBlocks"]["fileLength"]) for path, answer in located.items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    @cached_property
+    def checksums(self) -> dict[str, Any]:
+        """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
+        try:
+            return json.loads((self.path / "evidence" / "checksums.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+    @cached_property
+    def tasks(self) -> list[event_log.TaskMetrics]:
+        """The tasks that Spark's event log ended."""
+        path = self.path / "evidence" / "event-log.jsonl"
+        return event_log.tasks(path.read_text(errors="replace").splitlines()) if path.exists() else []
+
+    @cached_property
+    def noise(self) -> dict[str, Any] | None:
+        """The machine's noise just before the window, and of which machine; None where it was not measured."""
+        try:
+            return json.loads((self.path / "evidence" / "noise.json").read_text())  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return None
+
+    @cached_property
+    def results(self) -> dict[int, dict[str, Any]]:
+        """What each rank left in its done-marker, by rank."""
+        try:
+            markers = json.loads((self.path / "evidence" / "markers.json").read_text())
+            found = [json.loads(text) for name, text in markers.items() if name.startswith("rank-")]
+        except (OSError, ValueError):
+            return {}
+        return {result["rank"]: result for result in found}
+
+    def container_log(self, container: str) -> list[LogLine]:
+        """The JVM's log lines of one container."""
+        return self._log(f"containers/{container}/stderr")
+
+    def container_jvm(self, container: str) -> jvm.JvmLife | None:
+        """The life of a container's JVM."""
+        directory = self.path / "logs" / "containers" / container
+        return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr", f"{container}/stderr")
+
+    def recorded_in(self, container: str) -> list[RecordedProcess]:
+        """The processes that recorded spans in one container."""
+        return [process for process in self.processes if process.path.parent.name == container]
+
+    def _log(self, name: str) -> list[LogLine]:
+        return self.alignment.log(self.path / "logs" / name, name)
+
+    def _daemons(self, prefix: str) -> list[Path]:
+        return sorted((self.path / "logs" / "daemons").glob(f"{prefix}*.log"))

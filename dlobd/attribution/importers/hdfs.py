@@ -1,0 +1,88 @@
+"""HDFS's side of a run: the NameNode's audit log and the DataNodes' client trace."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dlobd.attribution.importers.log4j import LogLine
+
+# fields are told apart by tabs: a path may hold spaces
+_AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
+_TRACE = re.compile(
+    r"bytes: (\d+), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), .*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One operation at the NameNode, at the time it was logged."""
+
+    at_ns: int
+    command: str
+    path: str
+    target: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One block transfer at a DataNode. A read's duration includes its client's back-pressure; a write's spans the
+    whole open stream. `bytes` of a read include checksums, about 0.8 %."""
+
+    end_ns: int
+    operation: str  # HDFS_READ or HDFS_WRITE
+    bytes: int
+    duration_ns: int
+    block: str
+    client: str
+
+    @property
+    def start_ns(self) -> int:
+        """When the transfer began."""
+        return self.end_ns - self.duration_ns
+
+
+def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
+    """The NameNode's audited operations."""
+    for line in lines:
+        match = _AUDIT.search(line.message)
+        if match:
+            yield Audit(line.at_ns, match[2], match[3], match[4], match[5])
+
+
+def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
+    """The DataNodes' block transfers."""
+    for line in lines:
+        match = _TRACE.search(line.message)
+        if match:
+            yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])
+
+
+CLOSE_RETRY = "HDFS client's close retry (dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s)"
+CLOSE_RETRY_NS = 400_000_000
+"""A client that closes a file before its DataNode has reported the last block is told to wait; each time twice as
+long. The default of the setting that the cause names."""
+
+_NOT_COMPLETE = re.compile(r"BLOCK\* \S+ is COMMITTED but not COMPLETE.* in file (\S+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRetry:
+    """A close that the NameNode did not accept yet; the client then slept `delay_ns`."""
+
+    at_ns: int
+    path: str
+    delay_ns: int
+
+
+def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
+    """The refused closes in the NameNode's log."""
+    seen: Counter[str] = Counter()
+    for line in lines:
+        match = _NOT_COMPLETE.search(line.message)
+        if match:
+            yield CloseRetry(line.at_ns, match[1], CLOSE_RETRY_NS << seen[match[1]])
+            seen[match[1]] += 1

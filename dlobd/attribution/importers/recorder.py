@@ -1,0 +1,141 @@
+"""Files of `dlobd.tracing` become processes with spans and instants.
+
+A file may end anywhere: its writer may be dead.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from dlobd.schema import ClockAnchor, Process
+from dlobd.tracing.clock_offset import Exchange
+from dlobd.tracing.recorder import Cost
+
+
+@dataclass(slots=True)
+class RecordedSpan:
+    """A span as written; `end_ns` is the last evidence of the process where the end is missing."""
+
+    id: int
+    parent: int
+    layer: str
+    name: str
+    start_ns: int
+    end_ns: int
+    truncated: bool
+    wait: dict[str, Any]
+    attrs: dict[str, Any]
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """A named point in time."""
+
+    name: str
+    at_ns: int
+    attrs: dict[str, Any]
+
+
+@dataclass(slots=True)
+class RecordedProcess:
+    """What one process wrote."""
+
+    process: Process
+    domain: str
+    opened_ns: int
+    forked: bool
+    path: Path
+    last_ns: int = 0
+    spans: list[RecordedSpan] = field(default_factory=list)
+    instants: list[Instant] = field(default_factory=list)
+    anchors: list[ClockAnchor] = field(default_factory=list)
+    exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # with which clock domain
+    lines: int = 0  # whole ones
+    bad_lines: int = 0
+    cost: Cost | None = None  # as the recorder last said it; None if it did not
+
+    def instant(self, name: str) -> Instant | None:
+        """The first instant of that name."""
+        return next((i for i in self.instants if i.name == name), None)
+
+    def named(self, name: str) -> list[RecordedSpan]:
+        """All spans of that name, in the order of their begin."""
+        return [span for span in self.spans if span.name == name]
+
+
+def read(path: Path) -> RecordedProcess | None:
+    """The process that wrote `path`; None if not even its first line is whole."""
+    found: RecordedProcess | None = None
+    open_spans: dict[int, RecordedSpan] = {}
+    for text in path.read_text(errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+            if line["k"] == "process":
+                found = _process(line, path, found)
+            elif found:
+                _add(found, line, open_spans)
+            if found:
+                found.lines += 1
+        except (ValueError, KeyError, TypeError):
+            # a line cut by kill -9; the count is shown
+            if found:
+                found.bad_lines += 1
+    if found:
+        found.last_ns = max(found.last_ns, found.opened_ns)
+        for span in open_spans.values():
+            span.end_ns = found.last_ns
+    return found
+
+
+def _process(line: dict[str, Any], path: Path, found: RecordedProcess | None) -> RecordedProcess:
+    """A process may come again, when it has become something else: the last line holds."""
+    process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
+    if found is None:
+        return RecordedProcess(process, line["domain"], line["opened_ns"], line["forked"], path)
+    found.process = process
+    return found
+
+
+def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, RecordedSpan]) -> None:
+    kind = line["k"]
+    if kind == "anchor":
+        found.anchors.append(ClockAnchor(found.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
+        found.last_ns = max(found.last_ns, line["monotonic_ns"])
+    elif kind in ("s", "b"):
+        end_ns = line["t"] + (line["d"] if kind == "s" else 0)
+        span = RecordedSpan(
+            line["i"], line["p"], line["l"], line["n"], line["t"], end_ns, kind == "b",
+            line.get("w", {}), line.get("a", {}), line.get("th", ""),
+        )  # fmt: skip
+        if kind == "b":
+            open_spans[span.id] = span
+        found.spans.append(span)
+        found.last_ns = max(found.last_ns, span.end_ns)
+    elif kind == "e":
+        found.last_ns = max(found.last_ns, line["t"])
+        if ended := open_spans.pop(line["i"], None):
+            ended.end_ns = line["t"]
+            ended.truncated = False
+            ended.attrs = {**ended.attrs, **line.get("a", {})}
+    elif kind == "x":
+        pair = Exchange(line["sent_a_ns"], line["received_b_ns"], line["sent_b_ns"], line["received_a_ns"])
+        if pair.received_a_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
+            raise ValueError("a clock ran backwards")
+        found.exchanges.append((line["domain_b"], pair))
+        found.last_ns = max(found.last_ns, pair.received_a_ns)
+    elif kind == "i":
+        found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
+        found.last_ns = max(found.last_ns, line["t"])
+    elif kind == "cost":
+        # a sum; of a later version's members only the known ones
+        found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
+
+
+def read_all(directory: Path) -> list[RecordedProcess]:
+    """All processes that wrote below `directory`, in the order in which they opened their files."""
+    found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
+    return sorted(found, key=lambda p: p.opened_ns)

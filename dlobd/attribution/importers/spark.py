@@ -1,0 +1,176 @@
+"""Spark's side of a run: what the driver's, the ApplicationMaster's and the executors' logs say, with %nano stamps.
+
+The event log knows the same tasks in milliseconds; it is kept as evidence and for audits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dlobd.attribution.importers.log4j import LogLine
+
+_STARTING = re.compile(r"Starting task \d+\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
+_GOT = re.compile(r"Got assigned task (\d+)$")
+_ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
+_DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
+_JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
+_JOB_END = re.compile(r"Job (\d+) (finished|failed)")
+_STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
+_REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
+_LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
+_UPLOAD = re.compile(r"Uploading resource (\S+) -> (hdfs://[^/]+)?(\S+)")
+_USER_EXIT = re.compile(r"User application exited with status (\d+)$")
+_SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
+
+
+@dataclass(slots=True)
+class Task:
+    """One task, as the driver sees it."""
+
+    id: int
+    stage: int
+    executor: str
+    start_ns: int
+    end_ns: int | None = None  # when the driver had its result
+
+
+@dataclass(slots=True)
+class Job:
+    """One Spark job with its tasks."""
+
+    id: int
+    name: str
+    start_ns: int
+    end_ns: int | None = None
+    stages: set[int] = field(default_factory=set)
+    tasks: list[Task] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DriverLog:
+    """Named points of the driver's JVM, its jobs, and the uploads of its staging directory."""
+
+    points: dict[str, LogLine] = field(default_factory=dict)
+    jobs: list[Job] = field(default_factory=list)
+    registered: dict[str, LogLine] = field(default_factory=dict)
+    uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # begin, HDFS path, next line's time
+    errors: list[str] = field(default_factory=list)
+
+
+DRIVER_POINTS = {
+    "JVM SparkContext": "Running Spark version",
+    "connecting": "Connecting to master spark://",
+    "connected": "Connected to Spark cluster with app ID",
+    "application id": "Application ID is assigned",
+    "submitting": "Submitting application application_",
+    "submitted": "Submitted application application_",
+    "running": "has started running",
+    "ready": "SchedulerBackend is ready for scheduling",
+    "stopping": "SparkContext is stopping",
+    "executors told": "Shutting down all executors",
+    "event log closing": "Stopping event writer for",
+    "stopped": "Successfully stopped SparkContext",
+    "shutdown hook": "Shutdown hook called",
+}
+"""Name of a point -> what its line holds."""
+
+
+def driver(lines: Sequence[LogLine]) -> DriverLog:
+    """Reads the log of the JVM that has the SparkContext."""
+    log = DriverLog()
+    jobs: dict[int, Job] = {}
+    stage_job: dict[int, Job] = {}
+    tasks: dict[int, Task] = {}
+    newest: Job | None = None
+    for index, line in enumerate(lines):
+        for name, text in DRIVER_POINTS.items():
+            if text in line.message and name not in log.points:
+                log.points[name] = line
+        if match := _JOB.search(line.message):
+            newest = jobs[int(match[1])] = Job(int(match[1]), match[2].split(" at ")[0], line.at_ns)
+        elif (match := _STAGE.search(line.message)) and newest:
+            # Spark submits a job's later stages when earlier ones are done: they belong to one that has not ended
+            open_ = [job for job in jobs.values() if job.end_ns is None]
+            stage_job[int(match[1])] = open_[-1] if open_ else newest
+        elif match := _STARTING.search(line.message):
+            if job := stage_job.get(int(match[1])):
+                task = tasks[int(match[2])] = Task(int(match[2]), int(match[1]), match[4], line.at_ns)
+                job.tasks.append(task)
+        elif match := _DONE.search(line.message):
+            if int(match[1]) in tasks:
+                tasks[int(match[1])].end_ns = line.at_ns
+        elif match := _JOB_END.search(line.message):
+            if int(match[1]) in jobs:
+                jobs[int(match[1])].end_ns = line.at_ns
+        elif match := _REGISTERED.search(line.message):
+            log.registered.setdefault(match[1], line)
+        elif match := _UPLOAD.search(line.message):
+            after = lines[index + 1].at_ns if index + 1 < len(lines) else line.at_ns
+            log.uploads.append((line, match[3], after))
+        if line.level == "ERROR":
+            log.errors.append(line.message)
+    log.jobs = list(jobs.values())
+    return log
+
+
+@dataclass(slots=True)
+class AmLog:
+    """What the ApplicationMaster says of its executors, and in cluster mode of the driver's Python."""
+
+    first: LogLine | None = None
+    registering: LogLine | None = None
+    requested: LogLine | None = None
+    unregistering: LogLine | None = None
+    containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
+    user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
+
+
+def application_master(lines: Iterable[LogLine]) -> AmLog:
+    """Reads the log of container 1."""
+    log = AmLog()
+    for line in lines:
+        log.first = log.first or line
+        if "Registering the ApplicationMaster" in line.message:
+            log.registering = log.registering or line
+        elif "container requests" in line.message and "Submitted" in line.message:
+            log.requested = log.requested or line
+        elif "Unregistering ApplicationMaster" in line.message:
+            log.unregistering = log.unregistering or line
+        elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):
+            log.user_exit = line.at_ns, int(match[1])
+        elif match := _LAUNCHING.search(line.message):
+            log.containers[match[3]] = match[1]
+    return log
+
+
+@dataclass(slots=True)
+class ExecutorLog:
+    """What one executor says of itself; task ids are Spark's TIDs."""
+
+    first: LogLine | None = None
+    registered: LogLine | None = None
+    shutdown: LogLine | None = None
+    got: dict[int, int] = field(default_factory=dict)
+    finished: dict[int, int] = field(default_factory=dict)  # also those that failed or were killed
+    splits: dict[int, tuple[str, int]] = field(default_factory=dict)  # TID -> HDFS path, bytes
+
+
+def executor(lines: Iterable[LogLine]) -> ExecutorLog:
+    """Reads one executor's log."""
+    log = ExecutorLog()
+    for line in lines:
+        log.first = log.first or line
+        message = line.message
+        if "Successfully registered with driver" in message:
+            log.registered = log.registered or line
+        elif "Driver commanded a shutdown" in message:
+            log.shutdown = log.shutdown or line
+        elif match := _GOT.search(message):
+            log.got[int(match[1])] = line.at_ns
+        elif match := _SPLIT.search(message):
+            log.splits[int(match[1])] = (match[2], int(match[4]))
+        elif match := _ENDED.search(message):
+            log.finished.setdefault(int(match[1]), line.at_ns)
+    return log

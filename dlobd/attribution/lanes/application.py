@@ -1,0 +1,143 @@
+"""The lane of the YARN application: from the submit RPC over the ApplicationMaster's start to its end."""
+
+from __future__ import annotations
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.importers.yarn import Marks
+from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.schema import Process, Span
+
+LANE = "application"
+RM_LOG = "RM log"
+NM_LOG = "NM log"
+RM_REST = "RM REST"
+REST_RESOLUTION_NS = 1_000_000
+"""REST speaks of milliseconds."""
+NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
+NM_HEARTBEAT_NS = 1_000_000_000
+AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
+AM_HEARTBEAT_NS = 3_000_000_000
+
+
+def build(evidence: Evidence, host: str) -> list[Span]:
+    """The application's spans; empty where it was never submitted."""
+    lane = LaneBuilder(LANE, Process(host, "application-master", 0, 0))
+    app = evidence.yarn.application.at
+    container = evidence.containers[0] if evidence.containers else ""
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    lane.add(
+        "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
+    )
+    am = evidence.application_master
+    life = evidence.container_jvm(container) if container else None
+    asked_ns, asked_source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
+    begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
+    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun)
+    python = evidence.driver_process
+    if evidence.cluster_mode:
+        # the container's process is the driver: its start ends where its Python's begins
+        begun_ns = python.process.start_ns if python else None
+        ended_ns = max((span.end_ns for span in python.spans), default=None) if python else None
+        doing = ("AM runs the driver", begun_ns, ended_ns)
+    else:
+        # an idle ApplicationMaster only waits for its driver
+        requested_ns = am.requested.at_ns if am.requested else None
+        begun_ns = app.get("ATTEMPT_RUNNING") or requested_ns  # it registers, and requests containers at once
+        doing = ("AM serves the driver", begun_ns, None)
+    add_process_start(
+        lane,
+        "AM",
+        (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
+        (begun_ns, "/proc" if evidence.cluster_mode else RM_LOG, begun_ns is None),
+    )
+    unregister = am.unregistering.at_ns if am.unregistering else None
+    finished = app.get("FINISHED")
+    name, from_ns, until_ns = doing
+    until_ns = until_ns or unregister or finished
+    lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+    lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
+    lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
+    return lane.spans
+
+
+def add_container_start(
+    lane: LaneBuilder,
+    marks: dict[str, int],
+    what: str,
+    asked_ns: int | None,
+    asked_source: str,
+    begun: tuple[int | None, str],
+) -> None:
+    """A container from its request to the start of its process: the same steps for the AM and for executors.
+
+    Args:
+        begun: when the process itself says that it began, and where: the end of what no daemon's log tells apart.
+    """
+    begun_ns, begun_source = begun
+    if "ALLOCATED" not in marks:
+        until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
+        steps_ = "allocate and launch" if "START_REQUEST" in marks else "allocate, localise and start"
+        source, resolution_ns = f"{asked_source}, {until[1]}", _resolution_ns(asked_source)
+        lane.add("yarn", f"{steps_} {what} container", asked_ns, until[0], source, resolution_ns=resolution_ns)
+    elif "START_REQUEST" not in marks:
+        handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
+        source = f"{RM_LOG}, {begun_source}"
+        lane.add(
+            "yarn", f"localise and start {what} container", handed_ns, begun_ns, source, resolution_ns=RESOLUTION_NS
+        )
+    lane.add(
+        "yarn",
+        f"allocate {what} container",
+        asked_ns,
+        marks.get("ALLOCATED"),
+        f"{asked_source}, {RM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        # the CapacityScheduler allocates when a node reports
+        cause=NM_HEARTBEAT,
+        cause_period_ns=NM_HEARTBEAT_NS,
+    )
+    lane.add(
+        "yarn",
+        f"hand out {what} container",
+        marks.get("ALLOCATED"),
+        marks.get("ACQUIRED"),
+        RM_LOG,
+        resolution_ns=RESOLUTION_NS,
+        # the ResourceManager acquires its AM's container itself; an executor's waits for the AM to ask again
+        **({} if what == "AM" else {"cause": AM_HEARTBEAT, "cause_period_ns": AM_HEARTBEAT_NS}),
+    )
+    steps = (
+        ("launch", "ACQUIRED", "START_REQUEST", f"{RM_LOG}, {NM_LOG}"),
+        ("prepare", "START_REQUEST", "LOCALIZING", NM_LOG),
+        ("localise", "LOCALIZING", "SCHEDULED", NM_LOG),
+        ("start", "SCHEDULED", "RUNNING", NM_LOG),
+    )
+    for verb, opens, closes, source in steps:
+        lane.add(
+            "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), source, resolution_ns=RESOLUTION_NS
+        )
+
+
+def _resolution_ns(source: str) -> int:
+    return REST_RESOLUTION_NS if source == RM_REST else RESOLUTION_NS
+
+
+def add_process_start(
+    lane: LaneBuilder,
+    what: str,
+    begun: tuple[int | None, int | None, int | None],
+    ended: tuple[int | None, str, bool],
+) -> None:
+    """A container's process from its start to its registration, as far as its own records tell the parts apart.
+
+    Args:
+        begun: when the NodeManager started it, when its JVM began, and when it first logged.
+        ended: when it was registered or was gone, the source of that, and whether it was cut short.
+    """
+    running_ns, jvm_ns, logged_ns = begun
+    end_ns, end_source, truncated = ended
+    jvm_log, own_log = f"{what} JVM log", f"{what} log"
+    lane.add("spark", f"{what} launch script", running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {jvm_log}")
+    lane.add("spark", f"{what} JVM boots", jvm_ns, logged_ns or end_ns, f"{jvm_log}, {own_log}")
+    lane.add("spark", f"{what} registers", logged_ns, end_ns, f"{own_log}, {end_source}", truncated=truncated)

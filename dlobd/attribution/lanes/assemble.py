@@ -1,0 +1,211 @@
+"""A bundle's evidence becomes one trace. Pure: the same files give the same trace, without a cluster.
+
+    client -> driver -> { application, executor-1 .. executor-n } -> rank-0 .. rank-(n-1)
+
+Each arrow is a wait of the lane on the left for the lane on the right; the modules `*_lane` say which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.lanes import anatomy, causality, hdfs_use, native
+from dlobd.attribution.lanes import application as application_lane
+from dlobd.attribution.lanes import driver as driver_lane
+from dlobd.attribution.lanes import executor as executor_lane
+from dlobd.attribution.lanes import rank as rank_lane
+from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.attribution.lanes.ranks import TRAINING, Rank
+from dlobd.attribution.lanes.ranks import ranks as ranks_of
+from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
+
+NOT_MEASURED = (
+    NotMeasured(
+        "channel",
+        "tensorflow",
+        "TensorFlow's ring all-reduce runs inside each step, over its own gRPC: no boundary of ours lies in between",
+    ),
+)
+
+IN_OWN_MAIN = NotMeasured(
+    "channel",
+    "tensorflow",
+    "your main function is one span: its steps, what they compute and exchange, are not told apart",
+)
+NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
+IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop around it, reads and writes itself")
+
+WITHOUT_YARN = NotMeasured("yarn", "", "not part of this way: Spark's own Master and Workers hand out the executors")
+
+
+def assemble(bundle: Path) -> Trace:
+    """The trace of a run.
+
+    Raises:
+        BundleError: nothing was submitted, so that there is no window.
+    """
+    return assembled(Evidence(bundle))
+
+
+def assembled(evidence: Evidence) -> Trace:
+    """The same for evidence that is used further: what its alignment moved is known afterwards.
+
+    Raises:
+        BundleError: nothing was submitted, so that there is no window.
+    """
+    if evidence.native:
+        return native.assemble(evidence, NOT_MEASURED[0])
+    window = evidence.window
+    host = window["anchors"][0]["domain"].split("/")[0]
+    ranks = ranks_of(evidence)
+    waits = _Waits(evidence, ranks)
+    spans = _client(evidence, host)
+    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items() if e in evidence.executors}
+    last_executor = max(registered, key=lambda e: registered[e], default=None)
+    spans += driver_lane.build(evidence, host, last_executor, waits.resolve)
+    spans += application_lane.build(evidence, host)
+    for executor, container in evidence.executor_containers.items():
+        here = [rank for rank in ranks if rank.executor == executor]
+        in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
+        lane = executor_lane.build(
+            evidence, executor, host, _tasks(evidence, executor), here, waits.resolve, in_task
+        )  # fmt: skip
+        spans += lane
+        start_ns = min((span.start_ns for span in lane), default=None)
+        puts = [put for process in evidence.recorded_in(container) for put in process.named("put")]
+        for rank in here:
+            inside = any(rank is other for other, _, _ in in_task)
+            before_ns = start_ns if start_ns is not None else rank.start_ns
+            own = executor_lane.lane_of(executor)
+            spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
+            start_ns = rank.end_ns
+    spans += hdfs_use.close_retries(evidence, spans)
+    startup, teardown = anatomy.events(evidence, ranks)
+    if evidence.by_hand:
+        spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
+    spans = [evidence.alignment.span(span) for span in spans]
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=tuple(spans),
+        anchors=evidence.anchors,
+        intervals=tuple(hdfs_use.intervals(evidence)),
+        not_measured=_not_measured(evidence, ranks),
+        startup=tuple(map(evidence.alignment.event, startup)),
+        teardown=tuple(map(evidence.alignment.event, teardown)),
+        clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
+    )
+
+
+def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
+    found = NOT_MEASURED if not evidence.own else (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    return found if evidence.on_yarn else (*found, WITHOUT_YARN)
+
+
+def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
+    """What lies inside the window: of an application that somebody else submitted, its driver lived longer."""
+    for span in spans:
+        begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
+        if begin_ns < until_ns:
+            yield (
+                span
+                if (begin_ns, until_ns) == (span.start_ns, span.end_ns)
+                else replace(span, start_ns=begin_ns, end_ns=until_ns)
+            )
+
+
+def _client(evidence: Evidence, host: str) -> list[Span]:
+    window = evidence.window
+    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    if evidence.by_hand:
+        lane.add(
+            "client", "application", window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
+            waits_for=(application_lane.LANE,), resolution_ns=application_lane.REST_RESOLUTION_NS,
+        )  # fmt: skip
+        return lane.spans
+    submitted = driver_lane.SUBMITTER if evidence.cluster_mode else driver_lane.LANE
+    lane.add("client", "start spark-submit", window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
+    lane.add(
+        "client", "wait for spark-submit", window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
+        waits_for=(submitted,),
+    )  # fmt: skip
+    return lane.spans
+
+
+def _tasks(evidence: Evidence, executor: str) -> list[Any]:
+    tasks = [(job, task) for job in evidence.driver_log.jobs for task in job.tasks if task.executor == executor]
+    return sorted(tasks, key=lambda pair: pair[1].start_ns)
+
+
+class _Waits:
+    """Finds what released a recorded wait. Recorded waits name it by role, because no process knows lanes."""
+
+    def __init__(self, evidence: Evidence, ranks: Sequence[Rank]) -> None:
+        self._evidence = evidence
+        self._ranks = ranks
+        self._containers = evidence.executor_containers
+        self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
+        self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
+        # the lanes in which reservations were handed in, and when
+        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named("register reservation"))
+        # TensorFlowOnSpark as published does not tell; its last start task to begin is the last to reserve
+        self._starts = sorted((s.start_ns, lane) for s, lane in self._named("start task"))
+
+    def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
+        """The spans of that name in all containers, with their lanes."""
+        for executor, container in self._containers.items():
+            for process in self._evidence.recorded_in(container):
+                for span in process.named(name):
+                    yield span, self._lane(executor, process)
+
+    def _lane(self, executor: str, process: RecordedProcess) -> str:
+        own = next((rank.lane for rank in self._ranks if rank.whole and rank.process is process), None)
+        return own or executor_lane.lane_of(executor)
+
+    def exit_of(self, rank: Rank) -> int | None:
+        """When the executor's task saw its trainer's process end, if it waited for it."""
+        container = self._containers[rank.executor]
+        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named("wait for trainer")]
+        return max(ends, default=None)
+
+    def in_task(self, rank: Rank) -> tuple[int, int] | None:
+        """From when to when a trainer ran inside a Spark task; None if it was forked beside it."""
+        if not rank.whole:
+            return rank.start_ns, rank.end_ns
+        trainer = next(iter(rank.named("trainer")), None)
+        if trainer is None or not rank.process.forked:
+            return None  # a process of its own, which the task waits for by a recorded wait
+        for _, task in self._tasks[rank.executor]:
+            end_ns = self._finished[rank.executor].get(task.id)
+            if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
+                return rank.start_ns, trainer.end_ns
+        return None
+
+    def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        """Fields of Span for a recorded wait."""
+        target = next(iter(wait.get("waits_for", ())), "")
+        if target == "@last-reservation" and (last := _last_before(self._reservations, span.end_ns)):
+            return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
+        if target == "@last-reservation" and (last := _last_before(self._starts, span.end_ns)):
+            return {**wait, "waits_for": (last[1],)}
+        if target == "@trainers":
+            meant = [r for r in self._ranks if r.start_ns < span.end_ns and r.finished > (False, span.start_ns)]
+            training = [rank for rank in meant if rank.role in TRAINING]
+            trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
+            if trainer is None:
+                return {**wait, "waits_for": ()}
+            done = trainer.named("write done-marker")
+            # the marker is there before the call that writes it has returned
+            released = min(done[-1].end_ns, span.end_ns) if done and span.name == "await trainers" else None
+            return {**wait, "waits_for": (trainer.lane,), "released_ns": released}
+        return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
+
+
+def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
+    """The last of dated lanes that lies before a wait's end: a script may start several clusters."""
+    return max((mark for mark in marks if mark[0] <= end_ns), default=None)

@@ -1,0 +1,77 @@
+"""Makes spans with ids, and carries recorded spans over into a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.schema import Process, Span
+
+OWN_MARK = "own mark"
+
+
+class LaneBuilder:
+    """Collects the spans of one lane."""
+
+    def __init__(self, lane: str, process: Process) -> None:
+        self.lane = lane
+        self.process = process
+        self.spans: list[Span] = []
+
+    def add(self, layer: str, name: str, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+        """Adds [start, end) unless a bound is unknown or the interval is empty: what is not known is not drawn."""
+        if start_ns is None or end_ns is None or end_ns <= start_ns:
+            return
+        process = more.pop("process", self.process)
+        span_id = f"{self.lane}/{len(self.spans)}"
+        self.spans.append(Span(span_id, None, layer, name, process, self.lane, start_ns, end_ns, source=source, **more))
+
+    def add_recorded(
+        self,
+        process: RecordedProcess,
+        spans: Iterable[RecordedSpan] | None = None,
+        resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
+    ) -> None:
+        """Adds what `process` recorded.
+
+        Args:
+            spans: which of it; None for all of its main thread.
+            resolve: turns a recorded wait, whose lanes are symbolic (`@feeder`), into fields of Span.
+        """
+        prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
+        for span in [s for s in process.spans if not s.thread] if spans is None else spans:
+            wait = dict(resolve(span, dict(span.wait)))
+            wait["waits_for"] = tuple(wait.get("waits_for", ()))
+            self.spans.append(
+                Span(
+                    f"{prefix}-{span.id}",
+                    f"{prefix}-{span.parent}" if span.parent else None,
+                    span.layer,
+                    span.name,
+                    process.process,
+                    self.lane,
+                    span.start_ns,
+                    # what was begun last, before its process died, has no length that anybody saw
+                    span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
+                    source=OWN_MARK,
+                    truncated=span.truncated,
+                    attrs=span.attrs,
+                    **wait,
+                )
+            )
+
+
+def of_threads(
+    lane: str,
+    process: RecordedProcess,
+    spans: Sequence[RecordedSpan],
+    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
+) -> list[Span]:
+    """What other threads of a process recorded: they work at the same time, so that each has a lane of its own."""
+    found: list[Span] = []
+    for thread in sorted({span.thread for span in spans if span.thread}):
+        beside = LaneBuilder(f"{lane}/{thread}", process.process)
+        beside.add_recorded(process, [span for span in spans if span.thread == thread], resolve)
+        found += beside.spans
+    return found

@@ -1,0 +1,291 @@
+"""The driver's lane: its Python, and the JVM's work under its calls.
+
+In client mode it begins with spark-submit's JVM, whose child the Python is. In cluster mode spark-submit is a lane of
+its own that waits for the application, and the driver lives in the ApplicationMaster's container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.spark import DriverLog, Job
+from dlobd.attribution.lanes.application import LANE as APPLICATION
+from dlobd.attribution.lanes.application import RM_LOG
+from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
+from dlobd.schema import Process, Span
+from dlobd.tracing.clock import tick_ns
+
+LANE = "driver"
+SUBMITTER = "spark-submit"
+SUBMIT_LOG = "spark-submit log"
+JVM_LOG = "driver JVM log"
+CLIENT = "client clock"
+AUDIT_LOG = "NN audit log"
+REPORT_POLL = "Spark's application report poll (spark.yarn.report.interval, 1 s)"
+REPORT_POLL_NS = 1_000_000_000
+READY_POLL = "Spark's wait for registered executors (0.1 s poll)"
+READY_POLL_NS = 100_000_000
+
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+
+
+def build(evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve) -> list[Span]:
+    """The spans of the driver, and in cluster mode those of spark-submit, which then is a lane of its own.
+
+    Args:
+        last_executor: the executor that registered last, if any did.
+        resolve: names the lanes of recorded waits.
+    """
+    driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    python = evidence.driver_process
+    threads = of_threads(LANE, python, python.spans, resolve) if python else []
+    if evidence.by_hand:
+        # the window begins after spark-submit did, and ends before it
+        _add_driver(driver, evidence, last_executor, resolve)
+        return driver.spans
+    if evidence.cluster_mode:
+        submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
+        _add_submitter(submitter, evidence)
+        _add_driver(driver, evidence, last_executor, resolve)
+        return [*submitter.spans, *driver.spans, *threads]
+    _add_start(driver, evidence, evidence.driver_process.process.start_ns if evidence.driver_process else None)
+    _add_driver(driver, evidence, last_executor, resolve)
+    _add_submission(driver, evidence)
+    _add_exit(driver, evidence)
+    return [*driver.spans, *threads]
+
+
+def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
+    """From exec to the SparkSubmit JVM, and on to whatever it starts at `next_ns`."""
+    window, life = evidence.window, evidence.submit_jvm
+    jvm_ns = life.start_ns if life else None
+    lane.add("spark", "spark-submit script", window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
+    lane.add(
+        "spark",
+        "SparkSubmit JVM starts",
+        jvm_ns,
+        next_ns or window["exit_ns"],
+        f"{JVM_LOG}, /proc",
+        resolution_ns=tick_ns() if next_ns else 1,
+    )
+
+
+def _add_driver(lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve) -> None:
+    """The driver's Python from its start to its end, with the JVM's work under its calls."""
+    python = evidence.driver_process
+    if python is None:
+        return
+    first_ns = python.spans[0].start_ns if python.spans else python.last_ns
+    start_ns = python.process.start_ns
+    lane.add("spark", "driver Python starts", start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
+    lane.add_recorded(python, resolve=resolve)
+    _add_context(lane, evidence, python, last_executor)
+    _add_jobs(lane, evidence, python)
+    _add_stop(lane, evidence, python)
+
+
+def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Client mode: the driver's Python ends, its JVM stops, spark-submit is gone."""
+    python, life = evidence.driver_process, evidence.driver_jvm
+    window_end_ns = evidence.window["exit_ns"]
+    if python is None:
+        return
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    exit_ns = life.exit_ns if life else None
+    lane.add("spark", "driver Python exits, JVM stops", last_ns, exit_ns or window_end_ns, f"{OWN_MARK}, {JVM_LOG}")
+    lane.add("spark", "JVM process exits", exit_ns, window_end_ns, f"{JVM_LOG}, {CLIENT}")
+
+
+def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Cluster mode: spark-submit stages, submits, and looks once a second whether the application has ended."""
+    log, life, window = evidence.submit_log, evidence.submit_jvm, evidence.window
+    assigned = log.points.get("application id")
+    _add_start(lane, evidence, assigned.at_ns if assigned else None)
+    submitted = log.points.get("submitted")
+    lane.add("spark", "prepare submission", assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
+    _add_submission(lane, evidence)
+    exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
+    # clients are told FINISHED before the ResourceManager is through with it
+    finished_ns = evidence.yarn.application.at.get("FINISHED")
+    lane.add(
+        "spark",
+        "wait for the application",
+        submitted.at_ns if submitted else None,
+        exit_ns,
+        f"{SUBMIT_LOG}, {JVM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(APPLICATION,),
+        released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
+        cause=REPORT_POLL,
+        cause_period_ns=REPORT_POLL_NS,
+    )
+    lane.add("spark", "JVM process exits", exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
+
+
+def _at(log: DriverLog, name: str) -> int | None:
+    return log.points[name].at_ns if name in log.points else None
+
+
+def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
+    """Staging and the submit RPC."""
+    log = evidence.submit_log
+    for line, path, next_line_ns in log.uploads:
+        # Spark sets the file's permission once it is copied: the NameNode's record of that is the upload's end
+        done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+        lane.add(
+            "hdfs",
+            "write staging",
+            line.at_ns,
+            done or next_line_ns,
+            f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
+            resolution_ns=RESOLUTION_NS,
+            attrs={"purpose": "staging", "path": path},
+        )
+    lane.add(
+        "yarn", "submit RPC", _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS
+    )
+
+
+def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
+    """Inside `SparkContext(...)`: the JVM's own start, then waiting for the ApplicationMaster and for the executors."""
+    context = next(iter(python.named("SparkContext")), None)
+    if context is None:
+        return
+    log = evidence.driver_log
+    registered_ns = evidence.yarn.application.at.get("ATTEMPT_RUNNING")
+    if evidence.cluster_mode:
+        lane.add(
+            "spark",
+            "SparkEnv and UI start",
+            _at(log, "JVM SparkContext"),
+            registered_ns,
+            f"{DRIVER_LOG}, {RM_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )
+        waiting_ns = registered_ns
+    elif not evidence.on_yarn:
+        for name, opens, closes in (
+            ("SparkEnv and UI start", "JVM SparkContext", "connecting"),
+            ("register with Master", "connecting", "connected"),
+        ):
+            lane.add("spark", name, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        waiting_ns = _at(log, "connected")
+    else:
+        for name, opens, closes in (
+            ("SparkEnv and UI start", "JVM SparkContext", "application id"),
+            ("prepare submission", "application id", "submitting"),
+        ):
+            lane.add("spark", name, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        waiting_ns = _at(log, "running")
+        lane.add(
+            "spark",
+            "wait for the ApplicationMaster",
+            _at(log, "submitted"),
+            waiting_ns or context.end_ns,
+            DRIVER_LOG,
+            resolution_ns=RESOLUTION_NS,
+            waits_for=(APPLICATION,),
+            released_ns=registered_ns,
+            cause=REPORT_POLL,
+            cause_period_ns=REPORT_POLL_NS,
+        )
+    registered = log.registered.get(last_executor) if last_executor else None
+    ready_ns = _at(log, "ready") or context.end_ns
+    # Spark goes on without those that take longer than maxRegisteredResourcesWaitingTime: they released nothing
+    in_time = registered is not None and registered.at_ns <= ready_ns
+    lane.add(
+        "spark",
+        "wait for executors",
+        waiting_ns,
+        ready_ns,
+        DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(lane_of(last_executor),) if last_executor else (),
+        released_ns=registered.at_ns if registered and in_time else None,
+        cause=READY_POLL,
+        cause_period_ns=READY_POLL_NS,
+    )
+
+
+def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
+    """Spark jobs. One inside a recorded wait was submitted for that wait: only its submission is the driver's own."""
+    spans = [span for span in python.spans if not span.thread]
+    waits = [span for span in spans if span.wait]
+    calls = [span for span in spans if span.attrs.get("jvm_call")]
+    free: list[Job] = []
+    for job in evidence.driver_log.jobs:
+        around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
+        if around is None:
+            free.append(job)
+            continue
+        lane.add(
+            "spark", f"submit job {job.name}", around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    if evidence.own:
+        # what other threads submit, nobody in this lane waits for
+        within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
+    else:
+        within = [([job], evidence.window["exit_ns"]) for job in free]
+    for jobs, end_ns in within:
+        _add_waited(lane, evidence, jobs, end_ns)
+
+
+def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
+    """Jobs that this lane waits for, one after another or at once, until `end_ns` at the latest."""
+    free_ns = 0
+    for job in jobs:
+        if job.end_ns is not None and job.start_ns >= free_ns:
+            free_ns = min(job.end_ns, end_ns)
+            lane.add("spark", f"job {job.name}", job.start_ns, free_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+    for name, executor, begin_ns, done_ns in _critical(evidence, jobs, end_ns):
+        lane.add(
+            "spark", f"wait for tasks of {name}", begin_ns, done_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            resolution_ns=RESOLUTION_NS, waits_for=(lane_of(executor),),
+        )  # fmt: skip
+
+
+def _critical(evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> Iterator[tuple[str, str, int, int]]:
+    """The tasks on which the end of `jobs` hung, the last first: name, executor, start, end.
+
+    Each is the one that ended last before the next began: its stage, or its executor, was what the next waited for.
+    """
+    ended = sorted(
+        # an executor may still clean up when its job is over
+        (
+            min(evidence.executors[task.executor].finished[task.id], job.end_ns or end_ns, end_ns),
+            task.start_ns,
+            task.executor,
+            job.name,
+        )
+        for job in jobs
+        for task in job.tasks
+        if task.executor in evidence.executors and task.id in evidence.executors[task.executor].finished
+    )
+    while ended:
+        done_ns, begin_ns, executor, name = ended.pop()
+        if begin_ns >= done_ns:
+            continue
+        yield name, executor, begin_ns, done_ns
+        while ended and ended[-1][0] > begin_ns:
+            ended.pop()
+
+
+def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
+    """Inside `SparkContext.stop`: the event log's last bytes and its rename are HDFS's time."""
+    closing = evidence.driver_log.points.get("event log closing")
+    stop = next(iter(python.named("SparkContext.stop")), None)
+    if closing is None or stop is None:
+        return
+    renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
+    after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
+    lane.add(
+        "hdfs", "close event log", closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
+        resolution_ns=RESOLUTION_NS,
+        attrs={"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"},
+    )  # fmt: skip

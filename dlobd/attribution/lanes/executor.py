@@ -1,0 +1,213 @@
+"""The lane of one executor: its container's start, its JVM, its tasks, and what its Python workers recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.spark import Job, Task
+from dlobd.attribution.importers.yarn import Marks
+from dlobd.attribution.lanes.application import RM_LOG, add_container_start, add_process_start
+from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.attribution.lanes.feed import room_ns
+from dlobd.attribution.lanes.ranks import ROLES, Rank
+from dlobd.schema import Process, Span
+from dlobd.tracing.clock import tick_ns
+
+DRIVER_LOG = "driver log"
+AM_LOG = "AM log"
+EXECUTOR_LOG = "executor log"
+FEED_JOIN = "TensorFlowOnSpark feed join poll (sleep 1 s)"
+FEED_JOIN_PERIOD_NS = 1_000_000_000
+
+
+def lane_of(executor: str) -> str:
+    """The lane of executor `executor`, Spark's executor id."""
+    return f"executor-{executor}"
+
+
+def build(
+    evidence: Evidence,
+    executor: str,
+    host: str,
+    tasks: Sequence[tuple[Job, Task]],
+    ranks: Sequence[Rank],
+    resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
+    in_task: Sequence[tuple[Rank, int, int]],
+) -> list[Span]:
+    """An executor's spans.
+
+    Args:
+        tasks: the executor's tasks with their jobs, in the order of their start.
+        ranks: the trainers that ran here, if any.
+        resolve: names the lanes of recorded waits.
+        in_task: from when to when trainers ran inside a Spark task.
+    """
+    container = evidence.executor_containers[executor]
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    log = evidence.executors[executor]
+    lane = LaneBuilder(lane_of(executor), Process(host, "executor", _index(executor), 0))
+    am = evidence.application_master
+    requested = am.requested.at_ns if am.requested else None
+    lane.add(
+        "spark", "AM prepares its request", evidence.yarn.application.at.get("ATTEMPT_RUNNING"), requested,
+        f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS,
+    )  # fmt: skip
+    life = evidence.container_jvm(container)
+    begun = (life.start_ns if life else log.first.at_ns if log.first else None, EXECUTOR_LOG)
+    if evidence.on_yarn:
+        add_container_start(lane, marks, "executor", requested, AM_LOG, begun)
+    if not evidence.on_yarn:
+        connected = evidence.driver_log.points.get("connected")
+        lane.add(
+            "spark", "Master and Worker start executor", connected.at_ns if connected else None,
+            life.start_ns if life else None, f"{DRIVER_LOG}, executor JVM log", resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    registered = evidence.driver_log.registered.get(executor)
+    ready_ns = registered.at_ns if registered else None
+    end_ns = _end(evidence, container, marks)
+    add_process_start(
+        lane,
+        "executor",
+        (marks.get("RUNNING"), life.start_ns if life else None, log.first.at_ns if log.first else None),
+        (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
+    )
+    _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
+    for rank, start_ns, until_ns in in_task:
+        lane.add("spark", "trainer in task", start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
+
+    room = _room(evidence.recorded_in(container), ranks)
+
+    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if span.name == "put" and (at_ns := room.get(span.start_ns)) is not None:
+            # from then on there is room: what it still takes is the pipe's own time
+            if at_ns <= span.start_ns:
+                return {}
+            lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
+        if wait.get("waits_for") == ["@trainer"]:
+            rank = _latest(ranks, span.end_ns)
+            return {**wait, "waits_for": (rank.lane,) if rank else ()}
+        return resolve(span, wait)
+
+    besides: list[Span] = []
+    taken: list[tuple[int, int]] = []
+    for process in evidence.recorded_in(container):
+        if process.process.role in ROLES:
+            continue
+        if not process.forked:
+            lane.add(
+                "spark", "start Python daemon", process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
+                resolution_ns=tick_ns(), process=process.process,
+            )  # fmt: skip
+        if evidence.own and process.forked and process.spans:
+            # PySpark's own modules, until its first function is unpickled; inside the task that waits for it
+            lane.add(
+                "spark", "Python worker starts", process.opened_ns, process.spans[0].start_ns, OWN_MARK,
+                process=process.process,
+            )  # fmt: skip
+        spans, beside = _one_at_a_time(_outside(process, ranks), taken if evidence.own and process.forked else [])
+        lane.add_recorded(process, spans, resolve=own)
+        _add_joins(lane, process, ranks)
+        second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
+        second.add_recorded(process, beside, resolve=own)
+        besides += second.spans
+        besides += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
+    return [*lane.spans, *besides]
+
+
+def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
+    """What a Python worker did as itself, and not as a rank: its main thread, or its others."""
+    as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
+    return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
+
+
+def _one_at_a_time(
+    spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
+) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
+    """Spans of one Python worker for its executor's lane, and those for a lane beside it: one task may have several
+    workers, which hand each other rows. `taken` is when others work, and grows."""
+    tops = [span for span in spans if not span.parent]
+    beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
+    taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
+
+    def is_beside(span: RecordedSpan) -> bool:
+        return any(top.start_ns <= span.start_ns < top.end_ns or top is span for top in beside)
+
+    return [s for s in spans if not is_beside(s)], [s for s in spans if is_beside(s)]
+
+
+def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
+    """Start of each put -> when there was room for it, where the feed is a pipe, whose size is known."""
+    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant("feed pipe"))), None)
+    if capacity is None:
+        return {}
+    gets = [get for rank in ranks for get in rank.named("get")]
+    return room_ns([put for process in processes for put in process.named("put")], gets, capacity)
+
+
+def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
+    """The trainer that was the last to start."""
+    return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
+
+
+def _consumed_ns(rank: Rank, before_ns: int) -> int | None:
+    """When the trainer had taken the last block, or given back its last results, before the end of a feed task."""
+    spans = rank.named("get") + rank.named("put results")
+    return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
+
+
+def _add_tasks(
+    lane: LaneBuilder,
+    tasks: Sequence[tuple[Job, Task]],
+    finished: dict[int, int],
+    ready_ns: int | None,
+    end_ns: int | None,
+) -> None:
+    """Scheduling, running, and idling until the driver has the next job."""
+    free_ns = ready_ns
+    # a task without an end was over when the next one began: an executor of one core runs one at a time
+    starts = [task.start_ns for _, task in tasks]
+    for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
+        asked_ns = max(job.start_ns, free_ns or job.start_ns)
+        lane.add(
+            "spark", "wait for a job", free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=("driver",),
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+        lane.add("spark", "schedule task", asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        done_ns = finished.get(task.id)
+        free_ns = done_ns or next_ns
+        lane.add(
+            "spark", f"task of {job.name}", task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
+        )  # fmt: skip
+    lane.add(
+        "spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS
+    )
+
+
+def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
+    """After its last block a feed task waits until the trainer has taken everything; stock looks once a second."""
+    exhausted = [instant for instant in process.instants if instant.name == "feed exhausted"]
+    for feed in process.named("feed task"):
+        ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
+        if ends:
+            rank = _latest(ranks, feed.end_ns)
+            period_ns = ends[-1].attrs.get("join_poll_ns", FEED_JOIN_PERIOD_NS)
+            lane.add(
+                "feed", "join queue", ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
+                waits_for=(rank.lane,) if rank else (),
+                released_ns=_consumed_ns(rank, feed.end_ns) if rank else None,
+                cause=FEED_JOIN if period_ns else "", cause_period_ns=period_ns, truncated=feed.truncated,
+            )  # fmt: skip
+
+
+def _end(evidence: Evidence, container: str, marks: dict[str, int]) -> int | None:
+    life = evidence.container_jvm(container)
+    return (life.exit_ns if life else None) or marks.get("EXITED") or marks.get("COMPLETED")
+
+
+def _index(executor: str) -> int:
+    return int(executor) if executor.isdigit() else 0

@@ -1,0 +1,51 @@
+"""Which put gave a get its block, and which get made room for a put. Blocks are taken in the order in which they were
+put, so that the bytes alone say it. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from dlobd.attribution.importers.recorder import RecordedSpan
+
+
+def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
+    """Start of each get -> when its block had been put. A get whose bytes are not known ends the list."""
+    return _passed(_known(gets), _known(puts), 0)
+
+
+def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity_bytes: int) -> dict[int, int]:
+    """Start of each put -> when all that was put before it, and its own block, no longer filled the pipe.
+
+    Where the pipe never was too full for it, that is before anything was put."""
+    return _passed(_known(puts), _known(gets), capacity_bytes)
+
+
+def _passed(ones: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
+    """Start of each one -> the end of that other one with which the others had moved as many bytes, less the slack."""
+    moved = list(accumulate(_bytes(span) for span in others))
+    found = {}
+    for one, upto in zip(ones, accumulate(_bytes(span) for span in ones), strict=True):
+        needed = upto - slack_bytes
+        if not _bytes(one):
+            continue  # the end of the feed, which nobody put
+        if needed <= 0:
+            found[one.start_ns] = 0
+        elif (index := bisect_left(moved, needed)) < len(others):
+            found[one.start_ns] = others[index].end_ns
+    return found
+
+
+def _known(spans: Sequence[RecordedSpan]) -> list[RecordedSpan]:
+    """In their order, up to the first that did not end or does not say how much it moved."""
+    known = []
+    for span in sorted(spans, key=lambda span: span.start_ns):
+        if span.truncated or "bytes" not in span.attrs:
+            break
+        known.append(span)
+    return known
+
+
+def _bytes(span: RecordedSpan) -> int:
+    return int(span.attrs["bytes"])

@@ -1,0 +1,186 @@
+"""What HDFS was used for: operations, bytes, and time.
+
+Time is a number where a client of ours measured it, or where a log shows both ends; else it is an interval.
+
+A DataNode's read duration includes the client's back-pressure, so that it is an upper bound; bytes over the fastest
+transfer of the same run is a lower one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CloseRetry, Transfer
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.lanes.application import LANE as APPLICATION
+from dlobd.attribution.lanes.executor import lane_of
+from dlobd.schema import Interval, Span
+
+CLIENT_TRACE = "DN client trace"
+MIN_RATE_BYTES = 1 << 20
+"""Only transfers of this size say anything about the peak rate; small ones measure latency."""
+
+
+def intervals(evidence: Evidence) -> list[Interval]:
+    """HDFS time inside other layers' spans: input read by executors' JVMs, and localisation by NodeManagers."""
+    rate = _peak_bytes_per_s(evidence.transfers)
+    found: list[Interval] = []
+    for executor, log in evidence.executors.items():
+        for task, (path, size) in sorted(log.splits.items()):
+            start, end = log.got.get(task, 0), log.finished.get(task) or evidence.window["exit_ns"]
+            reads = _reads(evidence.transfers, evidence.blocks.get(path, set()), start, end)
+            if reads:
+                found.append(_interval("read input", "spark", lane_of(executor), start, end, reads, size, rate))
+    for container, marks in sorted(evidence.yarn.containers.items()):
+        opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
+        if opened is None or closed is None:
+            continue
+        owner = next((e for e, c in evidence.application_master.containers.items() if c == container), None)
+        lane = lane_of(owner) if owner else APPLICATION
+        reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
+        if reads:
+            found.append(_interval("localise", "yarn", lane, opened, closed, reads, sum(t.bytes for t in reads), rate))
+    return found
+
+
+def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
+    """The client's sleeps inside writes, with their cause: HDFS's time, but a setting's and not a disk's."""
+    written = [span for span in spans if span.layer == "hdfs" and span.attrs.get("path")]
+    found: list[Span] = []
+    for retry in evidence.close_retries:
+        path = retry.path.removesuffix(".inprogress")
+        for span in written:
+            if span.start_ns <= retry.at_ns < span.end_ns and span.attrs["path"] == path:
+                end_ns = min(retry.at_ns + retry.delay_ns, span.end_ns)
+                found.append(_retry_span(span, retry, end_ns, len(found)))
+    return found
+
+
+def _retry_span(write: Span, retry: CloseRetry, end_ns: int, number: int) -> Span:
+    return Span(
+        f"{write.id}/retry-{number}",
+        None,
+        "hdfs",
+        "sleep before closing again",
+        write.process,
+        write.lane,
+        retry.at_ns,
+        end_ns,
+        cause=CLOSE_RETRY,
+        cause_period_ns=retry.delay_ns,
+        source="NN log, client's default",
+        resolution_ns=RESOLUTION_NS,
+    )
+
+
+def _interval(
+    name: str, inside: str, lane: str, start: int, end: int, reads: list[Transfer], size: int, rate: float | None
+) -> Interval:
+    hi_ns = min(sum(t.duration_ns for t in reads), end - start)
+    lo_ns = min(round(size / rate * 1e9), hi_ns) if rate else 0
+    return Interval(
+        "hdfs", inside, lane, start, end, lo_ns, hi_ns, f"bytes / fastest {CLIENT_TRACE} rate", CLIENT_TRACE, name
+    )
+
+
+def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int) -> list[Transfer]:
+    # one input file is read by one task at a time, so that block and time name the task
+    return [t for t in transfers if t.operation == "HDFS_READ" and t.block in blocks and start <= t.end_ns <= end]
+
+
+def _peak_bytes_per_s(transfers: Iterable[Transfer]) -> float | None:
+    rates = [t.bytes / t.duration_ns * 1e9 for t in transfers if t.bytes >= MIN_RATE_BYTES and t.duration_ns > 0]
+    return max(rates, default=None)
+
+
+def outages(evidence: Evidence) -> list[str]:
+    """Reads and writes that the run survived by another replica, one line each."""
+    given_up = Counter(
+        (instant.attrs["address"], instant.attrs["how"])
+        for process in evidence.processes
+        for instant in process.instants
+        if instant.name == "DataNode given up"
+    )
+    return [
+        f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
+        for (address, how), count in sorted(given_up.items())
+    ]
+
+
+def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> list[dict[str, Any]]:
+    """One row a purpose: operations, bytes, ns where it is a number, [lo_ns, hi_ns], and the sources of both ends.
+
+    Sums over all lanes, which overlap: this is what HDFS was asked for, not a part of the wall.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for span in spans:
+        purpose = span.attrs.get("purpose")
+        if span.layer != "hdfs" or not purpose:
+            continue
+        begin, _, end = span.source.partition(", ")
+        verb = span.name.split(" ")[0]
+        name = purpose if verb not in ("read", "write") or purpose in ("staging",) else f"{verb} {purpose}"
+        row = rows.setdefault(name, _row(name, 0, begin, end or begin))
+        row["operations"] += 1
+        row["ns"] += span.end_ns - span.start_ns
+        row["bytes"] += span.attrs.get("bytes", 0)
+    for row in rows.values():
+        row["lo_ns"] = row["hi_ns"] = row["ns"]
+    if "staging" in rows:
+        staged = _written(
+            evidence, {a.path for a in evidence.audits if "/.sparkStaging/" in a.path and a.command == "create"}
+        )
+        rows["staging"]["bytes"] = staged
+    if "event log" in rows:
+        rows["event log"]["bytes"] = _size(evidence)
+    for interval in found:
+        row = rows.setdefault(interval.name, _row(interval.name, None, interval.lo_source, interval.hi_source))
+        row["operations"] += 1
+        row["lo_ns"] += interval.lo_ns
+        row["hi_ns"] += interval.hi_ns
+    if "read input" in rows:
+        rows["read input"]["bytes"] = sum(
+            size for log in evidence.executors.values() for _, size in log.splits.values()
+        )
+    if "localise" in rows:
+        rows["localise"]["bytes"] = _localised(evidence)
+    return list(rows.values())
+
+
+def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
+    return {
+        "purpose": purpose, "operations": 0, "bytes": 0, "ns": ns, "lo_ns": 0, "hi_ns": 0,
+        "source_begin": begin, "source_end": end,
+    }  # fmt: skip
+
+
+def _written(evidence: Evidence, paths: set[str]) -> int | None:
+    """Bytes that DataNodes wrote while the staging files were created; None where there is no client trace."""
+    times = [a.at_ns for a in evidence.audits if a.path in paths]
+    if not times or not evidence.transfers:
+        return None
+    first, last = min(times), max(times)
+    return sum(t.bytes for t in evidence.transfers if t.operation == "HDFS_WRITE" and first <= t.end_ns <= last)
+
+
+def _localised(evidence: Evidence) -> int:
+    windows = [
+        (marks.at["LOCALIZING"], marks.at["SCHEDULED"])
+        for marks in evidence.yarn.containers.values()
+        if {"LOCALIZING", "SCHEDULED"} <= set(marks.at)
+    ]
+    reads = {
+        (t.end_ns, t.block): t.bytes
+        for t in evidence.transfers
+        for opened, closed in windows
+        if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed
+    }
+    return sum(reads.values())
+
+
+def _size(evidence: Evidence) -> int | None:
+    path = evidence.path / "evidence" / "event-log.jsonl"
+    return path.stat().st_size if path.exists() else None

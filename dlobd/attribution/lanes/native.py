@@ -1,0 +1,125 @@
+"""The trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
+
+client -> driver (the parent) -> rank-0 .. rank-(n-1)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.lanes import rank as rank_lane
+from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
+from dlobd.attribution.lanes.ranks import Rank
+from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
+from dlobd.tracing.clock import tick_ns
+
+CLIENT = "client clock"
+PARENT = "driver"
+RANK_ROLES = ("chief", "worker")
+
+NOT_PART = tuple(
+    NotMeasured(layer, "", "not part of this way: plain processes on local files")
+    for layer in ("yarn", "spark", "feed", "hdfs")
+)
+
+
+def assemble(evidence: Evidence, inside_step: NotMeasured) -> Trace:
+    """The trace of a native run.
+
+    Args:
+        inside_step: why the gradient exchange has no time of its own.
+
+    Raises:
+        BundleError: nothing was started, so that there is no window.
+    """
+    window = evidence.window
+    host = window["anchors"][0]["domain"].split("/")[0]
+    ranks = [_rank(process) for process in evidence.processes if process.process.role in RANK_ROLES]
+    spans = _client(window, host)
+    spans += _parent(evidence, host, ranks)
+    for rank in ranks:
+        spans += rank_lane.build(
+            rank, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, rank.process), _resolve
+        )
+    startup, teardown = _anatomy(evidence, ranks)
+    return Trace(
+        start_ns=window["exec_ns"],
+        end_ns=window["exit_ns"],
+        spans=tuple(spans),
+        anchors=evidence.anchors,
+        not_measured=(inside_step, *NOT_PART),
+        startup=startup,
+        teardown=teardown,
+    )
+
+
+def _rank(process: RecordedProcess) -> Rank:
+    start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+    who = process.process
+    return Rank(process, "", who.role, who.index, start_ns, process.last_ns, whole=True)
+
+
+def _client(window: dict[str, Any], host: str) -> list[Span]:
+    lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
+    lane.add("client", "start parent process", window["exec_ns"], window["started_ns"], CLIENT)
+    lane.add("client", "wait for parent process", window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
+    return lane.spans
+
+
+def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
+    """The parent's Python: its start, what it recorded, its exit."""
+    window, python = evidence.window, evidence.driver_process
+    lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
+    if python is None:
+        return []
+
+    def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if "@trainers" not in wait.get("waits_for", ()):
+            return _resolve(span, wait)
+        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last to end releases it
+
+    first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
+    last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
+    lane.add("launcher", "parent Python starts", window["started_ns"], first_ns, f"{CLIENT}, {OWN_MARK}")
+    lane.add_recorded(python, resolve=resolve)
+    lane.add("launcher", "parent Python exits", last_ns, window["exit_ns"], f"{OWN_MARK}, {CLIENT}")
+    return lane.spans
+
+
+def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+    return {**wait, "waits_for": tuple(lane for lane in wait.get("waits_for", ()) if not lane.startswith("@"))}
+
+
+def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
+    """When the parent saw the rank's process end."""
+    number = rank.process.index if rank.process.role == "chief" else rank.process.index + 1
+    exits = [i for i in parent.instants if i.name == "rank exited"] if parent else []
+    return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == number), None)
+
+
+def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
+    """Startup along the rank that took its first step last, teardown along the chief."""
+    window, parent = evidence.window, evidence.driver_process
+    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant("first step done"))]
+    slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
+    chief = next((rank.process for rank in ranks if rank.role == "chief"), None)
+    startup = [Event("parent process exec", window["exec_ns"], CLIENT)]
+    teardown = [Event("parent process exit", window["exit_ns"], CLIENT)]
+    if parent and parent.process.start_ns is not None:
+        startup.append(Event("parent Python up", parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
+    if slowest:
+        process = slowest.process
+        startup.append(Event("rank process up", process.opened_ns, OWN_MARK, lane=slowest.lane))
+        startup += _instants(process, "TensorFlow imported", "TensorFlow rendezvous done", "first batch")
+        startup += _instants(process, "first step done")
+    if chief:
+        teardown += _instants(chief, "last step done", "saved", "evaluated")
+    if parent:
+        teardown += _instants(parent, "launcher shut down")
+    return tuple(sorted(startup, key=lambda e: e.at_ns)), tuple(sorted(teardown, key=lambda e: e.at_ns))
+
+
+def _instants(process: RecordedProcess, *names: str) -> list[Event]:
+    return [Event(name, at.at_ns, OWN_MARK) for name in names if (at := process.instant(name))]

@@ -1,0 +1,65 @@
+"""The lane of one rank: the trainer from its start to its end. Before that its executor prepares it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
+from dlobd.attribution.lanes.feed import given_ns
+from dlobd.attribution.lanes.ranks import Rank
+from dlobd.schema import Span
+
+Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+
+
+def reader_of(rank: Rank) -> str:
+    """The lane of the threads in which tf.data reads and decodes for this rank; one works at a time."""
+    return f"{rank.lane}/reader"
+
+
+def build(
+    rank: Rank,
+    executor: str,
+    executor_start_ns: int,
+    in_task: bool,
+    exit_ns: int | None,
+    resolve: Resolve,
+    puts: Sequence[RecordedSpan] = (),
+) -> list[Span]:
+    """A rank's spans.
+
+    Args:
+        executor: the lane of the executor whose Python worker forked the trainer, or is it.
+        executor_start_ns: where that lane begins, or where this one ended the last time.
+        in_task: whether the trainer is the Python worker itself, inside its Spark task.
+        exit_ns: when its parent saw it end, if the parent waited for it.
+        resolve: names the lanes of recorded waits that are not this rank's own.
+        puts: what its executor put into its feed.
+    """
+    process = rank.process
+    lane = LaneBuilder(rank.lane, process.process)
+    lane.add("launcher", "not yet forked", executor_start_ns, rank.start_ns, OWN_MARK, waits_for=(executor,))
+    if rank.whole:
+        root = ("spark", "Python worker") if in_task else ("tensorflow", "trainer process")
+        lane.add(*root, rank.start_ns, rank.end_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
+    lane.add("tensorflow", "trainer process exits", rank.end_ns, exit_ns, OWN_MARK)
+
+    given = given_ns(rank.named("get"), puts)
+
+    def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
+        if span.name == "get" and (at_ns := given.get(span.start_ns)):
+            # from then on nobody is waited for: the queue hands the block over
+            if at_ns <= span.start_ns:
+                return {}
+            lane.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
+        target = {"@feeder": executor, "@reader": reader_of(rank)}.get(next(iter(wait.get("waits_for", ())), ""))
+        return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
+
+    lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
+    if rank.main:  # a person's own script: its threads may be any
+        return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
+    reader = LaneBuilder(reader_of(rank), process.process)
+    reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)
+    return [*lane.spans, *reader.spans]

@@ -1,0 +1,79 @@
+"""Who trained: one rank a trainer, whether it was a process of its own or a part of a Python worker's life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+
+ROLES = ("chief", "master", "worker", "ps", "evaluator")
+TRAINING = ("chief", "master", "worker")
+"""Those that end by themselves: a ps or an evaluator is told to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A trainer on an executor.
+
+    `main` is the person's main function, where the script was their own; `whole` whether the process was nothing but
+    the trainer, from `start_ns` to `end_ns`.
+    """
+
+    process: RecordedProcess
+    executor: str
+    role: str
+    index: int
+    start_ns: int
+    end_ns: int
+    whole: bool
+    main: RecordedSpan | None = None
+
+    @property
+    def lane(self) -> str:
+        """rank-0 for the chief, rank-(i + 1) for worker i; other roles by their name."""
+        if self.role in TRAINING:
+            return f"rank-{self.index + 1 if self.role == 'worker' else self.index}"
+        return f"{self.role}-{self.index}"
+
+    @property
+    def spans(self) -> list[RecordedSpan]:
+        """What it recorded, in all its threads."""
+        if self.whole:
+            return self.process.spans
+        return [s for s in self.process.spans if self.start_ns <= s.start_ns and s.end_ns <= self.end_ns]
+
+    def named(self, name: str) -> list[RecordedSpan]:
+        """All its spans of that name."""
+        return [span for span in self.spans if span.name == name]
+
+    @property
+    def finished(self) -> tuple[bool, int]:
+        """Orders ranks by when they had done their work; one that never did comes last."""
+        if self.main is not None:
+            return self.main.truncated, self.main.end_ns
+        # a process may live on: inside a Spark task it is Spark's own Python worker
+        done = self.named("write done-marker")
+        return not done, done[-1].end_ns if done else self.process.last_ns
+
+
+def ranks(evidence: Evidence) -> list[Rank]:
+    """All trainers, by executor and time. The same role may come again where a script trains several times."""
+    found: list[Rank] = []
+    for executor, container in evidence.executor_containers.items():
+        for process in evidence.recorded_in(container):
+            found += _of(process, executor)
+    return found
+
+
+def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
+    mains = [span for span in process.spans if "role" in span.attrs]
+    role, index = process.process.role, process.process.index
+    if role in ROLES:
+        start_ns = process.opened_ns if process.forked else process.process.start_ns or process.opened_ns
+        yield Rank(process, executor, role, index, start_ns, process.last_ns, True, mains[0] if mains else None)
+        return
+    for main in mains:
+        role, index = main.attrs["role"], main.attrs["index"]
+        yield Rank(process, executor, role, index, main.start_ns, main.end_ns, False, main)

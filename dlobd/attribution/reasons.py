@@ -1,0 +1,212 @@
+"""Why a job did not end well, in one line, from a bundle's evidence."""
+
+from __future__ import annotations
+
+import re
+import signal
+import textwrap
+from collections.abc import Iterator
+
+from dlobd.attribution.importers import log4j
+from dlobd.attribution.importers.evidence import Evidence
+
+MAX_CAUSE_CHARACTERS = 300
+
+_SAID = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
+_TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed by signal \d+")
+_OF_A_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
+_OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
+_CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
+_MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
+
+_RACE = re.compile(
+    r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
+    re.DOTALL,
+)
+LOST_RACE = "Spark's driver lost a race with itself while it set up its web pages"
+"""Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
+filter to them (YarnSchedulerBackend's AddWebUIFilter). On a busy machine a job in a hundred dies of it."""
+
+
+def failure(evidence: Evidence) -> str:
+    """Why a job ended with an exit code other than 0, in one line.
+
+    A death has consequences: a rank that lost its peer fails as well, and is often the first to say so. So the death of
+    a process counts before anything that somebody said, and of several deaths the earliest.
+    """
+    cause = (
+        _submitter_killed(evidence)
+        or next(_memory_limits(evidence), None)
+        or _without_hdfs(evidence, "namenode")
+        or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
+        or _without_hdfs(evidence, "datanode")
+        or _words(evidence)
+    )
+    return _line(cause)
+
+
+def timed_out(evidence: Evidence, timeout_s: int) -> str:
+    """What is known of a job that had to be ended after `timeout_s`."""
+    deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
+    dead = min(((at_ns, words) for at_ns, words in _trainer_deaths(evidence) if at_ns < deadline_ns), default=None)
+    cause = f"not finished after timeout_s = {timeout_s} s"
+    return _line(f"{dead[1]}; {cause}" if dead else f"{cause}; raise it with --set timeout_s=...")
+
+
+def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
+    """Why YARN left an application in ACCEPTED, in the ResourceManager's own words."""
+    words = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "nothing"
+    return _line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
+
+
+def _line(cause: str) -> str:
+    """One line, cut where it gets too long to read; the evidence has the rest."""
+    return textwrap.shorten(cause, MAX_CAUSE_CHARACTERS, placeholder=" ...")
+
+
+def _words(evidence: Evidence) -> str:
+    """What ranks, driver or YARN said, in this order: a driver may only know that its Spark job failed."""
+    said = _said(evidence)
+    if said and _OF_A_RANK.match(said):
+        return said
+    if said and (race := _RACE.search(said)):
+        return f"{LOST_RACE} ({race[1]}); no setting helps, run it again"
+    return (
+        min(_failures(evidence), default=(0, None))[1]
+        or said
+        or _reported(evidence)
+        or (f"YARN's final status of it is {evidence.rm_app.get('finalStatus')}" if evidence.by_hand else None)
+        or f"spark-submit exited with code {evidence.window['exit_code']}"
+    )
+
+
+def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """(time, sentence) of each rank that recorded why it failed. HDFS may have been too ill to take its marker."""
+    for process in evidence.processes:
+        for instant in process.instants:
+            if instant.name == "rank failed":
+                yield instant.at_ns, str(instant.attrs.get("cause"))
+
+
+def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
+    """The daemon of this kind that died, if what was said has to do with HDFS."""
+    words = _words(evidence)
+    for daemon in evidence.daemons:
+        if daemon["kind"] == kind and not daemon["alive"] and _OF_HDFS.search(words):
+            return f"{daemon['name']} ({daemon['host']}:{daemon['ports']['http']}) died while the job ran: {words}"
+    return None
+
+
+def _signal_name(number: int) -> str:
+    """`signal 9 (SIGKILL)`."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _submitter_killed(evidence: Evidence) -> str | None:
+    """What runs on this machine: the JVM of spark-submit, and the driver's Python below it."""
+    code = evidence.window["exit_code"]
+    if code < 0:
+        who = "the ranks' parent process" if evidence.native else "spark-submit"
+        return f"{who} was killed by {_signal_name(-code)}"
+    if 128 < code < 160 and not _said(evidence):  # as a shell writes it
+        return f"the driver's Python was killed by {_signal_name(code - 128)}"
+    return None
+
+
+def _memory_limits(evidence: Evidence) -> Iterator[str]:
+    """Containers that a NodeManager killed because they were too large."""
+    for line in evidence.yarn.diagnostics:
+        if match := _MEMORY_LIMIT.search(line):
+            yield (
+                f"{_name(evidence, match[1])} was killed by YARN: it ran {match[2]}; "
+                "raise executor_overhead_mb or lower batch_size"
+            )
+
+
+def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """(time, sentence) of each process of a container that was killed or failed while the job ran."""
+    yield from _trainer_deaths(evidence)
+    user_exit = evidence.application_master.user_exit
+    if user_exit and 128 < user_exit[1] < 193:
+        yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
+    for at_ns, container, code in _exits(evidence):
+        if user_exit and container.endswith("_000001"):
+            continue  # it only passes on the exit code of the driver's Python, which has said why
+        # 143: the NodeManager's own SIGTERM, at the end of an application
+        if code not in (0, 143) and at_ns <= evidence.window["exit_ns"]:
+            how = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"ended with exit code {code}"
+            yield at_ns, f"{_name(evidence, container)} {how}"
+
+
+def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """(time, sentence) of each trainer whose parent saw that it was killed."""
+    ranks = {process.process.pid: process.process for process in evidence.processes}
+    for process in evidence.processes:
+        for instant in process.instants:
+            match = _TRAINER_DIED.search(str(instant.attrs.get("cause", "")))
+            # 15: the NodeManager's own, at the end of an application
+            if instant.name == "trainer died" and match and not match[0].endswith(" 15"):
+                rank = ranks.get(int(match[1]))
+                yield instant.at_ns, f"{rank.role} {rank.index}: {match[0]}" if rank else match[0]
+
+
+def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """(time, sentence) of each NodeManager of which the ResourceManager heard nothing for so long that it gave up its
+    containers. The time is that of the last sign of it."""
+    for lost in evidence.yarn.lost_nodes:
+        port = int(lost.node.rpartition(":")[2])
+        daemon = next((d for d in evidence.daemons if d["kind"] == "nodemanager" and d["ports"]["rpc"] == port), None)
+        name = daemon["name"] if daemon else "a NodeManager"
+        lines = evidence.daemon_log(name)
+        own = f"daemons/{name}.log"
+        containers = [
+            c for c, marks in evidence.yarn.containers.items() if marks.source.get("RUNNING", "").startswith(own)
+        ]
+        with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
+        how = "was silent" if daemon is None or daemon["alive"] else "died"
+        yield (
+            lines[-1].at_ns if lines else lost.at_ns,
+            f"{name} {how}: YARN heard nothing from its node {lost.node} for {lost.patience} and gave it up{with_}",
+        )
+
+
+def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
+    """(time, container, exit code) as the NodeManagers saw it."""
+    number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
+    for path in sorted((evidence.path / "logs" / "daemons").glob("nodemanager-*.log")):
+        for line in log4j.read(path, path.name):
+            match = _CONTAINER_EXIT.search(line.message)
+            if match and f"_{number}_" in match[1]:
+                yield line.at_ns, match[1], int(match[2])
+
+
+def _name(evidence: Evidence, container: str) -> str:
+    executors = {found: executor for executor, found in evidence.application_master.containers.items()}
+    if container in executors:
+        return f"executor {executors[container]} ({container})"
+    if container.endswith("_000001"):
+        who = "the driver's JVM, which is the ApplicationMaster" if evidence.cluster_mode else "the ApplicationMaster"
+        return f"{who} ({container})"
+    return container
+
+
+def _said(evidence: Evidence) -> str | None:
+    """The driver's last words. spark-submit puts both of its outputs into its own standard output, or YARN into that of
+    the ApplicationMaster."""
+    outputs = [evidence.path / "logs" / name for name in ("driver.stdout", "driver.stderr")]
+    outputs += [evidence.path / "logs" / "containers" / container / "stdout" for container in evidence.containers[:1]]
+    texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
+    said = [str(line) for text in texts for line in _SAID.findall(text)]
+    # a person's own script prints what it likes; the driver's record has its last line
+    driver = evidence.driver_process
+    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == "job failed"] if driver else []
+    return said[-1].strip() if said else None
+
+
+def _reported(evidence: Evidence) -> str | None:
+    """What YARN or the driver's JVM wrote."""
+    words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
+    return next((line for line in words if line.strip()), None)

@@ -1,0 +1,200 @@
+"""run.json: made from an experiment, and filled from a bundle's evidence. Pure but for the environment it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dlobd.attribution import reasons, recording_cost, warnings
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.audits import audit, figures
+from dlobd.attribution.checks import check
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.lanes import hdfs_use
+from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.ranks import TRAINING, Rank
+from dlobd.attribution.lanes.ranks import ranks as ranks_of
+from dlobd.bundle.store import Bundle
+from dlobd.schema import Runnable, Trace
+from dlobd.tracing import clock
+
+WINDOW = "spark-submit exec -> exit"
+BY_HAND_WINDOW = "RM startedTime -> finishedTime"
+NATIVE_WINDOW = "parent process exec -> exit"
+INTERRUPTED = "interrupted by a person or the system while the job ran"
+INTERRUPTED_LATE = "interrupted by a person or the system after the job had ended, before its evidence was complete"
+
+
+def fill(record: dict[str, Any], bundle: Bundle, experiment: Runnable) -> None:
+    """Adds everything that the bundle's evidence shows; the same bundle always gives the same."""
+    evidence = Evidence(bundle.path)
+    trace = assembled(evidence)
+    attribution = attribute(trace)
+    record["window"] = {
+        "name": BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
+        "start_ns": trace.start_ns,
+        "end_ns": trace.end_ns,
+        "clock": evidence.window["anchors"][0]["domain"],
+    }
+    record["wall_ns"] = attribution.wall_ns
+    record["layers"] = [asdict(layer) for layer in attribution.layers]
+    record["unattributed_ns"] = attribution.unattributed_ns
+    for name in ("not_measured", "intervals", "clips"):
+        record[name] = [asdict(item) for item in getattr(attribution, name)]
+    record["startup"] = [asdict(event) for event in trace.startup]
+    record["teardown"] = [asdict(event) for event in trace.teardown]
+    record["hdfs"] = hdfs_use.summary(evidence, trace.spans, trace.intervals)
+    ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
+    record["ranks"] = [_rank(process) for process in sorted(ranks, key=lambda p: (p.process.role, p.process.index))]
+    if evidence.own:
+        own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
+        record["ranks"] = [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
+    record["metrics"] |= evidence.collected["metrics"] | _metrics(evidence, ranks)
+    record["overhead"] = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
+    record["warnings"] = [*evidence.collected["missing"], *warnings.notices(evidence), *_warnings(evidence, trace)]
+    record["warnings"] += recording_cost.warnings(record["overhead"])
+    record["audits"] = [asdict(one) for one in audit(evidence)]
+    record["noise"] = evidence.noise
+    record["status"], record["cause"] = _status(record, experiment, evidence)
+
+
+def _status(record: dict[str, Any], experiment: Runnable, evidence: Evidence) -> tuple[str, str | None]:
+    window = evidence.window
+    if window["ended_by"] == "interrupt":
+        return "interrupted", INTERRUPTED
+    if window["ended_by"] == "timeout":
+        return "failed", reasons.timed_out(evidence, experiment.timeout_s)
+    if window["ended_by"] == "accept timeout":
+        return "failed", reasons.never_started(evidence, experiment.accept_timeout_s)
+    if window["exit_code"] != 0:
+        return "failed", reasons.failure(evidence)
+    record["checks"] = [asdict(item) for item in check(experiment, evidence, record["clips"], record["wall_ns"])]
+    broken = next((item for item in record["checks"] if not item["ok"]), None)
+    if broken:
+        return "invalid", f"{broken['check']}: {broken['detail']}"
+    contradiction = next((one for one in record["audits"] if one["verdict"] == "fail"), None)
+    if contradiction:
+        return "invalid", f"sources contradict each other: {figures(contradiction)}"
+    return "ok", None
+
+
+def _rank(process: RecordedProcess) -> dict[str, Any]:
+    steps = [span.end_ns - span.start_ns for span in process.named("step") if not span.truncated]
+    first = process.named("first step")
+    ordered = sorted(steps)
+
+    def quantile(q: float) -> int | None:
+        return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+
+    return {
+        "role": process.process.role,
+        "index": process.process.index,
+        "steps": len(steps) + len(first),
+        "first_step_ns": first[0].end_ns - first[0].start_ns if first else None,
+        "step_p50_ns": quantile(0.5),
+        # below 299 samples a 99th percentile says no more than the maximum
+        "step_p99_ns": quantile(0.99) if len(ordered) >= 299 else None,
+        "step_max_ns": ordered[-1] if ordered else None,
+        "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named("get")),
+    }
+
+
+def _own_rank(rank: Rank) -> dict[str, Any]:
+    """Of a person's own main function only its length is known: where its steps are, it does not say."""
+    unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
+    main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
+    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named("get"))
+    return {"role": rank.role, "index": rank.index, **unknown, "main_ns": main_ns, "feed_wait_ns": wait_ns}
+
+
+def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, Any]:
+    results = evidence.results
+    samples = sum(result["samples"] for result in results.values()) if results else None
+    steps = min((result["steps"] for result in results.values()), default=None)
+    begun = [i.at_ns for p in ranks if (i := p.instant("first batch"))]
+    ended = [i.at_ns for p in ranks if (i := p.instant("last step done"))]
+    rate = samples / (max(ended) - min(begun)) * 1e9 if samples and begun and ended else None
+    losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
+    test = results.get(0, {}).get("test") or {}
+    return {
+        "test_accuracy": test.get("accuracy"),
+        "test_samples": test.get("samples"),
+        "train_samples": samples,
+        "steps": steps,
+        "samples_per_second": rate,
+        "first_loss": _finite(losses[0]),
+        "last_loss": _finite(losses[-1]),
+        "training_ns": max(ended) - min(begun) if begun and ended else None,
+        "loop_ns": max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
+        "driver_gc_ns": evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
+        "spans": sum(len(process.spans) for process in evidence.processes),
+    }
+
+
+def _finite(loss: float | None) -> float | None:
+    """JSON has no word for a loss that is not a number; the checks have said so."""
+    return loss if loss is not None and math.isfinite(loss) else None
+
+
+def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
+    found = []
+    truncated = sum(span.truncated for span in trace.spans)
+    if truncated:
+        found.append(f"{truncated} spans have no recorded end: their process was killed or still ran")
+    found += _own_warnings(evidence)
+    damaged = sum(process.bad_lines for process in evidence.processes)
+    if damaged:
+        found.append(f"{damaged} lines of span files are cut: their process was killed while it wrote")
+    if lost := recording_cost.lost_lines(evidence):
+        found.append(f"{lost} lines of span files are lost: a disk refused them")
+    found += hdfs_use.outages(evidence)
+    if step_ns := clock.stepped_ns(evidence.anchors):
+        found.append(
+            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job ran: dates in logs moved, "
+            "no figure did, because all are of the monotonic clock"
+        )
+    return [*found, *_other_clocks(evidence, trace)]
+
+
+def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
+    """How what other clocks say was placed, and how well."""
+    for moved in evidence.alignment.clocks.values():
+        yield (
+            f"the clock of {moved.host} is another one: placed by {moved.pairs} message pairs, to "
+            f"{moved.error_ns / 1e3:.0f} us at worst"
+        )
+        for earliest_ns, latest_ns in moved.offset.steps:
+            first_s, last_s = (
+                (at_ns + moved.offset.at(at_ns).lo_ns - trace.start_ns) / 1e9 for at_ns in (earliest_ns, latest_ns)
+            )
+            yield (
+                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: what lies "
+                "there is uncertain by the step"
+            )
+    if evidence.alignment.moved:
+        moved_logs = len(evidence.alignment.moved)
+        yield f"{moved_logs} sources of other clocks were placed by their wall clocks: the error of that is unknown"
+
+
+def _own_warnings(evidence: Evidence) -> list[str]:
+    """What a script's own SparkConf says against the line that submitted it."""
+    driver = evidence.driver_process if evidence.own else None
+    ready = driver.instant("SparkContext ready") if driver else None
+    if ready is None:
+        return []
+    found = []
+    if str(ready.attrs.get("master", "")).startswith("local["):
+        found.append(f"the script set its master to {ready.attrs['master']}: it ran in the driver, without executors")
+    if ready.attrs.get("slots", 1) != 1:
+        found.append(f"the script let an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane")
+    return found
+
+
+def summary_line(record: Mapping[str, Any]) -> str:
+    """One line for progress: status and the largest layers."""
+    layers = sorted(record["layers"], key=lambda layer: -layer["ns"])[:3]
+    parts = ", ".join(f"{layer['layer']} {layer['ns'] / 1e9:.1f} s" for layer in layers)
+    return f"{record['status']}: {parts}" if parts else record["status"]

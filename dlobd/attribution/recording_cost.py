@@ -1,0 +1,138 @@
+"""What recording a run has cost, as far as its bundle tells: counted where it was counted, else estimated. Pure.
+
+Counted: spans, lines, bytes, lost lines, and the time of writing them, by the recorder itself. Estimated: spans times
+what a span cost on the client's machine before the window (evidence/span_cost.json), along the attributed chain, and in
+the training loop of the slowest rank. `dlobd selftest --overhead` measures what this estimates.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.lanes.builder import OWN_MARK
+from dlobd.schema import Segment, Span
+
+BUDGET = 0.01
+"""Of the wall, and of a training loop: recording that costs more gets a warning."""
+
+_LOST = re.compile(rb"dlobd: (\d+) lines of spans of process (\d+) are lost")
+_ADDED_LOGS = (
+    "evidence/driver-jvm.log",
+    "evidence/event-log.jsonl",
+    "logs/containers/*/jvm.log",
+    "logs/daemons/*-audit.log",
+    "logs/daemons/*-clienttrace.log",
+)
+"""Logs that nobody would write without dlobd's settings."""
+
+
+def overhead(
+    evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
+) -> dict[str, Any] | None:
+    """The member `overhead` of run.json; None for a run of which nobody measured what a span costs.
+
+    Args:
+        spans: of the trace.
+        segments: of its attribution.
+    """
+    known = evidence.span_cost
+    if not known:
+        return None
+    span_ns: int | None = known["span_ns"]
+    costs = [process.cost for process in evidence.processes if process.cost]
+    on_chain = _on_chain(spans, segments)
+    chain_ns = on_chain * span_ns if span_ns is not None else None
+    return {
+        "recording": known["recording"],
+        "span_cost_ns": span_ns,
+        "spans": sum(len(process.spans) for process in evidence.processes),
+        "lines": sum(process.lines for process in evidence.processes),
+        "lost_lines": lost_lines(evidence),
+        "left_out": sum(cost.left_out for cost in costs) if costs else None,
+        "flush_ns": sum(cost.wall_ns for cost in costs) if costs else None,
+        "flush_cpu_ns": sum(cost.cpu_ns for cost in costs) if costs else None,
+        "span_bytes": sum(process.path.stat().st_size for process in evidence.processes),
+        "log_bytes": sum(path.stat().st_size for path in _added_logs(evidence.path)),
+        "chain_spans": on_chain,
+        "chain_ns": chain_ns,
+        "chain_share": _share(chain_ns, wall_ns),
+        "loop": _loop(evidence.processes, span_ns),
+    }
+
+
+def warnings(found: dict[str, Any] | None) -> Iterator[str]:
+    """What a reader of the report should know, one line each."""
+    if found is None:
+        return
+    if found["recording"] == "off":
+        yield "recording was off (DLOBD_TRACE): the layers are not told apart; wall and training loop hold"
+    shares = {"the wall": found["chain_share"]}
+    if found["loop"]:
+        shares[f"the training loop of {found['loop']['rank']}"] = found["loop"]["share"]
+    for what, share in shares.items():
+        if share is not None and share > BUDGET:
+            yield f"recording cost about {100 * share:.1f} % of {what}, more than the {BUDGET:.0%} that it may"
+
+
+def lost_lines(evidence: Evidence) -> int:
+    """Lines that a disk refused: by the recorders' own counts, and by what they could say on stderr alone."""
+    lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
+    logs = evidence.path / "logs"
+    for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
+        if path.is_file():
+            for count, pid in _LOST.findall(path.read_bytes()):
+                lost[int(pid)] = max(lost.get(int(pid), 0), int(count))
+    return sum(lost.values())
+
+
+def _added_logs(bundle: Path) -> Iterator[Path]:
+    for pattern in _ADDED_LOGS:
+        yield from bundle.glob(pattern)
+
+
+def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
+    """Spans that began in a stretch of the wall that their own lane had: those beside it delayed nobody."""
+    starts: dict[str, list[int]] = defaultdict(list)
+    for span in spans:
+        if span.source == OWN_MARK:
+            starts[span.lane].append(span.start_ns)
+    for own in starts.values():
+        own.sort()
+    found = 0
+    for segment in segments:
+        own = starts.get(segment.chain[-1], [])
+        found += bisect_left(own, segment.end_ns) - bisect_left(own, segment.start_ns)
+    return found
+
+
+def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> dict[str, Any] | None:
+    """The training loop that took longest, from its first batch to its last step; the spans of all its threads, since
+    they share one interpreter."""
+    slowest: tuple[int, int, RecordedProcess] | None = None
+    for process in processes:
+        first, last = process.instant("first batch"), process.instant("last step done")
+        if first and last and (slowest is None or last.at_ns - first.at_ns > slowest[0]):
+            slowest = (last.at_ns - first.at_ns, first.at_ns, process)
+    if slowest is None:
+        return None
+    length_ns, first_ns, process = slowest
+    spans = sum(first_ns <= span.start_ns < first_ns + length_ns for span in process.spans)
+    cost_ns = spans * span_ns if span_ns is not None else None
+    return {
+        "rank": f"{process.process.role} {process.process.index}",
+        "length_ns": length_ns,
+        "spans": spans,
+        "ns": cost_ns,
+        "share": _share(cost_ns, length_ns),
+    }
+
+
+def _share(part_ns: int | None, whole_ns: int) -> float | None:
+    return part_ns / whole_ns if part_ns is not None and whole_ns else None

@@ -1,0 +1,128 @@
+"""Is a bundle what its run left, and does everything in its report follow from it? Needs no cluster.
+
+Four questions: are the files those that were sealed; do configuration, key and job say the same; and does computing
+the report anew from the raw evidence give it again, number for number; and do independent sources agree (`audits`). The
+first finds any change of a bundle. The others find what was changed and sealed again, as far as the evidence tells it
+twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd import __version__
+from dlobd.attribution import record
+from dlobd.bundle.store import Bundle
+from dlobd.errors import BundleError, DlobdError
+from dlobd.experiment.files import key
+from dlobd.experiment.own_job import from_dict
+from dlobd.schema import Runnable
+
+COMPUTED = (
+    "window", "wall_ns", "layers", "unattributed_ns", "not_measured", "intervals", "clips", "metrics", "startup",
+    "teardown", "hdfs", "ranks", "overhead", "checks", "audits", "noise", "warnings", "status", "cause",
+)  # fmt: skip
+"""The fields of run.json that `dlobd.attribution.record.fill` makes from the evidence."""
+
+SINCE = {"audits": 3, "noise": 3}
+"""The schema version that brought a field: a record of before cannot have said what is computed today."""
+
+SHOWN = 5
+"""So many differences of one kind are told in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The answer to one question. `ok` is None where it could not be asked."""
+
+    question: str
+    ok: bool | None
+    detail: str
+
+
+def verify(bundle: Bundle) -> list[Verified]:
+    """Asks all questions.
+
+    Raises:
+        BundleError: run.json cannot be read, or the run was never submitted, so that there is nothing to compute.
+    """
+    run = bundle.read()
+    try:
+        problems = bundle.verify()
+        hashes = _verified("files are as sealed", problems, f"{len(bundle.files())} files")
+    except BundleError as error:
+        hashes = Verified("files are as sealed", False, error.what)
+    try:
+        experiment = from_dict(run["configuration"], "configuration of run.json")
+    except DlobdError as error:
+        return [hashes, Verified("configuration is an experiment", False, error.what)]
+    return [hashes, _configuration(run, experiment, bundle), _report(run, experiment, bundle)]
+
+
+def _verified(question: str, differences: list[str], otherwise: str) -> Verified:
+    more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+    return Verified(question, not differences, "; ".join(differences[:SHOWN]) + more if differences else otherwise)
+
+
+def _configuration(run: dict[str, Any], experiment: Runnable, bundle: Bundle) -> Verified:
+    """run.json's configuration, its key, and what the job was told."""
+    question = "configuration, key and job agree"
+    differences = []
+    if key(experiment) != run["experiment_key"]:
+        differences.append(f"the configuration has key {key(experiment)}, run.json says {run['experiment_key']}")
+    if experiment.name != run["experiment"]:
+        differences.append(f"the configuration is of {experiment.name}, run.json says {run['experiment']}")
+    try:
+        job = json.loads((bundle.evidence / "job.json").read_text())
+    except (OSError, ValueError) as error:
+        return _verified(question, [*differences, f"evidence/job.json cannot be read: {error}"], "")
+    configuration = run["configuration"]
+    differences += [
+        f"{name}: {configuration[name]!r} in run.json, {job[name]!r} in job.json"
+        for name in sorted(configuration.keys() & job.keys())
+        if configuration[name] != job[name]
+    ]
+    return _verified(question, differences, f"key {run['experiment_key']}")
+
+
+def _report(run: dict[str, Any], experiment: Runnable, bundle: Bundle) -> Verified:
+    """run.json computed anew, from the raw evidence."""
+    question = "report follows from the evidence"
+    again = deepcopy(run)
+    again["metrics"] = {}
+    again["checks"] = []
+    try:
+        record.fill(again, bundle, experiment)
+    except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        return Verified(question, False, f"it cannot be computed: {type(error).__name__}: {error}")
+    said = [name for name in COMPUTED if SINCE.get(name, 0) <= _version_as_written(bundle)]
+    differences = [line for name in said for line in _differences(name, run[name], json.loads(json.dumps(again[name])))]
+    made = run["versions"].get("dlobd")
+    by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
+    return _verified(question, [line + by for line in differences], f"{len(said)} fields, number for number{by}")
+
+
+def _version_as_written(bundle: Bundle) -> int:
+    """Of run.json, before it was upgraded for us; it has been read, so it is there."""
+    return int(json.loads((bundle.path / "run.json").read_bytes())["schema_version"])
+
+
+def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:
+    """The leaves that differ, with their path."""
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        for name in sorted(stored.keys() | computed.keys()):
+            yield from _differences(f"{path}.{name}", stored.get(name), computed.get(name))
+    elif isinstance(stored, list) and isinstance(computed, list) and len(stored) == len(computed):
+        for number, (one, other) in enumerate(zip(stored, computed, strict=True)):
+            yield from _differences(f"{path}[{number}]", one, other)
+    elif stored != computed:
+        yield f"{path}: {_short(stored)} stored, {_short(computed)} computed"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,52 @@
+"""What a person should know of a run beside its status: what went wrong around the job, or was not what it seems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from dlobd.attribution.importers.evidence import Evidence
+
+_STARTS = "STARTUP_MSG:"
+"""How the first line of a Hadoop daemon's log begins."""
+
+_LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
+"""The NameNode gives a DataNode up. Writes had a silent one in their pipeline until then, unseen by who wrote."""
+
+
+def notices(evidence: Evidence) -> list[str]:
+    """One line each, for the run's warnings."""
+    return [*_status_of_yarn(evidence), *_daemons(evidence)]
+
+
+def _status_of_yarn(evidence: Evidence) -> Iterator[str]:
+    if evidence.window["exit_code"] != 0 and evidence.rm_app.get("finalStatus") == "SUCCEEDED":
+        yield (
+            "YARN calls the application SUCCEEDED, although the job failed: in client mode it knows the "
+            "ApplicationMaster alone"
+        )
+
+
+def _daemons(evidence: Evidence) -> Iterator[str]:
+    """Daemons that ended while the job ran, whether they came back or not."""
+    for daemon in evidence.daemons:
+        lines = evidence.daemon_log(daemon["name"])
+        for before, after in pairwise(lines):
+            if after.message.startswith(_STARTS):
+                away_s = (after.at_ns - before.at_ns) / 1e9
+                yield f"{daemon['name']} was started again during the run: it had said nothing for {away_s:.1f} s"
+        if not daemon["alive"]:
+            yield f"{daemon['name']} died during the run"
+        if daemon["kind"] == "namenode":
+            for line in lines:
+                if lost := _LOST.match(line.message):
+                    yield from _silent_datanode(evidence, lost[1])
+
+
+def _silent_datanode(evidence: Evidence, address: str) -> Iterator[str]:
+    """One that died is listed as such; `address` is that at which it transfers blocks."""
+    known = [each for each in evidence.daemons if address == f"{each['host']}:{each['ports'].get('data')}"]
+    if all(each["alive"] for each in known):
+        name = f"{known[0]['name']} ({address})" if known else f"the DataNode at {address}"
+        yield f"{name} was silent: writes waited for it until the NameNode gave it up"

@@ -1,0 +1,326 @@
+"""Run bundles on disk: `<out>/<experiment>/<run>/{run.json, spans/, evidence/, logs/, hashes}`.
+
+    run.json    what was run, and what came out; `dlobd/schemas/run.schema.json` is its schema
+    spans/      one JSON-lines file a process, as `dlobd.tracing` wrote it
+    evidence/   other people's records that the importers read
+    logs/       everything else that helps to understand a failure
+    hashes      sha256 of each file of the bundle, in the form that `sha256sum -c` reads
+
+Everything else in the directory can be made again from these, and may be deleted. Secrets are removed from text on its
+way into a bundle, so that a bundle can be handed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from dlobd.errors import BundleError
+from dlobd.schema import SCHEMA_VERSION
+
+PARTS = ("spans", "evidence", "logs")
+LATEST = "latest"
+REDACTED = b"[redacted]"
+
+RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
+"""UTC start and four random digits: run ids sort by time."""
+
+
+def _from_1(run: dict[str, Any]) -> dict[str, Any]:
+    """What version 1 could not say was so: one replica, and nothing but `timeout_s` ended a run."""
+    configuration = {"replication": 1, "accept_timeout_s": run["configuration"]["timeout_s"], **run["configuration"]}
+    return {**run, "schema_version": 2, "configuration": configuration}
+
+
+def _from_2(run: dict[str, Any]) -> dict[str, Any]:
+    """Nobody audited a run of version 2, or measured the noise before it or what recording cost."""
+    return {"audits": None, "noise": None, "overhead": None, **run, "schema_version": 3}
+
+
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
+"""Schema version to the function that turns its run.json into the next version's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One run's directory."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """The run's id: the directory's name."""
+        return self.path.name
+
+    @property
+    def spans(self) -> Path:
+        """Span files."""
+        return self.path / "spans"
+
+    @property
+    def evidence(self) -> Path:
+        """Records that importers read."""
+        return self.path / "evidence"
+
+    @property
+    def logs(self) -> Path:
+        """Logs for people."""
+        return self.path / "logs"
+
+    def write(self, run: Mapping[str, Any]) -> None:
+        """Writes run.json, so that at any instant either the old or the new one is there.
+
+        Raises:
+            BundleError: `run` is not valid, or the disk refuses.
+        """
+        text = json.dumps(run, indent=1, allow_nan=False, default=str) + "\n"
+        validate(json.loads(text), str(self.path))
+        try:
+            replace_file(self.path / "run.json", text.encode())
+        except OSError as error:
+            raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
+
+    def read(self) -> dict[str, Any]:
+        """run.json, upgraded to this version's schema and validated.
+
+        Raises:
+            BundleError: it is missing, damaged or of a newer version.
+        """
+        path = self.path / "run.json"
+        try:
+            run = json.loads(path.read_bytes())
+            version = run["schema_version"]
+            if version > SCHEMA_VERSION:
+                raise BundleError(
+                    f"{path} has schema version {version}; this dlobd reads up to {SCHEMA_VERSION}.",
+                    "use a newer dlobd",
+                )
+            for old in range(version, SCHEMA_VERSION):
+                run = _UPGRADES[old](run)
+        except OSError as error:
+            raise BundleError(f"{path} cannot be read: {error.strerror}.", "dlobd show latest") from None
+        except (ValueError, TypeError, KeyError):
+            raise BundleError(f"{path} is damaged: it is not the record of a run.") from None
+        validate(run, str(self.path))
+        return run  # type: ignore[no-any-return]
+
+    def add(self, source: Path, name: str) -> Path:
+        """Copies a file into the bundle, without the secrets of its text.
+
+        Args:
+            name: where it goes, such as `logs/driver.log`.
+        """
+        return self.add_bytes(source.read_bytes(), name)
+
+    def add_bytes(self, data: bytes, name: str) -> Path:
+        """Writes `data` into the bundle, without the secrets of its text. See `add`."""
+        path = self.path / name
+        if self.path not in path.resolve().parents or Path(name).parts[0] not in PARTS:
+            raise ValueError(f"{name!r} does not lie in {', '.join(PARTS)}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if b"\0" in data[:8192] else redact(data))
+        return path
+
+    def seal(self) -> None:
+        """Writes `hashes`, the last file of a bundle."""
+        lines = [f"{_sha256(self.path / name)}  {name}\n" for name in self.files()]
+        replace_file(self.path / "hashes", "".join(lines).encode())
+
+    def verify(self) -> list[str]:
+        """What differs from `hashes`, one line each; empty if the bundle is as it was sealed.
+
+        Raises:
+            BundleError: it was never sealed, or `hashes` is damaged.
+        """
+        try:
+            lines = (self.path / "hashes").read_text().splitlines()
+            recorded = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+        except OSError:
+            raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.") from None
+        except ValueError:
+            raise BundleError(f"{self.path}/hashes is damaged.") from None
+        present = set(self.files())
+        problems = [f"{name}: missing" for name in recorded if name not in present]
+        problems += [f"{name}: not in hashes" for name in sorted(present - set(recorded))]
+        for name in sorted(present & set(recorded)):
+            if _sha256(self.path / name) != recorded[name]:
+                problems.append(f"{name}: changed")
+        return sorted(problems)
+
+    def files(self) -> list[str]:
+        """The names of all files that `hashes` covers."""
+        paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
+        return sorted(str(path.relative_to(self.path)) for path in paths if path.is_file() and not path.is_symlink())
+
+
+def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
+    """A new, empty bundle for a run of `experiment` under `out`.
+
+    Raises:
+        BundleError: the directory cannot be made.
+    """
+    stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
+    try:
+        (out / experiment).mkdir(parents=True, exist_ok=True)
+        while True:
+            bundle = Bundle((out / experiment / f"{stamp}-{secrets.token_hex(2)}").resolve())
+            try:
+                bundle.path.mkdir()
+            except FileExistsError:
+                continue
+            for part in PARTS:
+                (bundle.path / part).mkdir()
+            return bundle
+    except OSError as error:
+        why = f"{error.filename}: {error.strerror}"
+        raise BundleError(f"no bundle can be made in {out}: {why}.", "choose another --out") from error
+
+
+def at(out: Path, experiment: str, run_id: str) -> Bundle:
+    """The bundle of the run `run_id`, made if it is not there. Raises BundleError if it cannot be made."""
+    bundle = Bundle((out / experiment / run_id).resolve())
+    try:
+        for part in PARTS:
+            (bundle.path / part).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundleError(f"{bundle.path} cannot be made: {error.strerror}.", "choose another --out") from error
+    return bundle
+
+
+def bundles(out: Path) -> list[Bundle]:
+    """All bundles under `out`, oldest first."""
+    found = [path for path in out.glob("*/*") if RUN_ID.fullmatch(path.name) and path.is_dir()]
+    return [Bundle(path.resolve()) for path in sorted(found, key=lambda path: path.name)]
+
+
+def find(ref: str | Path, out: Path) -> Bundle:
+    """The bundle that `ref` names: its path, its run.json, a run id or its beginning, or `latest`.
+
+    Raises:
+        BundleError: there is none, or several.
+    """
+    path = Path(ref)
+    if path.name == "run.json" and path.is_file():
+        path = path.parent
+    if path.is_dir() and ((path / "run.json").exists() or RUN_ID.fullmatch(path.resolve().name)):
+        return Bundle(path.resolve())
+    every = bundles(out)
+    if str(ref) == LATEST:
+        if not every:
+            raise BundleError(f"there is no run in {out}.", "dlobd run softmax-mnist")
+        return every[-1]
+    matches = [bundle for bundle in every if str(ref) and bundle.run_id.startswith(str(ref))]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise BundleError(f"{ref} names {len(matches)} runs in {out}: {', '.join(b.run_id for b in matches)}.")
+    raise BundleError(f"there is no run {ref} in {out}.", "give a bundle's path, a run id or 'latest', or --out DIR")
+
+
+def validate(run: Any, label: str) -> None:
+    """Checks a run.json object against the schema, and that its parts sum to the wall.
+
+    Raises:
+        BundleError: it does not hold; the first violation is named.
+    """
+    error = jsonschema.exceptions.best_match(_validator().iter_errors(run))
+    if error is not None:
+        where = "/".join(map(str, error.absolute_path)) or "the whole"
+        raise BundleError(f"{label}: run.json does not follow its schema at {where}: {error.message[:300]}.")
+    if run["wall_ns"] is not None:
+        total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)
+        if run["layers"] and total != run["wall_ns"]:
+            raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Writes a file so that a crash leaves the old one or the new one, never a part."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of run.json."""
+    text = resources.files("dlobd.bundle").joinpath("run.schema.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+@cache
+def _validator() -> Any:
+    return jsonschema.Draft202012Validator(schema())
+
+
+# A name that ends in one of these words has a secret as its value. Not every name with "token" in it: YARN's logs are
+# full of token managers. What comes before the word is left out of the patterns, so that they are linear in the text.
+_WORD = (
+    rb"(?P<key>(?:authkey|passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)"
+)
+_QUOTED = rb"(?P<value>[bu]?'(?:\\.|[^'\\\n])*'|[bu]?\"(?:\\.|[^\"\\\n])*\""
+_BARE = rb"[^\s,;&<>(){}\[\]'\"\\]+"
+_SECRETS = [
+    re.compile(rb"(?i)" + pattern)
+    for pattern in (
+        _WORD + rb"['\"]?[ \t]*[=:][ \t]*)" + _QUOTED + rb"|" + _BARE + rb")",  # key=value, key: value, 'key': b'value'
+        _WORD + rb"['\"][ \t]*,[ \t]*)" + _QUOTED + rb")",  # ("key", "value")
+        _WORD + rb"\\\"[ \t]*:[ \t]*)(?P<value>\\\"(?:(?!\\\").)*\\\")",  # JSON inside a JSON string
+        rb"--[\w.-]*" + _WORD + rb"[ \t]+)" + _QUOTED + rb"|" + _BARE + rb")",  # --key value
+    )
+]
+_XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
+_HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
+"""A line without any of these holds no secret: looking for them first makes it ten times as fast."""
+
+
+def redact(data: bytes) -> bytes:
+    """`data` with the values of authkeys, passwords, tokens and secrets replaced; quotes stay, so JSON stays JSON."""
+    lines = data.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        lower = line.lower()
+        if any(hint in lower for hint in _HINTS):
+            for pattern in _SECRETS:
+                line = pattern.sub(_hide, line)
+            lines[at] = line
+    data = b"".join(lines)
+    return _XML_SECRET.sub(_hide, data) if b"</name>" in data else data
+
+
+def redact_words(words: Sequence[str]) -> list[str]:
+    """The words of a command line, with secrets replaced, also where option and value are two words."""
+    found: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
+    return found
+
+
+def _hide(match: re.Match[bytes]) -> bytes:
+    value = match["value"]
+    quote = re.match(rb"[bu]?(\\?['\"])", value)
+    hidden = quote[1] + REDACTED + quote[1] if quote else REDACTED
+    return match[0].removesuffix(value) + hidden
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,1 +1,0 @@
-"""Data sets, and the format in which they lie in HDFS."""

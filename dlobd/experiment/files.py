@@ -1,0 +1,302 @@
+"""Experiment files: TOML -> Experiment, every key, type, range and name checked before anything is started.
+
+The keys of a file are the fields of `dlobd.schema.Experiment`; there are no hidden defaults. `extends = "NAME"` takes
+what a file does not say from a shipped experiment. The name is the file's name unless it is given.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from dlobd.errors import UsageError
+from dlobd.paths import PACKAGE
+from dlobd.registry import DATASETS, REGISTRIES, unknown
+from dlobd.schema import Experiment, Runnable
+
+FIELDS: dict[str, type] = get_type_hints(Experiment)
+"""Field to type: str, int or float."""
+
+AXES = {
+    "scheduler": "schedulers",
+    "deploy_mode": "deploy-modes",
+    "launcher": "launchers",
+    "input": "inputs",
+    "channel": "channels",
+    "exchange": "exchanges",
+    "model": "models",
+    "dataset": "datasets",
+}
+"""Field to the registry that holds its names."""
+
+RANGES: dict[str, tuple[float, float]] = {
+    "workers": (1, 1000),
+    "epochs": (1, 10_000),
+    "batch_size": (1, 1_000_000),
+    "learning_rate": (1e-12, 1e6),
+    "train_samples": (1, 10**9),
+    "test_samples": (1, 10**9),
+    "checkpoint_every_steps": (1, 10**9),
+    "min_accuracy": (0, 1),
+    "seed": (0, 2**31 - 1),
+    "replication": (1, 512),  # HDFS's own highest
+    "executor_memory_mb": (450, 10**6),  # Spark refuses a heap below 1.5 x 300 MB
+    "executor_overhead_mb": (0, 10**6),
+    "timeout_s": (10, 7 * 24 * 3600),
+    "accept_timeout_s": (5, 7 * 24 * 3600),
+}
+
+_TYPE_NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "a boolean", list: "a list"}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a value was written, for the sentence that says what is wrong with it."""
+
+    label: str
+    text: str = ""
+
+    def at(self, key: str) -> str:
+        """`label:line` if the line of `key` is known."""
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if re.match(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]", line):
+                return f"{self.label}:{number}"
+        return self.label
+
+
+def experiments() -> list[tuple[str, str]]:
+    """(name, title) of the shipped experiments; the title is the first line of the file."""
+    return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in _shipped_files()]
+
+
+def load(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """Reads a shipped experiment or a TOML file, and applies `key=value` overrides, the last one winning.
+
+    Raises:
+        UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; file and line are named.
+    """
+    path = _locate(str(name_or_path))
+    values, sources = _read(path, seen=())
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        key, source = key.strip(), _Source(f"--set {override}")
+        if not sign:
+            raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
+        values[key], sources[key] = _parse(key, text.strip(), source), source
+    values.setdefault("name", path.stem)
+    _adapt(values, sources)
+    return _build(values, sources, _Source(str(path)))
+
+
+def parse_value(name: str, text: str, label: str) -> Any:
+    """One value as a command line has it, of the right type, range and name.
+
+    Raises:
+        UsageError: it is not.
+    """
+    source = _Source(label)
+    return _check(name, _parse(name, text, source), source)
+
+
+def needs_of(launcher: str) -> dict[str, str | int]:
+    """What `launcher` needs otherwise than the shipped experiments say."""
+    return dict(_NEEDS.get(launcher, {}))
+
+
+def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
+    """The experiment of a stored `configuration`, as `dataclasses.asdict` gave it.
+
+    Raises:
+        UsageError: it is not one that this version can run.
+    """
+    source = _Source(label)
+    return _build(dict(values), dict.fromkeys(values, source), source)
+
+
+def key(experiment: Runnable) -> str:
+    """A short, stable hash of all fields: equal fields, equal key."""
+    text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def steps_per_epoch(experiment: Experiment) -> int:
+    """Steps of one pass over the training samples; all workers take each step together."""
+    return experiment.train_samples // (experiment.workers * experiment.batch_size)
+
+
+def steps(experiment: Experiment) -> int:
+    """Steps of the whole run."""
+    return experiment.epochs * steps_per_epoch(experiment)
+
+
+def _shipped_files() -> list[Path]:
+    return sorted((PACKAGE / "experiment" / "shipped").glob("*.toml"))
+
+
+def _locate(name_or_path: str) -> Path:
+    files = {path.stem: path for path in _shipped_files()}
+    if name_or_path in files:
+        return files[name_or_path]
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    if path.suffix == ".toml" or "/" in name_or_path:
+        why = "is a directory" if path.is_dir() else "does not exist"
+        raise UsageError(f"experiment file {name_or_path} {why}.", "dlobd list experiments")
+    raise UsageError(unknown("experiments", name_or_path, files), "dlobd list experiments")
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, _Source]]:
+    """The values of a file over those of the experiment it extends, each with its source."""
+    try:
+        source = _Source(str(path), path.read_text(encoding="utf-8"))
+        own = tomllib.loads(source.text)
+    except OSError as error:
+        raise UsageError(f"experiment file {path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"experiment file {path} is not UTF-8 text.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not TOML: {error}.", "write lines of the form key = value") from None
+    base = own.pop("extends", None)
+    if base is None:
+        return own, dict.fromkeys(own, source)
+    files = {file.stem: file for file in _shipped_files()}
+    if not isinstance(base, str) or base not in files:
+        raise UsageError(f"{source.at('extends')}: extends: {unknown('experiments', str(base), files)}")
+    if files[base] in seen or files[base] == path:
+        raise UsageError(f"{source.at('extends')}: {base} extends itself.")
+    values, sources = _read(files[base], (*seen, path))
+    values.pop("name", None)
+    return values | own, sources | dict.fromkeys(own, source)
+
+
+def _parse(name: str, text: str, source: _Source) -> str | int | float:
+    """A value of the command line, as the type of its field."""
+    if name not in FIELDS:
+        raise UsageError(f"{source.label}: {unknown('keys', name, FIELDS)}")
+    wanted = FIELDS[name]
+    try:
+        # float() takes "nan" and "inf": the range check refuses them
+        return text if wanted is str else int(text) if wanted is int else float(text)
+    except ValueError:
+        raise UsageError(f"{source.label}: {name} must be {_TYPE_NAMES[wanted]}, not {text!r}.") from None
+
+
+def _build(values: dict[str, Any], sources: dict[str, _Source], whole: _Source) -> Experiment:
+    checked: dict[str, Any] = {name: _check(name, value, sources.get(name, whole)) for name, value in values.items()}
+    if missing := [name for name in FIELDS if name not in checked]:
+        raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
+    experiment = Experiment(**checked)
+    _check_together(experiment, sources, whole)
+    return experiment
+
+
+def _check(name: str, value: Any, source: _Source) -> Any:
+    """One value: its key exists, its type and range are right, and its name is in its registry."""
+    where = source.at(name)
+    if isinstance(value, dict):
+        raise UsageError(
+            f"{where}: unknown table [{name}]: an experiment has no tables.", "write its keys at the top level"
+        )
+    if name not in FIELDS:
+        raise UsageError(f"{where}: {unknown('keys', name, FIELDS)}")
+    wanted = FIELDS[name]
+    if wanted is float and _is(value, int):
+        value = float(value)
+    if not _is(value, wanted):
+        got = _TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
+        raise UsageError(f"{where}: {name} must be {_TYPE_NAMES[wanted]}, not {got} ({value!r}).")
+    if name == "name" and not _NAME.fullmatch(value):
+        raise UsageError(f"{where}: name {value!r} must be letters, digits, '.', '_' and '-': it names a directory.")
+    if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
+        raise UsageError(f"{where}: {unknown(registry.kind, value, registry.names())}", f"dlobd list {registry.kind}")
+    if name in RANGES:
+        low, high = RANGES[name]
+        if not (math.isfinite(value) and low <= value <= high):
+            raise UsageError(f"{where}: {name} must be from {low:g} to {high:g}, not {value}.")
+    return value
+
+
+def _is(value: Any, kind: type) -> bool:
+    # exactly: in Python a boolean is an int
+    return type(value) is kind
+
+
+_NEEDS: dict[str, dict[str, str | int]] = {
+    "native": {"scheduler": "none"},
+    # TensorFlow is imported in every Python worker too, and YARN counts a fork's memory again
+    "tfos-stock": {"executor_overhead_mb": 2560},
+}
+"""What a launcher needs otherwise than the shipped experiments say. What a person wrote is never changed."""
+
+
+def _adapt(values: dict[str, Any], sources: dict[str, _Source]) -> None:
+    """Where a person chose another launcher for a shipped experiment, takes along what that launcher needs."""
+    chosen = sources.get("launcher")
+    for name, value in _NEEDS.get(str(values.get("launcher")), {}).items():
+        source = sources.get(name)
+        if source and source != chosen and source.label in map(str, _shipped_files()):
+            values[name] = value
+
+
+def _refusal(experiment: Experiment) -> tuple[str, str, str] | None:
+    """Of a combination that cannot work: the field, why, and what to set instead."""
+    e = experiment
+    if e.launcher == "native" and e.scheduler == "none" and e.input == "feed":
+        return "input", "launcher native starts plain processes without Spark: nobody feeds them.", "--set input=read"
+    return way_refusal(e.scheduler, e.launcher, e.deploy_mode)
+
+
+def way_refusal(scheduler: str, launcher: str, deploy_mode: str) -> tuple[str, str, str] | None:
+    """As `_refusal`, of a way to start a job, whatever the job does."""
+    if launcher == "native":
+        what = "launcher native starts plain processes"
+        if scheduler != "none":
+            return "scheduler", f"{what} itself: scheduler {scheduler} has nothing to do.", "--set scheduler=none"
+        if deploy_mode == "cluster":
+            return (
+                "deploy_mode", f"{what} on this machine: there is no cluster for a driver.", "--set deploy_mode=client"
+            )  # fmt: skip
+    elif scheduler == "none":
+        why = f"launcher {launcher} starts trainers on Spark's executors, and scheduler none brings none."
+        return "scheduler", why, "--set scheduler=yarn, or --set launcher=native"
+    if scheduler in ("standalone", "local-cluster") and deploy_mode == "cluster":
+        why = {
+            "standalone": "Spark's standalone Master runs no Python driver",
+            "local-cluster": "local-cluster lives in the driver's own JVM",
+        }[scheduler]
+        return "deploy_mode", f"{why}: deploy_mode cluster needs scheduler yarn.", "--set deploy_mode=client"
+    return None
+
+
+def _check_together(experiment: Experiment, sources: dict[str, _Source], whole: _Source) -> None:
+    """What must hold between fields."""
+
+    def refuse(name: str, why: str, remedy: str = "") -> UsageError:
+        return UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
+
+    if refusal := _refusal(experiment):
+        raise refuse(*refusal)
+    global_batch = experiment.workers * experiment.batch_size
+    if rest := experiment.train_samples % global_batch:
+        lower = experiment.train_samples - rest
+        near = lower or global_batch
+        raise refuse(
+            "train_samples",
+            f"train_samples {experiment.train_samples} is not a multiple of workers x batch_size = {global_batch}: "
+            "every rank must take equally many full batches.",
+            f"for example train_samples = {near}",
+        )
+    dataset = DATASETS.get(experiment.dataset)
+    for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
+        if (asked := getattr(experiment, name)) > size:
+            raise refuse(name, f"{name} {asked} is more than the {size} that {experiment.dataset} has.")

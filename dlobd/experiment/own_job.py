@@ -1,0 +1,171 @@
+"""A person's own job: from a script or a spark-submit line to an OwnJob, everything checked before anything is started.
+
+What nobody says is as in the shipped main experiment. Settings are those of an experiment, as far as they are not the
+script's own affair.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dlobd.errors import UsageError
+from dlobd.experiment import files as experiments
+from dlobd.experiment import spark_submit_line as spark_options
+from dlobd.job.own.hooks import DAEMONS
+from dlobd.registry import LAUNCHERS, unknown
+from dlobd.schema import OwnJob, Runnable
+
+DEFAULTS = "softmax-mnist"
+"""The shipped experiment that says what nobody said."""
+
+SETTINGS = tuple(field.name for field in fields(OwnJob) if field.name in experiments.FIELDS)
+"""What `--set` may say of an own job."""
+
+SAID_BY_LINE = {
+    "spark.executor.instances": "workers",
+    "spark.executor.memory": "executor_memory_mb",
+    "spark.executor.memoryOverhead": "executor_overhead_mb",
+    "spark.submit.deployMode": "deploy_mode",
+}
+"""Spark's setting to ours."""
+
+ENTRY = "own.py"
+"""Of jobs/: what spark-submit starts, and what starts the script."""
+
+NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
+
+
+def from_script(script: str, arguments: Sequence[str], overrides: Sequence[str] = ()) -> OwnJob:
+    """A script with its arguments, and `key=value` overrides, the last one winning.
+
+    Raises:
+        UsageError: there is no such script, or a key, type, range or name is wrong.
+    """
+    return _build(script, arguments, _overrides(overrides), ())
+
+
+def from_line(words: Sequence[str], overrides: Sequence[str] = ()) -> OwnJob:
+    """A spark-submit line. Each of its options is kept; settings that it does not say may be said by `overrides`.
+
+    Raises:
+        UsageError: it is no such line, names no Python script, or asks for what cannot be recorded.
+    """
+    line = spark_options.parse(words)
+    settings = line.settings
+    _refuse(line, settings)
+    values = _overrides(overrides)
+    if values.get("scheduler", "yarn") != "yarn":
+        raise UsageError(f"--set scheduler={values['scheduler']}: a spark-submit line runs on YARN.", "dlobd run --job")
+    for key, name in SAID_BY_LINE.items():
+        if key not in settings:
+            continue
+        if name in values:
+            raise UsageError(f"--set {name}: the spark-submit line says it too, with {key}={settings[key]}.")
+        number = spark_options.megabytes(settings[key]) if name.endswith("_mb") else None
+        text = settings[key] if number is None else str(number)
+        values[name] = experiments.parse_value(name, text, f"spark-submit's {key}")
+    return _build(line.script, line.arguments, values, spark_options.words_of(line.options))
+
+
+def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
+    """What a stored `configuration` says was run, as `dataclasses.asdict` gave it: an experiment, or an own job.
+
+    Raises:
+        UsageError: it is not one that this version can run.
+    """
+    if "script" not in values:
+        return experiments.from_dict(values, label)
+    wanted = {field.name for field in fields(OwnJob)}
+    if values.keys() != wanted:
+        raise UsageError(f"{label}: not an own job of this version: {', '.join(sorted(values.keys() ^ wanted))}.")
+    return OwnJob(**{**values, "arguments": tuple(values["arguments"]), "options": tuple(values["options"])})
+
+
+def daemon_conf(job: OwnJob) -> dict[str, str]:
+    """Spark settings that the hooks need: those of the launcher, with the worker daemon that records any script."""
+    conf: dict[str, str] = LAUNCHERS.get(job.launcher)().spark_conf()
+    return {**conf, "spark.python.daemon.module": DAEMONS[job.launcher]}
+
+
+def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        key = key.strip()
+        if not sign:
+            raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
+        if key in experiments.FIELDS and key not in SETTINGS:
+            raise UsageError(
+                f"--set {override}: {key} is a setting of dlobd's own training job; your script decides that itself.",
+                f"of an own job there are: {', '.join(SETTINGS)}",
+            )
+        if key not in SETTINGS:
+            raise UsageError(f"--set {override}: {unknown('settings of an own job', key, SETTINGS)}")
+        values[key] = experiments.parse_value(key, text.strip(), f"--set {override}")
+    return values
+
+
+def _build(script: str, arguments: Sequence[str], said: Mapping[str, Any], options: tuple[str, ...]) -> OwnJob:
+    sha256 = _sha256(script)
+    main = experiments.load(DEFAULTS)
+    values = {name: getattr(main, name) for name in SETTINGS}
+    values["name"] = re.sub(r"[^A-Za-z0-9._-]", "-", Path(script).stem).lstrip("-._") or "job"
+    values |= experiments.needs_of(str(said.get("launcher", ""))) | dict(said)
+    if values["launcher"] not in DAEMONS:
+        raise UsageError(
+            f"launcher {values['launcher']} starts dlobd's own trainers: it cannot record a script of yours.",
+            f"--set launcher={' or '.join(DAEMONS)}",
+        )
+    if values["deploy_mode"] == "cluster" and Path(script).name == ENTRY:
+        raise UsageError(
+            f"{script}: in cluster mode dlobd's own {ENTRY} lies beside it in the container.", "rename the script"
+        )
+    if refusal := experiments.way_refusal(values["scheduler"], values["launcher"], values["deploy_mode"]):
+        name, why, remedy = refusal
+        raise UsageError(f"{name}: {why}", remedy)
+    return OwnJob(
+        **values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options
+    )  # fmt: skip
+
+
+def _sha256(script: str) -> str:
+    path = Path(script)
+    if path.suffix != ".py":
+        raise UsageError(f"{script} is not a Python script: dlobd records what runs in Python.", "name a .py file")
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"script {script} cannot be read: {error.strerror}.", "name a .py file of this machine"
+        ) from None
+
+
+def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
+    """What a spark-submit line may say, but not here."""
+    given = {name for name, _ in line.options}
+    for name in NOT_A_JOB:
+        if name in given:
+            raise UsageError(f"{name}: that is not a job on this cluster.", "leave it out")
+    if "--class" in given:
+        raise UsageError(
+            f"--class: {line.script} would run in the JVM alone, and dlobd records what runs in Python.",
+            "name a .py file",
+        )
+    for key, allowed, why in (
+        ("spark.master", ("yarn",), "the job runs on the embedded YARN"),
+        ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
+        ("spark.executor.cores", ("1", settings.get("spark.task.cpus", "1")), "an executor runs one task at a time"),
+        ("spark.pyspark.python", (sys.executable,), "the hooks need the Python that dlobd is installed in"),
+        ("spark.pyspark.driver.python", (sys.executable,), "the hooks need the Python that dlobd is installed in"),
+        ("spark.python.daemon.module", (), "the worker daemon is dlobd's"),
+        ("spark.python.use.daemon", ("true",), "the worker daemon is dlobd's"),
+    ):
+        if key in settings and settings[key] not in allowed:
+            remedy = f"{key}={allowed[-1]}, or leave it out" if allowed else "leave it out"
+            raise UsageError(f"{key}={settings[key]} cannot be: {why}.", remedy)

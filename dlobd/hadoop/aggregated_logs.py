@@ -1,0 +1,85 @@
+"""Container logs that YARN aggregated into HDFS, read by Hadoop's own reader: their format is YARN's to choose.
+
+The reader is a library in Spark's jars. (Its command line, LogsCLI, is there too, but lacks a class that it needs.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlobd.paths import spark_home
+
+DEADLINE_S = 120.0
+
+_LOG = re.compile(rb"^LogType:(\S+)\n(?:.*\n)*?LogLength:(\d+)\n(?:.*\n)*?LogContents:\n", re.MULTILINE)
+
+
+def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[str, dict[str, bytes]]:
+    """Container id -> name of a log file -> its content; empty where YARN has none, or they cannot be read.
+
+    Args:
+        conf_dir: HADOOP_CONF_DIR, which names the directory in HDFS.
+        java: the `java` that runs the reader.
+    """
+    from py4j.protocol import Py4JError
+
+    folder = Path(tempfile.mkdtemp(prefix="dlobd-logs-"))
+    try:
+        _dump(conf_dir, java, application_id, owner, folder)
+        files = [path for path in sorted(folder.rglob("container_*")) if path.is_file()]
+        return {path.name: dict(split(path.read_bytes())) for path in files}
+    except (OSError, Py4JError):
+        return {}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: Path) -> None:
+    """Has a JVM write one file a container below `folder`."""
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    jars = spark_home() / "jars"
+    port, token, process = launch_gateway(
+        jarpath=str(next(jars.glob("py4j-*.jar"))),
+        classpath=os.pathsep.join([str(conf_dir), f"{jars}/*"]),
+        java_path=str(java),
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    try:
+        # without memory management: it would talk to a JVM that has ended
+        parameters = GatewayParameters(
+            port=port, auth_token=token, read_timeout=DEADLINE_S, enable_memory_management=False
+        )
+        gateway = JavaGateway(gateway_parameters=parameters)
+        yarn = gateway.jvm.org.apache.hadoop.yarn
+        helper = yarn.logaggregation.LogCLIHelpers()
+        helper.setConf(yarn.conf.YarnConfiguration())
+        request = yarn.logaggregation.ContainerLogsRequest()
+        request.setAppId(yarn.api.records.ApplicationId.fromString(application_id))
+        request.setAppOwner(owner)
+        request.setAppFinished(True)
+        request.setLogTypes(gateway.jvm.java.util.HashSet())  # all
+        request.setBytes(2**63 - 1)
+        request.setOutputLocalDir(str(folder))
+        helper.dumpAllContainersLogs(request)
+    finally:
+        process.kill()
+        process.wait(10)
+        for pipe in (process.stdin, process.stdout):
+            if pipe:
+                pipe.close()
+
+
+def split(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of each log file in what the reader writes for one container."""
+    at = 0
+    while match := _LOG.search(data, at):
+        at = match.end() + int(match[2])
+        yield match[1].decode(errors="replace"), data[match.end() : at]

@@ -1,0 +1,1 @@
+"""Hadoop's own daemons on loopback, each a JVM: Java, jars, configuration, ports, start, watchdog."""

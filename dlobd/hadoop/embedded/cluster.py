@@ -1,0 +1,431 @@
+"""The embedded cluster as a whole: start its daemons side by side, look at them, use them, stop them.
+
+cluster = EmbeddedCluster(ClusterSettings(work_dir))
+cluster.start(print)
+try: ... cluster.endpoints.fs_uri ...
+finally: cluster.stop()
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dlobd.errors import Busy, ClusterError, SetupError
+from dlobd.hadoop.embedded import configuration, daemons, startup
+from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
+from dlobd.hadoop.embedded.jars import HADOOP_VERSION, resolve_jars
+from dlobd.hadoop.embedded.java import Java, find_java
+from dlobd.hadoop.embedded.ports import choose_ports
+from dlobd.hadoop.embedded.processes import ProcessId, containers_of, daemons_of, end, identify, rss_bytes
+from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
+from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
+from dlobd.tracing import clock
+
+Progress = Callable[[str], None]
+
+START_DEADLINE_S = 180.0
+STOP_DEADLINE_S = 9.0
+PORT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where the cluster answers. `web` holds the pages for people; the DataNodes and NameNode have JMX only."""
+
+    fs_uri: str
+    webhdfs_url: str
+    rm_url: str
+    nm_urls: tuple[str, ...]
+    dn_urls: tuple[str, ...]
+    web: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """One daemon now. `pid` is None and `ready` False where it does not run."""
+
+    name: str
+    pid: int | None
+    alive: bool
+    ready: bool
+    rss_bytes: int
+    web_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """The cluster now: state is running, incomplete or stopped."""
+
+    state: str
+    daemons: tuple[DaemonStatus, ...]
+    safe_mode: bool
+    applications: int
+    stays: bool
+    up_s: float
+
+
+class LostDaemon(ClusterError):
+    """A cluster runs, but not all of it."""
+
+
+class EmbeddedCluster:
+    """One NameNode, DataNodes, one ResourceManager, NodeManagers: each a JVM of its own on loopback.
+
+    Of one work directory only one cluster runs, and one command uses it at a time. The daemons end with the process
+    that started them, however it ends, unless it was started to stay.
+    """
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        """Raises SetupError if the work directory's name cannot be used."""
+        self.settings = replace(settings, work_dir=configuration.check_work_dir(settings.work_dir))
+        self._lock = WorkDirLock(self.work_dir)
+        self._state: ClusterState | None = None
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._rest = daemons.Rest()
+
+    @classmethod
+    def attach(cls, work_dir: Path, hold: bool = True) -> EmbeddedCluster:
+        """The cluster that stays in `work_dir`.
+
+        Args:
+            hold: take the cluster for this command, until `release`, `stop` or the process's end; without it the
+                cluster can only be looked at.
+
+        Raises:
+            ClusterError: none runs there.
+            LostDaemon: with `hold`, one runs of which a daemon has died.
+            Busy: with `hold`, another command uses it.
+        """
+        cluster = cls(ClusterSettings(work_dir))
+        if hold:
+            cluster._lock.acquire()
+        try:
+            state = read_state(cluster.work_dir)
+            alive = state.alive() if state else {}
+            if state is None or not alive:
+                raise ClusterError(f"No cluster runs in {cluster.work_dir}.", "dlobd cluster up.")
+            if hold and len(alive) < len(state.daemons):
+                dead = ", ".join(daemon.name for daemon in state.daemons if daemon.name not in alive)
+                raise LostDaemon(f"The cluster in {cluster.work_dir} lost {dead}.", "dlobd cluster down, then up.")
+        except BaseException:
+            cluster.release()
+            raise
+        cluster._state = state
+        return cluster
+
+    # ---- what others use
+
+    @property
+    def work_dir(self) -> Path:
+        return self.settings.work_dir
+
+    @property
+    def client_conf_dir(self) -> Path:
+        """HADOOP_CONF_DIR of clients."""
+        return self.work_dir / "conf" / "client"
+
+    @property
+    def spark_conf_dir(self) -> Path:
+        """SPARK_CONF_DIR of spark-submit."""
+        return self.work_dir / "conf" / "spark"
+
+    @property
+    def java(self) -> Java:
+        """The Java that runs the daemons, for JAVA_HOME of spark-submit too."""
+        state = self._running()
+        return Java(Path(state.java_home), state.java_version, state.java_origin)
+
+    @property
+    def user(self) -> str:
+        """The user that HDFS and YARN take us for."""
+        return configuration.user_name()
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Raises ClusterError while the cluster is not started."""
+        urls = {daemon.name: f"http://{daemons.web_address(daemon)}" for daemon in self._running().daemons}
+        rpc = self._one("namenode").ports["rpc"]
+        return Endpoints(
+            fs_uri=f"hdfs://{configuration.LOOPBACK}:{rpc}",
+            webhdfs_url=urls["namenode"],
+            rm_url=urls["resourcemanager"],
+            nm_urls=tuple(url for name, url in urls.items() if name.startswith("nodemanager")),
+            dn_urls=tuple(url for name, url in urls.items() if name.startswith("datanode")),
+            web={
+                "ResourceManager": urls["resourcemanager"] + "/cluster",
+                **{f"NodeManager {n[12:]}": f"{url}/node" for n, url in urls.items() if n.startswith("nodemanager")},
+                "NameNode JMX": urls["namenode"] + "/jmx",
+            },
+        )
+
+    @property
+    def webhdfs_url(self) -> str:
+        return self.endpoints.webhdfs_url
+
+    @property
+    def rm_url(self) -> str:
+        return self.endpoints.rm_url
+
+    def log_files(self) -> dict[str, Path]:
+        """Name -> path of each daemon's log, and of the records kept apart from it once there is one:
+        namenode-audit, resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit."""
+        extra = {
+            "namenode": ("audit", "hdfs-audit.log"),
+            "datanode": ("clienttrace", "clienttrace.log"),
+            "resourcemanager": ("audit", "rm-audit.log"),
+            "nodemanager": ("audit", "nm-audit.log"),
+        }
+        files: dict[str, Path] = {}
+        for name, kind, _ in self._names():
+            directory = self.work_dir / "log" / name
+            files[name] = directory / f"{name}.log"
+            suffix, file_name = extra[kind]
+            if (directory / file_name).exists():
+                files[f"{name}-{suffix}"] = directory / file_name
+        return files
+
+    def container_log_dirs(self, application_id: str) -> dict[str, Path]:
+        """Container id -> log directory, of an application's containers on all NodeManagers, in the order of ids."""
+        found = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
+        return {path.name: path for path in sorted(found, key=lambda path: path.name) if path.is_dir()}
+
+    def daemons_now(self) -> list[dict[str, Any]]:
+        """Each daemon's name, kind, host and ports, and whether it runs."""
+        alive = self._alive()
+        return [{**asdict(daemon), "alive": daemon.name in alive} for daemon in self._running().daemons]
+
+    def memory(self) -> dict[str, int]:
+        """Resident bytes of each running daemon."""
+        return {name: rss_bytes(process) for name, process in self._alive().items()}
+
+    def status(self) -> ClusterStatus:
+        """Asks every daemon; takes at most a few seconds. Raises ClusterError while the cluster is not started."""
+        state = self._running()
+        alive = self._alive()
+        manager = daemons.web_address(self._one("resourcemanager"))
+        listed = []
+        for daemon in state.daemons:
+            runs = daemon.name in alive
+            listed.append(
+                DaemonStatus(
+                    name=daemon.name,
+                    pid=alive[daemon.name].pid if runs else None,
+                    alive=runs,
+                    ready=runs and daemons.is_ready(daemon, manager, self._rest),
+                    rss_bytes=rss_bytes(alive[daemon.name]) if runs else 0,
+                    web_url=f"http://{daemons.web_address(daemon)}",
+                )
+            )
+        metrics = (self._rest.get(f"http://{manager}/ws/v1/cluster/metrics") or {}).get("clusterMetrics", {})
+        all_ready = all(daemon.ready for daemon in listed)
+        return ClusterStatus(
+            state="running" if all_ready else "incomplete" if alive else "stopped",
+            daemons=tuple(listed),
+            safe_mode=daemons.in_safe_mode(self._one("namenode"), self._rest),
+            applications=int(metrics.get("appsRunning", 0)) + int(metrics.get("appsPending", 0)),
+            stays=state.stays,
+            up_s=max(0.0, time.time() - state.started_wall_s),
+        )
+
+    # ---- start
+
+    def start(self, progress: Progress, deadline_s: float = START_DEADLINE_S, stays: bool = False) -> None:
+        """Starts every daemon and returns when all are ready for a job. HDFS's content of an earlier start is kept.
+
+        Args:
+            progress: gets one short line for each step.
+            deadline_s: from the first daemon on; fetching jars comes before it.
+            stays: the daemons outlive this process, until `stop` in another one.
+
+        Raises:
+            Busy: the work directory is in use, or has a cluster that stays.
+            SetupError: Java, jars, memory, disk or a port is missing.
+            ClusterError: a daemon died or was not ready in time.
+        """
+        self._lock.acquire()
+        try:
+            self._end_leftovers(progress)
+            java = find_java()
+            progress(f"Java {java.version} ({java.origin})")
+            jars = resolve_jars(java, progress)
+            startup.check_memory(self.settings)
+            startup.prepare_directories(self.work_dir)
+            startup.check_disk(self.work_dir)
+            self._start_with_ports(java, jars, progress, deadline_s, stays)
+        except BaseException:
+            self._abandon()
+            raise
+        if stays:
+            self._dismiss_watchdog()
+
+    def restart(self, name: str, deadline_s: float = START_DEADLINE_S) -> None:
+        """Starts one daemon again, with the configuration and the ports it had, and returns when it is ready. One that
+        still runs is killed. The lock is not needed: a job of another command may well be what it is done for.
+
+        Raises:
+            ClusterError: there is no such daemon, or it ended, or was not ready in time.
+        """
+        state = self._state = read_state(self.work_dir) or self._running()
+        if name not in (daemon.name for daemon in state.daemons):
+            raise ClusterError(f"The cluster in {self.work_dir} has no daemon {name}.", "dlobd cluster status.")
+        if name in (alive := state.alive()):
+            end([alive[name]], 0)
+        java = self.java
+        launch = startup.Launch(self.settings, state.daemons, java, resolve_jars(java, lambda line: None), self._record)
+        try:
+            launch.start_again(name, deadline_s)
+        except startup.PortClash as clash:
+            raise ClusterError(f"A port of {name} is taken: {clash}.", "dlobd cluster down, then up.") from clash
+        finally:
+            self._children += launch.children
+
+    def _end_leftovers(self, progress: Progress) -> None:
+        state = read_state(self.work_dir)
+        if state and state.stays and state.ready and state.alive():
+            raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or end it by dlobd cluster down.")
+        left = [*daemons_of(self.work_dir), *containers_of(self.work_dir)]
+        if left:
+            progress(f"ending {len(left)} processes of a cluster whose command is gone")
+            end_everything(self.work_dir)
+
+    def _start_with_ports(
+        self, java: Java, jars: Sequence[Path], progress: Progress, deadline_s: float, stays: bool
+    ) -> None:
+        owner = identify(os.getpid())
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            ports = choose_ports(configuration.port_hosts(self.settings), self.settings.port_base)
+            planned = configuration.plan(self.settings, ports)
+            configuration.write_configuration(self.settings, planned)
+            self._change_state(
+                ClusterState(
+                    domain=clock.domain(),
+                    hadoop=HADOOP_VERSION,
+                    java_home=str(java.home),
+                    java_version=java.version,
+                    java_origin=java.origin,
+                    stays=stays,
+                    ready=False,
+                    owner=owner,
+                    started_wall_s=time.time(),
+                    daemons=tuple(planned),
+                )
+            )
+            if owner is not None and self._watchdog is None:
+                self._watchdog = start_watchdog(self.work_dir, owner)
+            launch = startup.Launch(self.settings, planned, java, jars, self._record)
+            self._children = launch.children
+            try:
+                launch.run(progress, deadline_s)
+            except startup.PortClash as clash:
+                end_everything(self.work_dir)
+                self._reap()
+                if self.settings.port_base is not None or attempt == PORT_ATTEMPTS:
+                    raise SetupError(
+                        f"A port was taken while the daemons started: {clash}.", "choose another DLOBD_PORT_BASE."
+                    ) from clash
+                progress("a port was taken meanwhile: starting again with others")
+                startup.prepare_directories(self.work_dir)
+            else:
+                self._change_state(replace(self._running(), ready=True))
+                return
+
+    def _record(self, name: str, process: ProcessId) -> None:
+        state = self._running()
+        self._change_state(replace(state, processes={**state.processes, name: process}))
+
+    def _change_state(self, state: ClusterState) -> None:
+        self._state = state
+        write_state(self.work_dir, state)
+
+    # ---- stop
+
+    def stop(self, progress: Progress = lambda line: None) -> None:
+        """Stops every daemon and container of the work directory, in an order in which each can end well.
+
+        At most ten seconds; what does not end by itself is killed. HDFS's content, the logs and the configuration
+        stay. Raises Busy if another command uses the cluster.
+        """
+        self._lock.acquire()
+        deadline = time.monotonic() + STOP_DEADLINE_S
+        self._state = read_state(self.work_dir) or self._state
+        alive = self._state.alive() if self._state else {}
+        managers = [daemon for daemon in self._plans("nodemanager") if daemon.name in alive]
+        # a NodeManager that ran an application takes 17 s to end; without containers it can be killed without harm
+        patience = time.monotonic() + 3
+        while any(daemons.containers(m, self._rest) for m in managers) and time.monotonic() < patience:
+            time.sleep(0.2)
+        end([alive[manager.name] for manager in managers], 1)
+        for container in containers_of(self.work_dir):
+            container.kill(signal.SIGKILL)
+        for kind in ("resourcemanager", "datanode", "namenode"):
+            group = [alive[daemon.name] for daemon in self._plans(kind) if daemon.name in alive]
+            end(group, max(0.2, min(2.0, deadline - time.monotonic())))
+        end_everything(self.work_dir)
+        progress(f"cluster stopped in {time.monotonic() - deadline + STOP_DEADLINE_S:.1f} s")
+        self._forget()
+
+    def release(self) -> None:
+        """Lets other commands use a cluster that stays."""
+        self._lock.release()
+        self._rest.close()
+
+    def _abandon(self) -> None:
+        """After a failed start: nothing of ours stays, except what HDFS and the logs hold."""
+        if self._state is not None:
+            end_everything(self.work_dir)
+            self._forget()
+        else:
+            self.release()
+
+    def _forget(self) -> None:
+        (self.work_dir / "state.json").unlink(missing_ok=True)
+        self._reap()
+        self._dismiss_watchdog()
+        shutil.rmtree(self.work_dir / "tmp", ignore_errors=True)
+        self._state = None
+        self.release()
+
+    def _dismiss_watchdog(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.terminate()
+            self._watchdog.wait()
+            self._watchdog = None
+
+    def _reap(self) -> None:
+        for child in self._children:
+            try:
+                child.wait(timeout=5)
+            except subprocess.TimeoutExpired:  # stuck in the kernel: init will reap it
+                pass
+        self._children.clear()
+
+    # ---- the plan
+
+    def _running(self) -> ClusterState:
+        if self._state is None:
+            raise ClusterError(f"The cluster in {self.work_dir} is not started.", "dlobd cluster up.")
+        return self._state
+
+    def _alive(self) -> dict[str, ProcessId]:
+        """The daemons that run, by the record in the work directory: another command may have restarted one."""
+        return (read_state(self.work_dir) or self._running()).alive()
+
+    def _plans(self, kind: str) -> list[DaemonPlan]:
+        return [daemon for daemon in self._state.daemons if daemon.kind == kind] if self._state else []
+
+    def _one(self, kind: str) -> DaemonPlan:
+        return next(daemon for daemon in self._running().daemons if daemon.kind == kind)
+
+    def _names(self) -> list[tuple[str, str, str]]:
+        if self._state:
+            return [(daemon.name, daemon.kind, daemon.host) for daemon in self._state.daemons]
+        return configuration.plan_hosts(self.settings)

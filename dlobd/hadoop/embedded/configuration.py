@@ -1,0 +1,235 @@
+"""Writes the daemons' and clients' configuration from the templates in `yarn/base`.
+
+A template is `key=value` lines with comments and $placeholders; log4j2 files are copied as they are. Each daemon has a
+configuration directory of its own, and clients have one with the three site files only: Spark ships every file of it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from string import Template
+from xml.etree import ElementTree
+
+from dlobd.errors import SetupError, UsageError
+from dlobd.hadoop.embedded.ports import port_base
+from dlobd.paths import cache_dir, shipped
+
+LOOPBACK = "127.0.0.1"
+
+DAEMON_PORTS = {
+    "namenode": ("rpc", "http"),
+    "datanode": ("data", "http", "ipc", "proxy"),
+    "resourcemanager": ("client", "scheduler", "tracker", "admin", "web"),
+    "nodemanager": ("rpc", "localizer", "http"),
+}
+"""The ports of each kind of daemon, in the order in which they are numbered."""
+
+MAX_WORK_DIR = 70
+"""Characters. Python's multiprocessing makes sockets under <work dir>/tmp, and a socket's path has at most 107."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """What a person may choose about the embedded cluster.
+
+    `work_dir` holds everything, HDFS's content included. One DataNode and one NodeManager is started for each host;
+    other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves
+    containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written.
+    """
+
+    work_dir: Path
+    datanode_hosts: tuple[str, ...] = (LOOPBACK, LOOPBACK)
+    nodemanager_hosts: tuple[str, ...] = (LOOPBACK, LOOPBACK)
+    nodemanager_memory_mb: int = 6144
+    nodemanager_vcores: int = 4
+    daemon_heap_mb: int = 256
+    log_aggregation: bool = False
+    port_base: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPlan:
+    """One daemon as it is to be started. `name` is its kind, with an index where there are several: datanode-0."""
+
+    name: str
+    kind: str
+    host: str
+    ports: Mapping[str, int]
+
+
+def default_settings(hosts: str | None = None) -> ClusterSettings:
+    """The cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
+
+    Args:
+        hosts: as DLOBD_HOSTS, which it comes before: a DataNode and a NodeManager each, separated by commas.
+
+    Raises:
+        SetupError: DLOBD_PORT_BASE is not a number.
+        UsageError: a host is not a loopback address.
+    """
+    settings = ClusterSettings(cache_dir() / "cluster", port_base=port_base())
+    chosen, origin = (hosts, "--hosts") if hosts is not None else (os.environ.get("DLOBD_HOSTS", ""), "DLOBD_HOSTS")
+    if not chosen.strip():
+        return settings
+    checked = tuple(_loopback(word.strip(), origin) for word in chosen.split(","))
+    return replace(settings, datanode_hosts=checked, nodemanager_hosts=checked)
+
+
+def _loopback(host: str, origin: str) -> str:
+    """`host`, if it is an address that only this machine reaches."""
+    try:
+        if ipaddress.IPv4Address(host).is_loopback:
+            return host
+    except ValueError:
+        pass
+    raise UsageError(
+        f"{origin}: {host!r} is not a loopback address: the embedded cluster has no authentication, and stays on this "
+        "machine.",
+        "for example 127.0.0.2,127.0.0.3",
+    )
+
+
+def user_name() -> str:
+    """The name that Hadoop's simple authentication takes from the operating system."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        raise SetupError(
+            f"The user id {os.getuid()} has no name on this machine, and Hadoop needs one.",
+            "run as a user of /etc/passwd.",
+        ) from None
+
+
+def check_work_dir(work_dir: Path) -> Path:
+    """The absolute path, if Hadoop's configuration and unix sockets can hold it. Raises SetupError if not."""
+    path = Path(os.path.abspath(work_dir.expanduser()))
+    if re.search(r"[\s,:;$%&<>*?'\"\\]", str(path)):
+        raise SetupError(
+            f"The cluster directory {str(path)!r} holds a character that Hadoop's configuration splits or replaces.",
+            "choose a path of letters, digits, '/', '-', '_' and '.'.",
+        )
+    if len(os.fsencode(path)) > MAX_WORK_DIR:
+        raise SetupError(
+            f"The cluster directory {path} is longer than {MAX_WORK_DIR} characters: too long for sockets below it.",
+            "choose a shorter one, for example by DLOBD_CACHE.",
+        )
+    return path
+
+
+def plan_hosts(settings: ClusterSettings) -> list[tuple[str, str, str]]:
+    """(name, kind, host) of every daemon, in start order."""
+    return [
+        ("namenode", "namenode", LOOPBACK),
+        *((f"datanode-{i}", "datanode", host) for i, host in enumerate(settings.datanode_hosts)),
+        ("resourcemanager", "resourcemanager", LOOPBACK),
+        *((f"nodemanager-{i}", "nodemanager", host) for i, host in enumerate(settings.nodemanager_hosts)),
+    ]
+
+
+def port_hosts(settings: ClusterSettings) -> list[str]:
+    """The host of each port to choose, in the order that `plan` uses them up."""
+    return [host for _, kind, host in plan_hosts(settings) for _ in DAEMON_PORTS[kind]]
+
+
+def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
+    """Gives the ports, one for each of `port_hosts`, to the daemons."""
+    left = iter(ports)
+    return [
+        DaemonPlan(name, kind, host, {port: next(left) for port in DAEMON_PORTS[kind]})
+        for name, kind, host in plan_hosts(settings)
+    ]
+
+
+def write_configuration(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> None:
+    """Writes `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark` anew.
+
+    Raises:
+        SetupError: a template is missing or broken.
+    """
+    conf = settings.work_dir / "conf"
+    shutil.rmtree(conf, ignore_errors=True)
+    values = _common_values(settings, daemons)
+    for daemon in daemons:
+        own = {**values, "name": daemon.name, "host": daemon.host, **{k: str(v) for k, v in daemon.ports.items()}}
+        directory = conf / daemon.name
+        hdfs = daemon.kind in ("namenode", "datanode")
+        _write_site(directory / "core-site.xml", ["core-site"], own)
+        _write_site(directory / "hdfs-site.xml", ["hdfs-site", *([daemon.kind] if hdfs else [])], own)
+        if not hdfs:
+            _write_site(directory / "yarn-site.xml", ["yarn-site", daemon.kind], own)
+        if daemon.kind == "resourcemanager":
+            _write_site(directory / "capacity-scheduler.xml", ["capacity-scheduler"], own)
+        shutil.copyfile(_template("log4j2-daemons"), directory / "log4j2.properties")
+    for site, templates in (
+        ("core-site", ["core-site", "client"]),
+        ("hdfs-site", ["hdfs-site"]),
+        ("yarn-site", ["yarn-site"]),
+    ):
+        _write_site(conf / "client" / f"{site}.xml", templates, values)
+    (conf / "spark").mkdir()
+    shutil.copyfile(_template("log4j2-spark"), conf / "spark" / "log4j2.properties")
+
+
+def read_site(path: Path) -> dict[str, str]:
+    """The properties of a Hadoop `*-site.xml`."""
+    root = ElementTree.parse(path).getroot()
+    return {p.findtext("name", ""): p.findtext("value", "") for p in root.iter("property")}
+
+
+def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:
+    """The filled-in properties of a template. Raises SetupError, naming the line, for one that is not key=value."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        try:
+            if not equals:
+                raise ValueError("no '='")
+            properties[key.strip()] = Template(value.strip()).substitute(values)
+        except (KeyError, ValueError) as error:
+            raise SetupError(f"{origin}, line {number}, is not key=value with known $names: {error}.") from error
+    return properties
+
+
+def _common_values(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> dict[str, str]:
+    by_name = {daemon.name: daemon for daemon in daemons}
+    namenode, manager = by_name["namenode"].ports, by_name["resourcemanager"].ports
+    return {
+        "work_dir": str(settings.work_dir),
+        "work_uri": settings.work_dir.as_uri(),
+        "user": user_name(),
+        "namenode_rpc": str(namenode["rpc"]),
+        "namenode_http": str(namenode["http"]),
+        **{f"rm_{port}": str(number) for port, number in manager.items()},
+        "nodemanager_memory_mb": str(settings.nodemanager_memory_mb),
+        "nodemanager_vcores": str(settings.nodemanager_vcores),
+        "log_aggregation": str(settings.log_aggregation).lower(),
+    }
+
+
+def _template(name: str) -> Path:
+    return shipped("yarn") / "base" / f"{name}.properties"
+
+
+def _write_site(path: Path, templates: Sequence[str], values: Mapping[str, str]) -> None:
+    root = ElementTree.Element("configuration")
+    properties: dict[str, str] = {}
+    for name in templates:
+        source = _template(name)
+        properties |= parse_template(source.read_text(), values, str(source))
+    for key, value in properties.items():
+        element = ElementTree.SubElement(root, "property")
+        ElementTree.SubElement(element, "name").text = key
+        ElementTree.SubElement(element, "value").text = value
+    ElementTree.indent(root)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)

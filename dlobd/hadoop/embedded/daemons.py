@@ -1,0 +1,202 @@
+"""One Hadoop daemon: its command line, whether it is ready, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from dlobd.errors import SetupError
+from dlobd.hadoop.embedded.configuration import DaemonPlan
+from dlobd.hadoop.embedded.jars import pyspark_jars
+from dlobd.hadoop.embedded.java import Java
+from dlobd.hadoop.embedded.processes import MARK
+
+MAIN_CLASSES = {
+    "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
+    "resourcemanager": "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager",
+    "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
+}
+
+_FROM_PYSPARK = (
+    "hadoop-client-api",
+    "hadoop-client-runtime",
+    "slf4j-api",
+    "log4j-slf4j2-impl",
+    "log4j-api",
+    "log4j-core",
+    "log4j-1.2-api",
+    "jcl-over-slf4j",
+)
+
+HTTP_TIMEOUT_S = 5.0
+
+
+def class_path(conf_dir: Path, jars: Sequence[Path]) -> str:
+    """A daemon's class path: its configuration, the four jars, and eight of pyspark's.
+
+    Raises:
+        SetupError: one of pyspark's is missing.
+    """
+    directory = pyspark_jars()
+    entries = [conf_dir, *jars]
+    for name in _FROM_PYSPARK:
+        found = sorted(directory.glob(f"{name}-[0-9]*.jar"))
+        if not found:
+            raise SetupError(f"{name}-*.jar is missing from {directory}.", "install pyspark 4.3.0 again.")
+        entries.append(found[0])
+    return os.pathsep.join(str(entry) for entry in entries)
+
+
+def java_command(
+    java: Java, work_dir: Path, name: str, kind: str, jars: Sequence[Path], heap_mb: int, arguments: Sequence[str] = ()
+) -> list[str]:
+    """The command line of a daemon. The first-tier JIT alone: it halves the start, and a daemon is mostly waiting."""
+    log_dir = work_dir / "log" / name
+    return [
+        str(java.command),
+        f"{MARK}{work_dir}",
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Duser.timezone=UTC",
+        f"-Djava.io.tmpdir={work_dir / 'tmp'}",
+        f"-Dhadoop.log.dir={log_dir}",
+        f"-Dyarn.log.dir={log_dir}",
+        f"-Dhadoop.log.file={name}.log",
+        "-cp",
+        class_path(work_dir / "conf" / name, jars),
+        MAIN_CLASSES[kind],
+        *arguments,
+    ]
+
+
+def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
+    """A daemon's environment. Of a NodeManager's, the white-listed names reach the containers."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(work_dir / "home"),
+        "USER": os.environ.get("USER", ""),
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
+        "TZ": "UTC",
+        "JAVA_HOME": str(java.home),
+        "HADOOP_CONF_DIR": str(work_dir / "conf" / "client"),
+        "TMPDIR": str(work_dir / "tmp"),
+        # without these, Spark and TensorFlowOnSpark advertise the address of the first network card
+        "SPARK_LOCAL_IP": host,
+        "TFOS_BIND_IP": host,
+    }
+
+
+def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path, name: str) -> subprocess.Popen[bytes]:
+    """Starts a JVM in a session of its own, so that a terminal's Ctrl-C reaches only the command that owns it."""
+    log_dir.mkdir(parents=True, exist_ok=True)
+    with (log_dir / f"{name}.out").open("ab") as output:
+        return subprocess.Popen(
+            list(command),
+            env=dict(env),
+            cwd=log_dir,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+class Rest:
+    """The daemons' own web interfaces, on loopback, never through a proxy of the environment."""
+
+    def __init__(self, timeout_s: float = HTTP_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def get(self, url: str) -> Any:
+        """The JSON answer, or None while there is none."""
+        try:
+            answer = self._session.get(url, timeout=self._timeout_s, headers={"Accept": "application/json"})
+            return answer.json() if answer.ok else None
+        except (requests.RequestException, ValueError):
+            return None
+
+    def bean(self, address: str, query: str) -> dict[str, Any]:
+        """The first JMX bean of a Hadoop daemon that matches; empty while there is none."""
+        beans = (self.get(f"http://{address}/jmx?qry={query}") or {}).get("beans") or [{}]
+        return dict(beans[0])
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
+    """Whether a daemon does its work.
+
+    A DataNode is asked itself, because a NameNode lists one that is gone until its heartbeat expires; a NodeManager is
+    ready when the ResourceManager (at the web address given) gives it containers. The NameNode is ready in safe mode
+    too: that ends after the last DataNode, see `in_safe_mode`.
+    """
+    if daemon.kind == "namenode":
+        return "Safemode" in rest.bean(web_address(daemon), "Hadoop:service=NameNode,name=NameNodeInfo")
+    if daemon.kind == "datanode":
+        info = rest.bean(web_address(daemon), "Hadoop:service=DataNode,name=DataNodeInfo")
+        actors = json.loads(info.get("BPServiceActorInfo") or "[]")
+        return bool(actors) and all(actor.get("ActorState") == "RUNNING" for actor in actors)
+    if daemon.kind == "resourcemanager":
+        info = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/info") or {}).get("clusterInfo", {})
+        return bool(info.get("state") == "STARTED" and info.get("haState") == "ACTIVE")
+    return any(
+        node.get("state") == "RUNNING" and str(node.get("id", "")).endswith(f":{daemon.ports['rpc']}")
+        for node in yarn_nodes(resourcemanager, rest)
+    )
+
+
+def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:
+    """Whether HDFS refuses writes, or does not answer."""
+    bean = rest.bean(web_address(namenode), "Hadoop:service=NameNode,name=NameNodeInfo")
+    return bool(bean.get("Safemode", "no answer"))
+
+
+def yarn_nodes(resourcemanager: str, rest: Rest) -> list[dict[str, Any]]:
+    """The nodes that the ResourceManager knows."""
+    nodes = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/nodes") or {}).get("nodes") or {}
+    return list(nodes.get("node") or [])
+
+
+def containers(nodemanager: DaemonPlan, rest: Rest) -> list[dict[str, Any]]:
+    """The containers that a NodeManager runs; empty also where it does not answer."""
+    answer = rest.get(f"http://{web_address(nodemanager)}/ws/v1/node/containers") or {}
+    return list((answer.get("containers") or {}).get("container") or [])
+
+
+def web_address(daemon: DaemonPlan) -> str:
+    """host:port of a daemon's web interface."""
+    return f"{daemon.host}:{daemon.ports.get('web') or daemon.ports['http']}"
+
+
+def failure(log_dir: Path, name: str) -> str:
+    """The line of a dead daemon's log, or else of its output, that says why, as far as one does."""
+    for path in (log_dir / f"{name}.log", log_dir / f"{name}.out"):
+        try:
+            lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+        except OSError:
+            continue
+        clashes = [line for line in lines if is_port_clash(line)]
+        # the last exception is the innermost cause; lines of a stack are places, not reasons
+        causes = [line for line in lines if re.search(r"(Exception|Error)\b", line) and not line.startswith("at ")]
+        said = clashes or causes or (lines if path.suffix == ".out" else [])
+        if said:
+            return re.sub(r"^\d+ \S+ [A-Z]+ ", "", said[-1])[:300].rstrip(".")
+    return "it said nothing"
+
+
+def is_port_clash(cause: str) -> bool:
+    """Whether a daemon ended because its port was taken between the check and its bind."""
+    return "BindException" in cause or "Address already in use" in cause

@@ -1,0 +1,276 @@
+"""The four jars that pip's pyspark lacks for real Hadoop daemons, by Maven coordinate, always checked by sha256.
+
+Resolved by the Ivy inside pyspark, so that nothing but Java and pip is needed. Settings from the environment:
+    DLOBD_JARS          a directory that holds the four files: nothing is fetched
+    DLOBD_IVY_SETTINGS  an Ivy settings file, for a mirror of Maven Central
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import file_digest
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from dlobd.errors import SetupError
+from dlobd.hadoop.embedded.java import Java
+from dlobd.hadoop.embedded.trust import trust_options
+from dlobd.paths import cache_dir, locked
+
+HADOOP_VERSION = "3.5.0"
+ATTEMPTS = 3
+FETCH_DEADLINE_S = 900
+"""One attempt at 66 MB; a line of 1 Mbit/s makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One file of Maven Central."""
+
+    group: str
+    artifact: str
+    version: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def coordinate(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+
+JARS = (
+    Jar(
+        "org.apache.hadoop",
+        "hadoop-client-minicluster",
+        HADOOP_VERSION,
+        56_006_450,
+        "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
+    ),
+    # the ResourceManager's ProxyCA needs them; 1.82 is the version of Hadoop 3.5.0's own POM
+    Jar(
+        "org.bouncycastle",
+        "bcprov-jdk18on",
+        "1.82",
+        8_451_859,
+        "14cde2fdfaa8890480a8e5b67aceef0c90f96682c1e23c133bafdc9e0b3255ce",
+    ),
+    Jar(
+        "org.bouncycastle",
+        "bcpkix-jdk18on",
+        "1.82",
+        1_151_390,
+        "bdc723e20834832ac6af136cb5b5ff05e43b71d4fa151cc6510d9212ee086e63",
+    ),
+    Jar(
+        "org.bouncycastle",
+        "bcutil-jdk18on",
+        "1.82",
+        706_248,
+        "4420691958ad1c0ba275a6d6d8a6317adbdbdc9277055b6a72aa89c88cda8c7d",
+    ),
+)
+
+Fetch = Callable[[Sequence[Jar], Path], None]
+"""Puts jars into an empty directory, or raises SetupError."""
+
+
+def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar] = JARS) -> list[Path]:
+    """The verified files of `jars`, in their order: from DLOBD_JARS, else the cache, else fetched into the cache.
+
+    Raises:
+        SetupError: a file is missing from DLOBD_JARS, a checksum stays wrong, or nothing could be fetched.
+    """
+    given = os.environ.get("DLOBD_JARS")
+    if given:
+        return _from_directory(Path(given).expanduser().absolute(), jars)
+    return from_cache(cache_dir() / "jars", lambda wanted, into: fetch(java, wanted, into, progress), progress, jars)
+
+
+def from_cache(
+    directory: Path, fetch_into: Fetch, progress: Callable[[str], None], jars: Sequence[Jar] = JARS
+) -> list[Path]:
+    """The verified files of `jars` in `directory`. What is missing or wrong there is fetched again, by one process at a
+    time.
+
+    Raises:
+        SetupError: `fetch_into` failed, or delivered a wrong checksum twice.
+    """
+    with locked(directory / ".lock"):
+        for stale in directory.glob(".fetch-*"):  # left by a process that was killed: we hold the lock
+            shutil.rmtree(stale, ignore_errors=True)
+        missing = []
+        for jar in jars:
+            path = directory / jar.file_name
+            if path.exists() and sha256_of(path) != jar.sha256:
+                progress(f"{jar.file_name} in the cache has a wrong checksum: fetched again")
+                path.unlink()
+            if not path.exists():
+                missing.append(jar)
+        for last in (False, True):
+            if missing:
+                missing = _fetch_and_keep(directory, fetch_into, missing, last, progress)
+    return [directory / jar.file_name for jar in jars]
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def pyspark_jars() -> Path:
+    """The directory of the jars inside pip's pyspark. Raises SetupError if pyspark is not installed."""
+    # found, not imported: importing pyspark takes half a second
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise SetupError("pyspark is not installed.", "pip install dlobd with its dependencies.")
+    return Path(next(iter(spec.submodule_search_locations))) / "jars"
+
+
+def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
+    for jar in jars:
+        path = directory / jar.file_name
+        if not path.is_file():
+            raise SetupError(
+                f"{jar.file_name} is not in DLOBD_JARS={directory}.",
+                f"put {jar.coordinate} of Maven Central there, or unset DLOBD_JARS.",
+            )
+        found = sha256_of(path)
+        if found != jar.sha256:
+            raise SetupError(
+                f"{path} has sha256 {found} instead of {jar.sha256}.",
+                f"replace it by {jar.coordinate} of Maven Central, or unset DLOBD_JARS.",
+            )
+    return [directory / jar.file_name for jar in jars]
+
+
+def _fetch_and_keep(
+    directory: Path, fetch_into: Fetch, wanted: Sequence[Jar], last: bool, progress: Callable[[str], None]
+) -> list[Jar]:
+    """Fetches into a directory of its own and moves what is right; returns what came wrong, or raises if `last`."""
+    wrong = []
+    aside = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory))
+    try:
+        fetch_into(wanted, aside)
+        for jar in wanted:
+            path = aside / jar.file_name
+            if not path.is_file():
+                raise SetupError(f"{jar.coordinate} was not delivered.", "check DLOBD_IVY_SETTINGS.")
+            found = sha256_of(path)
+            if found == jar.sha256:
+                path.rename(directory / jar.file_name)
+            elif last:
+                raise SetupError(
+                    f"{jar.coordinate} was fetched twice with sha256 {found} instead of {jar.sha256}.",
+                    "the mirror or a proxy changes files: set DLOBD_IVY_SETTINGS to another one, "
+                    "or DLOBD_JARS to a directory with the right files.",
+                )
+            else:
+                progress(f"{jar.file_name} came with a wrong checksum: fetched again")
+                wrong.append(jar)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return wrong
+
+
+def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str], None]) -> None:
+    """Lets Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
+    ivy = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
+    if ivy is None:
+        raise SetupError(f"There is no ivy jar in {pyspark_jars()}.", "install pyspark 4.3.0 again.")
+    settings = os.environ.get("DLOBD_IVY_SETTINGS")
+    if settings and not Path(settings).is_file():
+        raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct or unset it.")
+    said = ""
+    for attempt in range(1, ATTEMPTS + 1):
+        # an Ivy cache of its own for each attempt: a half download cannot count
+        work = into / f".ivy-{attempt}"
+        work.mkdir()
+        ivy_file = work / "ivy.xml"
+        ivy_file.write_text(_ivy_xml(jars))
+        command = [
+            str(java.command),
+            *trust_options(java, work),
+            f"-Divy.default.ivy.user.dir={work}",
+            "-jar",
+            str(ivy),
+        ]
+        command += ["-settings", settings] if settings else []
+        command += ["-cache", str(work / "cache"), "-ivy", str(ivy_file), "-confs", "default", "-warn"]
+        command += ["-retrieve", str(into / "[artifact]-[revision].[ext]")]
+        code, said = _run(command, work, sum(jar.size_bytes for jar in jars), progress)
+        shutil.rmtree(work, ignore_errors=True)
+        if code == 0 and all((into / jar.file_name).is_file() for jar in jars):
+            return
+        if attempt < ATTEMPTS:
+            progress(f"jars: attempt {attempt} of {ATTEMPTS} failed, trying again")
+            time.sleep(2 * attempt)
+    raise SetupError(
+        f"The Hadoop jars could not be fetched from {'the Ivy settings' if settings else 'Maven Central'}: {said}.",
+        "check the network; or set DLOBD_IVY_SETTINGS to an Ivy settings file of a mirror; or set DLOBD_JARS to a "
+        f"directory with {', '.join(jar.file_name for jar in jars)}.",
+    )
+
+
+def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[str], None]) -> tuple[int, str]:
+    """Exit code and the line that says most about a failure; reports the megabytes that have arrived."""
+    log = work / "ivy.log"
+    deadline = time.monotonic() + FETCH_DEADLINE_S
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    try:
+        told = -1
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                return 1, f"no end after {FETCH_DEADLINE_S} s"
+            time.sleep(0.5)
+            arrived = sum(_size(path) for path in (work / "cache").rglob("*.jar*"))
+            if arrived // 1_000_000 != told:
+                told = arrived // 1_000_000
+                progress(f"jars: {told} of {size_bytes / 1e6:.0f} MB")
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    return process.returncode, telling_line(log.read_text(errors="replace"))
+
+
+def telling_line(text: str) -> str:
+    """The line of Ivy's output that names the cause, without its decoration."""
+    lines = [line.strip(" :\t\r\n.") for line in text.splitlines()]
+    for word in ("Exception", "error", "HTTP", "UNRESOLVED", "not found", "FAILED"):
+        for line in lines:
+            if word in line:
+                return line[:300]
+    return next((line[:300] for line in reversed(lines) if line), "Ivy said nothing")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # renamed meanwhile
+        return 0
+
+
+def _ivy_xml(jars: Sequence[Jar]) -> str:
+    dependencies = "".join(
+        f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
+        ' transitive="false" conf="default->master"/>'
+        for jar in jars
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="dlobd" module="daemons" revision="1"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )

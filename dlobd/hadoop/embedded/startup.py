@@ -1,0 +1,210 @@
+"""The start of a cluster: what this machine must have, the directories, and all daemons side by side until ready."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from dlobd.errors import ClusterError, SetupError
+from dlobd.hadoop.embedded import configuration, daemons
+from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
+from dlobd.hadoop.embedded.java import Java
+from dlobd.hadoop.embedded.processes import ProcessId, identify
+
+HDFS_RESERVE_BYTES = 2 << 30
+"""Free disk to ask for. The NameNode goes into safe mode below 100 MB; a job needs room before that."""
+
+NON_HEAP_MB = 64
+"""Of a daemon's memory, beside its heap; six daemons of 256 MB heap were seen at 1.3 to 1.8 GB."""
+
+POLL_S = 0.25
+PROBE_TIMEOUT_S = 2.0
+"""A web server that is starting accepts a connection and answers late; meanwhile the others are to be looked at."""
+
+
+class PortClash(Exception):
+    """A daemon found its port taken, though it was free when it was chosen."""
+
+
+def available_memory_bytes() -> int:
+    """Memory that can still be used, within the limit of this process's control group."""
+    available = psutil.virtual_memory().available
+    try:
+        own = Path("/proc/self/cgroup").read_text().splitlines()[-1].removeprefix("0::/")
+        group = Path("/sys/fs/cgroup") / own
+        limit = int((group / "memory.max").read_text())
+        # file pages are given back under pressure
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(stat.get("inactive_file", 0))
+    except (OSError, ValueError, IndexError):  # no control group of version 2, or "max"
+        return available
+    return min(available, max(0, limit - used))
+
+
+def check_memory(settings: ClusterSettings) -> None:
+    """Raises SetupError if the daemons do not fit into the memory that is available."""
+    count = len(configuration.plan_hosts(settings))
+    needed = count * (settings.daemon_heap_mb + NON_HEAP_MB) << 20
+    available = available_memory_bytes()
+    if available < needed:
+        raise SetupError(
+            f"The {count} daemons need {needed >> 20} MB of memory, and {available >> 20} MB are available.",
+            "end other programs, or use a machine with more memory.",
+        )
+
+
+def check_disk(work_dir: Path) -> None:
+    """Raises SetupError if HDFS would soon refuse to write."""
+    free = shutil.disk_usage(work_dir).free
+    if free < HDFS_RESERVE_BYTES:
+        raise SetupError(
+            f"HDFS needs {HDFS_RESERVE_BYTES >> 20} MB of free disk, and {work_dir} has {free >> 20} MB.",
+            "free some disk (dlobd clean), or set DLOBD_CACHE to a directory on another one.",
+        )
+
+
+def prepare_directories(work_dir: Path) -> None:
+    """Makes room for new logs and containers; the logs of the last start stay in `log.previous`."""
+    if (work_dir / "log").exists():
+        shutil.rmtree(work_dir / "log.previous", ignore_errors=True)
+        (work_dir / "log").rename(work_dir / "log.previous")
+    for old in (work_dir / "tmp", work_dir / "resourcemanager", *work_dir.glob("nodemanager-*")):
+        shutil.rmtree(old, ignore_errors=True)
+    for name in ("tmp", "home", "log"):
+        (work_dir / name).mkdir(parents=True, exist_ok=True)
+
+
+class Launch:
+    """Starts the planned daemons once.
+
+    Args:
+        record: is told each process right after its start, so that it can be found if we are killed.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        planned: Sequence[DaemonPlan],
+        java: Java,
+        jars: Sequence[Path],
+        record: Callable[[str, ProcessId], None],
+    ) -> None:
+        self._settings = settings
+        self._work_dir = settings.work_dir
+        self._planned = planned
+        self._java = java
+        self._jars = jars
+        self._record = record
+        self._rest = daemons.Rest(PROBE_TIMEOUT_S)
+        self._namenode = next(daemon for daemon in planned if daemon.kind == "namenode")
+        self._manager = next(daemons.web_address(d) for d in planned if d.kind == "resourcemanager")
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.children: list[subprocess.Popen[bytes]] = []
+        """Everything that was started, for reaping."""
+
+    def run(self, progress: Callable[[str], None], deadline_s: float) -> None:
+        """Returns when every daemon is ready and HDFS takes writes.
+
+        Raises:
+            PortClash: start again with other ports.
+            ClusterError: a daemon died, or not all were ready after `deadline_s` seconds.
+        """
+        began = time.monotonic()
+        # HDFS is formatted while the others start: they wait for the NameNode by themselves
+        formatting = self._start_format(progress)
+        for daemon in self._planned:
+            if daemon is not self._namenode or formatting is None:
+                self._start(daemon)
+        waiting = {daemon.name: daemon for daemon in self._planned}
+        progress(f"starting {len(waiting)} daemons side by side")
+        while waiting:
+            for name in list(waiting):
+                formatting = self._after_format(formatting)
+                self._check(waiting, began, deadline_s)
+                if name in self._running and daemons.is_ready(waiting[name], self._manager, self._rest):
+                    del waiting[name]
+                    progress(f"{name} ready after {time.monotonic() - began:.1f} s")
+            time.sleep(POLL_S)
+        # safe mode ends after the last DataNode has reported its blocks, so it is asked for last
+        while daemons.in_safe_mode(self._namenode, self._rest):
+            self._check(waiting, began, deadline_s)
+            time.sleep(POLL_S)
+        progress(f"cluster ready after {time.monotonic() - began:.1f} s")
+
+    def start_again(self, name: str, deadline_s: float) -> None:
+        """Starts one daemon of a cluster that runs, and returns when it is ready. Raises ClusterError as `run` does."""
+        began = time.monotonic()
+        waiting = {daemon.name: daemon for daemon in self._planned if daemon.name == name}
+        self._start(waiting[name])
+        while not daemons.is_ready(waiting[name], self._manager, self._rest):
+            self._check(waiting, began, deadline_s)
+            time.sleep(POLL_S)
+
+    def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
+        """Raises if a daemon has died or the time is over."""
+        for name, child in self._running.items():
+            if child.poll() is not None:
+                raise self._died(name, child.returncode)
+        if time.monotonic() - began > deadline_s:
+            missing = ", ".join(waiting) or "HDFS is still in safe mode"
+            raise ClusterError(
+                f"After {deadline_s:.0f} s not ready: {missing}.",
+                f"look into {self._work_dir / 'log'}; if HDFS's content is damaged, remove {self._work_dir}.",
+            )
+
+    def _start(self, daemon: DaemonPlan) -> None:
+        self._running[daemon.name] = self._spawn(daemon)
+
+    def _spawn(self, daemon: DaemonPlan, arguments: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+        command = daemons.java_command(
+            self._java, self._work_dir, daemon.name, daemon.kind, self._jars, self._settings.daemon_heap_mb, arguments
+        )
+        env: Mapping[str, str] = daemons.environment(self._java, self._work_dir, daemon.host)
+        child = daemons.start_process(command, env, self._work_dir / "log" / daemon.name, daemon.name)
+        self.children.append(child)
+        process = identify(child.pid)
+        if process is not None:
+            self._record(daemon.name, process)
+        return child
+
+    @property
+    def _format_record(self) -> Path:
+        return self._work_dir / "hdfs-formatted"
+
+    def _start_format(self, progress: Callable[[str], None]) -> subprocess.Popen[bytes] | None:
+        """Starts `NameNode -format` if HDFS is new here, or if fewer DataNodes could not serve all its blocks."""
+        count = len(self._settings.datanode_hosts)
+        try:
+            if int(self._format_record.read_text()) <= count:
+                return None
+            progress(f"HDFS had more than {count} DataNodes: formatting it anew")
+        except (OSError, ValueError):
+            progress("formatting HDFS")
+        self._format_record.unlink(missing_ok=True)
+        for directory in (self._work_dir / "namenode", *self._work_dir.glob("datanode-*")):
+            shutil.rmtree(directory, ignore_errors=True)
+        return self._spawn(self._namenode, ("-format", "-nonInteractive", "-force"))
+
+    def _after_format(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
+        """Starts the NameNode once `child`, if any, has formatted HDFS; returns `child` until then."""
+        if child is None or child.poll() is None:
+            return child
+        if child.returncode != 0:
+            cause = daemons.failure(self._work_dir / "log" / "namenode", "namenode")
+            raise ClusterError(f"HDFS could not be formatted: {cause}.", f"look into {self._work_dir / 'log'}.")
+        # ours, not the NameNode's VERSION file, which is there before the format is complete
+        self._format_record.write_text(f"{len(self._settings.datanode_hosts)}\n")
+        self._start(self._namenode)
+        return None
+
+    def _died(self, name: str, code: int) -> Exception:
+        log = self._work_dir / "log" / name
+        cause = daemons.failure(log, name)
+        if daemons.is_port_clash(cause):
+            return PortClash(cause)
+        return ClusterError(f"{name} ended with {code} while it started: {cause}.", f"look into {log}.")

@@ -1,0 +1,122 @@
+"""What is known about a cluster in its work directory: `state.json`, and the lock that one command holds at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dlobd.errors import Busy, ClusterError
+from dlobd.hadoop.embedded.configuration import DaemonPlan
+from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.paths import make_writable
+from dlobd.tracing import clock
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """Everything another process needs to use or stop a cluster.
+
+    `domain` tells boots apart: after one, no recorded process is alive. `stays` is true for a cluster that outlives
+    its `owner`, the process that started it; `ready` once every daemon answered.
+    """
+
+    domain: str
+    hadoop: str
+    java_home: str
+    java_version: str
+    java_origin: str
+    stays: bool
+    ready: bool
+    owner: ProcessId | None
+    started_wall_s: float
+    daemons: tuple[DaemonPlan, ...]
+    processes: Mapping[str, ProcessId] = field(default_factory=dict)
+    version: int = STATE_VERSION
+
+    def alive(self) -> dict[str, ProcessId]:
+        """The daemons that run."""
+        if self.domain != clock.domain():
+            return {}
+        return {name: process for name, process in self.processes.items() if process.alive}
+
+
+def write_state(work_dir: Path, state: ClusterState) -> None:
+    """Replaces state.json in one step."""
+    aside = work_dir / f".state-{os.getpid()}.json"
+    aside.write_text(json.dumps(asdict(state), indent=1) + "\n")
+    aside.replace(work_dir / "state.json")
+
+
+def read_state(work_dir: Path) -> ClusterState | None:
+    """The recorded state; None if there is none. Raises ClusterError if it cannot be understood."""
+    path = work_dir / "state.json"
+    try:
+        raw = json.loads(path.read_text())
+        return _from_json(raw)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ClusterError(f"{path} cannot be read: {error!r}.", f"remove {path} and try again.") from error
+
+
+def _from_json(raw: dict[str, Any]) -> ClusterState:
+    if raw["version"] != STATE_VERSION:
+        raise ValueError(f"version {raw['version']} instead of {STATE_VERSION}")
+    raw["owner"] = ProcessId(**raw["owner"]) if raw["owner"] else None
+    raw["daemons"] = tuple(DaemonPlan(**daemon) for daemon in raw["daemons"])
+    raw["processes"] = {name: ProcessId(**process) for name, process in raw["processes"].items()}
+    return ClusterState(**raw)
+
+
+class WorkDirLock:
+    """Held by the one command that starts, uses or stops the cluster of a work directory."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self._path = work_dir / "lock"
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Takes the lock at once.
+
+        Raises:
+            Busy: another process has it; names that.
+            SetupError: the work directory cannot be written.
+        """
+        if self._fd is not None:
+            return
+        make_writable(self._path.parent)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            os.close(fd)
+            raise Busy(
+                f"Another dlobd command{_described(holder)} uses the cluster in {self._path.parent}.",
+                "wait until it has ended, or end it.",
+            ) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        os.truncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._fd = fd
+
+    def release(self) -> None:
+        """Frees the lock; does nothing if it is not held."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _described(holder: str) -> str:
+    if not holder.isdecimal() or identify(int(holder)) is None:
+        return ""
+    return f" (pid {holder})"

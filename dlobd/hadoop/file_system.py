@@ -1,0 +1,140 @@
+"""Where a job's files lie, behind one small interface: HDFS by WebHDFS, or directories of this machine.
+
+The same trainer then runs on a cluster and as plain processes. A local file is the trainer's own business, as in any
+plain job: its spans are `tensorflow`'s, and HDFS has none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from dlobd import tracing
+from dlobd.hadoop import webhdfs
+
+
+class Storage(Protocol):
+    """Files by absolute path. `purpose` is what the report lists an operation under, for example "checkpoint"."""
+
+    def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
+        """Writes one file, replacing it; directories are made. `block_bytes` is HDFS's block size of it."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Writes a file that must not exist yet; False if it does."""
+
+    def read(self, path: str, purpose: str) -> bytes:
+        """One whole file."""
+
+    def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+        """The file in pieces; the last one may be shorter. No span is open while the caller has a piece."""
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        """Name -> bytes of what lies directly in a directory; untimed, for polls and for facts about staged files."""
+
+    def files(self, directory: str) -> list[str]:
+        """Paths of all files below a directory."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory; untimed."""
+
+    def make_directory(self, path: str) -> None:
+        """Makes it, with its parents; silent if it exists."""
+
+
+class WebHdfs:
+    """HDFS at `url`, for example http://127.0.0.1:9870, as `user`. See `Storage`.
+
+    Args:
+        replication: of what is written; None takes the cluster's.
+    """
+
+    def __init__(self, url: str, user: str, replication: int | None = None) -> None:
+        self._client = webhdfs.connect(url, user)
+        self._untimed = webhdfs.connect(url, user, timed=False)
+        self._replication = replication
+
+    def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
+        webhdfs.write(self._client, path, data, purpose, block_bytes, self._replication)
+
+    def create(self, path: str, data: bytes) -> bool:
+        try:
+            webhdfs.create(self._client, path, data, self._replication)
+        except webhdfs.Unreachable:
+            raise
+        except webhdfs.HdfsError:
+            if not self.exists(path):
+                raise
+            return False
+        return True
+
+    def read(self, path: str, purpose: str) -> bytes:
+        return webhdfs.read(self._client, path, purpose)
+
+    def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+        return webhdfs.stream(self._client, path, piece_bytes, purpose)
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        # a file being written has length 0 until its first block is reported
+        return {name: facts["length"] for name, facts in self._untimed.list(directory, status=True)}
+
+    def files(self, directory: str) -> list[str]:
+        with tracing.span("hdfs", "list directory", path=directory):
+            return [f"{parent}/{name}" for parent, _, names in self._client.walk(directory) for name in names]
+
+    def exists(self, path: str) -> bool:
+        return self._untimed.status(path, strict=False) is not None
+
+    def make_directory(self, path: str) -> None:
+        self._client.makedirs(path)
+
+
+class LocalDirectory:
+    """Directories of this machine. See `Storage`."""
+
+    def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
+        with tracing.span("tensorflow", f"write {purpose}", path=path, bytes=len(data), purpose=purpose):
+            target = Path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # whole or not at all: a reader that looks meanwhile must not see a part
+            part = target.with_name(f".{target.name}.{os.getpid()}.part")
+            part.write_bytes(data)
+            part.replace(target)
+
+    def create(self, path: str, data: bytes) -> bool:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(path, "xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+        return True
+
+    def read(self, path: str, purpose: str) -> bytes:
+        with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:
+            data = Path(path).read_bytes()
+            span.note(bytes=len(data))
+        return data
+
+    def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+        with open(path, "rb") as file:
+            while True:
+                with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:
+                    piece = file.read(piece_bytes)
+                    span.note(bytes=len(piece))
+                if not piece:
+                    return
+                yield piece
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in Path(directory).iterdir() if not path.name.startswith(".")}
+
+    def files(self, directory: str) -> list[str]:
+        return sorted(str(path) for path in Path(directory).rglob("*") if path.is_file())
+
+    def exists(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def make_directory(self, path: str) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,270 @@
+"""HDFS over WebHDFS, with both legs of every call timed: the NameNode that locates, the DataNode that streams.
+
+The client is the `hdfs` package's; only its HTTP adapter is ours, because an adapter sees each leg of a redirected
+call apart, which the package's own interface does not. So it also knows which daemon did not answer. Of a DataNode
+that does not, another one is asked for, as HDFS's own Java client does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlsplit
+
+import requests
+import urllib3
+from hdfs import HdfsError, InsecureClient
+from requests.adapters import HTTPAdapter
+
+from dlobd import tracing
+
+__all__ = ["HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
+
+T = TypeVar("T")
+
+CONNECT_S = 5.0
+ANSWER_S = {"NameNode": 20.0, "DataNode": 60.0}
+"""Between two bytes of an answer. A NameNode looks things up in its memory; a DataNode may write to a slow disk."""
+
+
+class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
+    """A daemon cannot be reached, or does not answer in time."""
+
+    def __init__(self, daemon: str, address: str, how: str) -> None:
+        super().__init__(f"the {daemon} at {address} {how}")
+        self.daemon = daemon
+        self.address = address
+        self.how = how
+
+
+def words(error: Exception) -> str:
+    """What HDFS said, without the Java stack that it may put behind it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if not line.startswith(("at org.", "at java")))
+
+
+def _how(error: Exception, leg: str) -> str:
+    """What a person would say of a failed exchange."""
+    text = str(error)
+    if isinstance(error, requests.ConnectTimeout):
+        return f"accepted no connection within {CONNECT_S:.0f} s"
+    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)) or "timed out" in text:
+        return f"did not answer within {ANSWER_S[leg]:.0f} s"
+    return "refused the connection" if "refused" in text else "broke the connection off"
+
+
+class _Adapter(HTTPAdapter):
+    """Times both legs, if asked to, and names the daemon that does not answer."""
+
+    def __init__(self, namenode: str, timed: bool) -> None:
+        super().__init__()
+        self._namenode = namenode
+        self._timed = timed
+        self.datanode = ""  # the last one that was asked
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        url = urlsplit(request.url or "")
+        leg = "NameNode" if url.netloc == self._namenode else "DataNode"
+        if leg == "DataNode":
+            self.datanode = str(url.netloc)
+        operation = parse_qs(str(url.query)).get("op", ["?"])[0]
+        kwargs["timeout"] = (CONNECT_S, ANSWER_S[leg])
+        span: AbstractContextManager[Any] = tracing.span("hdfs", f"{operation} {leg}") if self._timed else nullcontext()
+        try:
+            with span:
+                return super().send(request, *args, **kwargs)
+        except requests.RequestException as error:
+            if leg == "DataNode" and not self._namenode_answers():
+                # a DataNode that writes waits for the NameNode too, and is not to blame
+                raise Unreachable("NameNode", self._namenode, _how(requests.Timeout(), "NameNode")) from error
+            raise Unreachable(leg, str(url.netloc), _how(error, leg)) from error
+
+    def _namenode_answers(self) -> bool:
+        query = "qry=java.lang:type=Runtime"
+        try:
+            requests.get(f"http://{self._namenode}/jmx?{query}", timeout=(CONNECT_S, ANSWER_S["NameNode"]))
+        except requests.Timeout:
+            return False
+        except requests.RequestException:
+            pass  # it is dead: others say so
+        return True
+
+
+class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
+    """The package's client with a session that we can add parameters to."""
+
+    def __init__(self, url: str, user: str, timed: bool) -> None:
+        self.session = requests.Session()
+        self.given_up: dict[str, Unreachable] = {}  # DataNodes, by the address at which they transfer blocks
+        self.adapter = _Adapter(str(urlsplit(url).netloc), timed)
+        self.session.mount("http://", self.adapter)
+        super().__init__(url, user=user, session=self.session)
+
+    @contextmanager
+    def without(self, datanodes: list[str]) -> Iterator[None]:
+        """Calls are not sent to these DataNodes, named by the address at which they transfer blocks."""
+        params: Any = self.session.params
+        params["excludedatanodes"] = ",".join(datanodes) or None  # None is not sent
+        try:
+            yield
+        finally:
+            del params["excludedatanodes"]
+
+    def transfer_address(self, http_address: str) -> str | None:
+        """The address at which the DataNode that serves `http_address` transfers blocks, as the NameNode knows it.
+
+        `http_address` itself where the NameNode has given it up meanwhile, and so would not name it again; None if the
+        NameNode does not say."""
+        query = {"qry": "Hadoop:service=NameNode,name=NameNodeInfo"}
+        try:
+            beans = self.session.get(f"{self.url}/jmx", params=query).json()["beans"]
+            nodes: dict[str, dict[str, Any]] = json.loads(beans[0]["LiveNodes"])
+        except (HdfsError, requests.RequestException, ValueError, KeyError, IndexError):
+            return None
+        host, _, port = http_address.rpartition(":")
+        for name, node in nodes.items():
+            # redirects name the host, the NameNode's list has its address too
+            ip, _, info_port = node["infoAddr"].rpartition(":")
+            if info_port == port and host in (ip, name.rpartition(":")[0]):
+                return str(node["xferaddr"])
+        return http_address
+
+
+def connect(url: str, user: str, timed: bool = True) -> _Client:
+    """A client of the NameNode at `url`, for example http://127.0.0.1:9870.
+
+    Args:
+        timed: False for polls: their time is the wait's, not HDFS's.
+    """
+    return _Client(url, user, timed)
+
+
+def write(
+    client: _Client,
+    path: str,
+    data: bytes,
+    purpose: str,
+    block_bytes: int | None = None,
+    replication: int | None = None,
+) -> None:
+    """Writes one file, replacing it.
+
+    Args:
+        purpose: what the report lists it under, for example "checkpoint".
+        block_bytes, replication: HDFS block size and replication of the file; None takes the cluster's.
+
+    Raises:
+        Unreachable: the NameNode does not answer, or no DataNode does.
+        HdfsError: the NameNode or a DataNode refused.
+    """
+    with tracing.span("hdfs", f"write {purpose}", path=path, bytes=len(data), purpose=purpose):
+        _Datanodes(client, path, purpose).ask(
+            lambda: client.write(path, data, overwrite=True, blocksize=block_bytes, replication=replication)
+        )
+
+
+def create(client: _Client, path: str, data: bytes, replication: int | None = None) -> None:
+    """Writes one file that must not exist yet.
+
+    Raises:
+        Unreachable: the NameNode does not answer, or no DataNode does.
+        HdfsError: it exists, or the NameNode or a DataNode refused.
+    """
+    _Datanodes(client, path, "marker").ask(lambda: client.write(path, data, overwrite=False, replication=replication))
+
+
+def read(client: _Client, path: str, purpose: str) -> bytes:
+    """Reads one whole file.
+
+    Raises:
+        Unreachable: the NameNode does not answer, or no DataNode that has the file.
+        HdfsError: the file does not exist, or a DataNode failed.
+    """
+
+    def whole() -> bytes:
+        with client.read(path) as reader, tracing.span("hdfs", "stream"):
+            return _take(client, reader, None)
+
+    with tracing.span("hdfs", f"read {purpose}", path=path, purpose=purpose) as span:
+        data = _Datanodes(client, path, purpose).ask(whole)
+        span.note(bytes=len(data))
+    return data
+
+
+def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+    """The file in pieces of `piece_bytes`; the last one may be shorter. Each piece's wait for bytes is a span.
+
+    No span is open while the caller has a piece: a generator may be resumed by another thread.
+
+    Raises:
+        Unreachable: the NameNode does not answer, or no DataNode that has the file.
+        HdfsError: the file does not exist, or a DataNode failed.
+    """
+    datanodes = _Datanodes(client, path, purpose)
+    position = 0
+    with ExitStack() as opened:
+        reader = None
+
+        def piece() -> bytes:
+            nonlocal reader
+            if reader is None:
+                with tracing.span("hdfs", "open"):  # between its two legs the client works too
+                    reader = opened.enter_context(client.read(path, offset=position))
+            try:
+                with tracing.span("hdfs", "stream", path=path, purpose=purpose) as span:
+                    data = _take(client, reader, piece_bytes)
+                    span.note(bytes=len(data))
+            except Unreachable:
+                reader = None  # another DataNode goes on where this one ended
+                raise
+            return data
+
+        while data := datanodes.ask(piece):
+            position += len(data)
+            yield data
+
+
+def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
+    """The next bytes of a DataNode's answer."""
+    try:
+        data: bytes = reader.read(size_bytes)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable("DataNode", client.adapter.datanode, _how(error, "DataNode")) from error
+    return data
+
+
+class _Datanodes:
+    """Those of one operation: one that has not answered its client is not asked again, but another one."""
+
+    def __init__(self, client: _Client, path: str, purpose: str) -> None:
+        self._client = client
+        self._path = path
+        self._purpose = purpose
+        self._given_up = client.given_up
+
+    def ask(self, operation: Callable[[], T]) -> T:
+        """What `operation` returns, from a DataNode that answers."""
+        while True:
+            try:
+                with self._client.without(list(self._given_up)):
+                    return operation()
+            except Unreachable as error:
+                self._give_up(error)
+            except HdfsError as error:
+                last = next(reversed(self._given_up.values()), None)
+                if last is None or error.exception != "IOException":
+                    raise
+                # the NameNode has none left that it may name
+                how = f"{last.how}, and there is no other one for {self._path}"
+                raise Unreachable(last.daemon, last.address, how) from error
+
+    def _give_up(self, error: Unreachable) -> None:
+        transfer = self._client.transfer_address(error.address) if error.daemon == "DataNode" else None
+        if transfer is None or transfer in self._given_up:
+            raise error
+        self._given_up[transfer] = error
+        tracing.instant(
+            "DataNode given up", address=error.address, how=error.how, path=self._path, purpose=self._purpose
+        )

@@ -1,1 +1,0 @@
-"""Other people's records become our events: one file a source, and `assemble`, which joins them into one trace."""

@@ -1,0 +1,118 @@
+"""What a submitted job is told, and how its ranks report back. Plain data: it travels to the driver as JSON and to
+the ranks by pickle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
+from dlobd.hadoop.webhdfs import HdfsError
+from dlobd.job.datasets.tfrecord import Layout
+
+STAGED = "_SUCCESS"
+"""The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
+
+
+def part_name(rank: int) -> str:
+    """The training file of a rank."""
+    return f"part-{rank:05d}.tfrecord"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One training job. Paths are in its storage unless said otherwise."""
+
+    name: str
+    scheduler: str
+    deploy_mode: str
+    launcher: str
+    input: str  # feed or read
+    model: str
+    workers: int
+    epochs: int
+    steps: int
+    batch_size: int  # samples a worker and step; a block of the feed
+    learning_rate: float
+    checkpoint_every_steps: int
+    seed: int
+    fs_uri: str
+    webhdfs_url: str  # empty: the storage is this machine's own directories
+    user: str
+    replication: int  # of what ranks write to HDFS
+    train_dir: str  # one file a worker
+    test_path: str
+    run_dir: str
+    image_values: int
+    classes: int
+    spans_dir: str  # local; where the driver's spans go when YARN gives it no log directory
+
+    @property
+    def layout(self) -> Layout:
+        """How one record of the files is laid out."""
+        return Layout(self.image_values)
+
+    def storage(self) -> Storage:
+        """Where its files lie; a new connection."""
+        return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()
+
+    def build_model(self) -> Any:
+        """The model, built in the current strategy scope."""
+        from dlobd.registry import MODELS
+
+        return MODELS.get(self.model)(self.image_values, self.classes, self.seed)
+
+    def to_json(self) -> str:
+        """The form in which it is handed to spark-submit."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Job:
+        """Reads what `to_json` wrote."""
+        return cls(**json.loads(Path(path).read_text()))
+
+
+class Markers:
+    """Done and failure markers in the job's storage: they outlive every process, and need no port of ours."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._directory = f"{job.run_dir}/done"
+
+    def report_done(self, rank: int, result: dict[str, Any]) -> None:
+        """Leaves the rank's result."""
+        self._job.storage().write(f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), "done-marker")
+
+    def report_failure(self, cause: str) -> None:
+        """Leaves what a rank says of its failure, in one line; the first one written is the one that counts."""
+        self._report("failed", cause)
+
+    def report_death(self, cause: str) -> None:
+        """Leaves what was seen of a rank that could not speak. It counts more than what its peers say then."""
+        self._report("died", cause)
+
+    def _report(self, name: str, cause: str) -> None:
+        try:
+            self._job.storage().create(f"{self._directory}/{name}", " ".join(cause.split()).encode())
+        except HdfsError:
+            pass  # the cause is on stderr too
+
+    def finished(self) -> set[int]:
+        """Ranks whose done-marker is complete."""
+        return {
+            int(name.removeprefix("rank-").removesuffix(".json")) for name in self._list() if name.startswith("rank-")
+        }
+
+    def failure(self) -> str | None:
+        """The failure marker's line, if there is one."""
+        there = self._list()
+        for name in ("died", "failed"):
+            if name in there:
+                return self._job.storage().read(f"{self._directory}/{name}", "failure marker").decode()
+        return None
+
+    def _list(self) -> list[str]:
+        # an empty one is still being written
+        return [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]

@@ -1,0 +1,205 @@
+"""dlobd's own launcher: Spark's barrier mode, one partition a rank, the trainer in a fresh child process.
+
+    task of rank r:  start child (it imports TensorFlow at once) -> all-gather addresses -> tell the child its place
+                     -> feed it blocks through a pipe, if there are any -> wait for its end
+
+No server, no poll, no sleep: a barrier stage starts and fails as one, and a child leaves no state in a Python worker
+that Spark may use again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from dlobd import tracing
+from dlobd.job.launchers import log_stream
+from dlobd.job.launchers import pipe as pipes
+from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.job.launchers.driver_clock import BIND_IP, driver_host
+from dlobd.job.launchers.reason import one_line
+from dlobd.job.launchers.watching import await_joined, watched
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+PIPE_BYTES = 1 << 20
+"""What the feed's pipe holds: about a dozen blocks. Linux lets an ordinary user have this much."""
+
+BARRIER_PATIENCE_S = 120
+"""How long tasks wait for one that does not come to the all-gather. All were started together."""
+
+ALL_GATHER = {
+    "rendezvous": "all-gather addresses",
+    "cause": "Spark's barrier poll (BarrierTaskContext sleeps 1 s before it looks for the answer)",
+    "cause_period_ns": 1_000_000_000,
+}
+"""Trainers import TensorFlow meanwhile, so that it is on the way to the first step only where that takes less."""
+
+
+class BarrierLauncher:
+    """See `dlobd.job.launchers.base`. Chief and workers only."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The worker daemon that carries our recorder."""
+        return {
+            "spark.python.daemon.module": "dlobd.job.launchers.worker_daemon",
+            "spark.barrier.sync.timeout": str(BARRIER_PATIENCE_S),  # Spark's own is a year
+        }
+
+    def launch(
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+    ) -> None:
+        """See `dlobd.job.launchers.base`."""
+        rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
+        try:
+            with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, done):
+                task = _RankTask(pickle.dumps((main, job)), epochs if blocks is not None else 0, done, address)
+                with tracing.span("spark", "barrier job"):
+                    rdd.barrier().mapPartitions(task).collect()
+        except Exception as error:
+            missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
+            # Spark says so, or the waiting task's connection to it just ends: whichever comes first
+            if missing and any(words in str(error) for words in ("all barrier sync requests", "in allGather")):
+                cause = f"{' and '.join(sorted(missing))} did not reach the barrier within {BARRIER_PATIENCE_S} s"
+                raise TrainingFailed(cause) from error
+            raise TrainingFailed(one_line(error, done)) from error
+        if failure := done.failure():
+            raise TrainingFailed(failure)
+
+
+class _RankTask:
+    """What each barrier task does; its partition id is the rank.
+
+    Args:
+        work: what the child is to run, pickled: unpickled here, it would import in the Python worker what only the
+            child needs.
+    """
+
+    def __init__(self, work: bytes, epochs: int, done: Done, logs: log_stream.Address) -> None:
+        self._work = work
+        self._epochs = epochs
+        self._done = pickle.dumps(done)
+        self._logs = logs
+
+    def __call__(self, blocks: Iterator[bytes]) -> Iterator[int]:
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        rank = context.partitionId()
+        with tracing.span("launcher", "barrier task", task_attempt=context.taskAttemptId()):
+            with tracing.span("launcher", "start child"):
+                child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            try:
+                self._run(context, rank, child, blocks)
+            finally:
+                if child.poll() is None:
+                    child.kill()
+                child.wait()
+        yield rank
+
+    def _run(self, context: Any, rank: int, child: subprocess.Popen[bytes], blocks: Iterator[bytes]) -> None:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        logs = threading.Thread(target=log_stream.forward, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
+        logs.start()
+        host = os.environ.get(BIND_IP) or socket.gethostbyname(socket.gethostname())
+        with socket.socket() as reserved:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind((host, 0))
+            own = f"{host}:{reserved.getsockname()[1]}"
+            with tracing.span("launcher", "all-gather addresses", ALL_GATHER, address=own):
+                addresses = context.allGather(own)
+        with tracing.span("launcher", "tell child its place"):
+            tell(child.stdin, self._work, rank, addresses, fed=self._epochs > 0)
+        ended = threading.Event()
+        if rank == 0:
+            servers = dict(zip(names(len(addresses)), addresses, strict=True))
+            watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
+            watch.start()
+        try:
+            if self._epochs:
+                _feed(child.stdin, blocks, self._epochs)
+            child.stdin.close()
+        except BrokenPipeError:
+            pass  # the child is gone; its exit code says more
+        with tracing.span("spark", "wait for trainer", {"waits_for": ["@trainer"]}):
+            code = child.wait()
+        ended.set()
+        logs.join(timeout=5)
+        if code:
+            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+            cause = f"trainer process {child.pid} of rank {rank} died: {how}"
+            if code < 0:
+                tracing.instant("trainer died", cause=cause)
+                self._unpickled_done().report_death(cause)
+            else:
+                self._report_failure(cause)  # the first one counts: a trainer that could speak has spoken
+            raise RuntimeError(cause)
+
+    def _unpickled_done(self) -> Done:
+        # only once it is needed: it brings imports along
+        done: Done = pickle.loads(self._done)
+        return done
+
+    def _report_failure(self, cause: str) -> None:
+        self._unpickled_done().report_failure(cause)
+
+
+def start_child(**options: Any) -> subprocess.Popen[bytes]:
+    """A trainer's process that waits for `tell` on its stdin; `options` are those of Popen."""
+    return subprocess.Popen([sys.executable, "-m", "dlobd.job.launchers.child"], stdin=subprocess.PIPE, **options)
+
+
+def names(ranks: int) -> list[str]:
+    """What each rank is, in words."""
+    return ["chief 0", *(f"worker {index}" for index in range(ranks - 1))]
+
+
+def tell(pipe: IO[bytes], work: bytes, rank: int, addresses: list[str], fed: bool) -> None:
+    """The first message: a pickle, over the pipe that only parent and child have. `work` is that of (main, job)."""
+    role, index = ("chief", 0) if rank == 0 else ("worker", rank - 1)
+    cluster = {"chief": addresses[:1], **({"worker": addresses[1:]} if addresses[1:] else {})}
+    config = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
+    message = pickle.dumps(
+        {
+            "work": work,
+            "role": role,
+            "index": index,
+            "ranks": len(addresses),
+            "TF_CONFIG": config,
+            "fed": fed,
+        }
+    )
+    pipes.write(pipe, message)
+
+
+def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
+    """Blocks with their lengths. Spark reads the partition once; later epochs come from the task's memory."""
+    tracing.instant("feed pipe", capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
+    kept: list[bytes] = []
+    while True:
+        with tracing.span("spark", "read block"):
+            block = next(blocks, None)
+        if block is None:
+            break
+        if epochs > 1:
+            kept.append(block)
+        _put(pipe, block)
+    for _ in range(epochs - 1):
+        for block in kept:
+            _put(pipe, block)
+    pipes.write_end(pipe)
+
+
+def _put(pipe: IO[bytes], block: bytes) -> None:
+    with tracing.span("feed", "put", {"waits_for": ["@trainer"]}, bytes=len(block)):
+        pipes.write(pipe, block)

@@ -1,0 +1,54 @@
+"""A trainer's own process: `python -m dlobd.job.launchers.child`, started by a barrier task.
+
+TensorFlow is imported before the parent has said anything, so that the import overlaps with the rendezvous.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+from typing import BinaryIO
+
+from dlobd import tracing
+from dlobd.job.launchers import pipe as pipes
+from dlobd.job.launchers.base import Node
+from dlobd.job.launchers.framework import import_tensorflow
+
+_PR_SET_PDEATHSIG = 1
+
+
+class _PipeFeed:
+    """The trainer's end of the feed."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+
+    def next_block(self) -> bytes | None:
+        with tracing.span("feed", "get", {"waits_for": ["@feeder"]}) as span:
+            block = pipes.read(self._pipe)
+            span.note(bytes=len(block or b""))
+        return block
+
+
+def run() -> None:
+    """Imports TensorFlow, hears its place, and trains."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed Spark task leaves no trainer behind
+    tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
+    pipe = sys.stdin.buffer
+    import_tensorflow()
+    with tracing.span("launcher", "await place", {"waits_for": ["@feeder"]}):
+        message = pipes.read(pipe)
+    place = pickle.loads(message or b"")  # from our parent, over a pipe that nobody else has
+    tracing.identify(place["role"], place["index"])
+    os.environ["TF_CONFIG"] = place["TF_CONFIG"]
+    feed = _PipeFeed(pipe) if place["fed"] else None
+    main, job = pickle.loads(place["work"])
+    main(job, Node(place["role"], place["index"], place["ranks"], feed))
+    tracing.flush()
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,216 @@
+"""The reference launcher: TensorFlowOnSpark with the compatibility layer of `tfos_compat`, fed by Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dlobd import tracing
+from dlobd.job.launchers import tfos_compat
+from dlobd.job.launchers.base import Done, Main, Node, Roles, TrainingFailed
+from dlobd.job.launchers.reason import one_line
+from dlobd.job.launchers.watching import Joining, watched
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+DONE_POLL_S = 0.1
+SHUTDOWN_POLL = "TensorFlowOnSpark TFCluster.shutdown poll"
+SHUTDOWN_SLEEP_S = 0.1
+RESERVATION_TIMEOUT_S = 120
+FEED_TIMEOUT_S = 300
+
+
+class TfosLauncher:
+    """TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The worker daemon that carries our hooks; reuse, because the trainer is a child of the Python worker."""
+        return {
+            "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
+            "spark.python.worker.reuse": "true",
+        }
+
+    def _prepared(self) -> Any:
+        """The module TFCluster, made importable and measurable."""
+        tfos_compat.install()
+        from tensorflowonspark import TFCluster, TFSparkNode
+
+        record_driver(TFSparkNode, join_poll_ns=0)
+        return TFCluster
+
+    def _shutdown_sleep_s(self, roles: Roles) -> float | None:
+        """At most so long TFCluster.shutdown sleeps before it looks again; None leaves its 5 s."""
+        # with parameter servers it counts how often it sees them alone: that is a time, not a poll
+        return None if roles.ps or roles.evaluator else SHUTDOWN_SLEEP_S
+
+    def launch(
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+    ) -> None:
+        """See `dlobd.job.launchers.base`."""
+        with tracing.span("launcher", "import tensorflowonspark"):
+            TFCluster = self._prepared()  # noqa: N806  a module of that name
+        TFCluster.time = NamedSleep(SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
+        watch = _ExecutorWatch(sc)
+        tf_args = {"job": job, "markers": done}
+        try:
+            with tracing.span("launcher", "TFCluster.run"), watched(sc, done):
+                cluster = TFCluster.run(
+                    sc,
+                    _TfosMain(main, roles.ranks, fed=blocks is not None),
+                    tf_args,
+                    roles.executors,
+                    roles.ps,
+                    input_mode=TFCluster.InputMode.TENSORFLOW if blocks is None else TFCluster.InputMode.SPARK,
+                    master_node="chief",
+                    eval_node=roles.evaluator > 0,
+                    reservation_timeout=RESERVATION_TIMEOUT_S,
+                )
+            joining = Joining(
+                {f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in cluster.cluster_info}
+            )
+            if blocks is not None:
+                with tracing.span("spark", "feed job", {"waits_for": ["@trainers"]}), watched(sc, done, joining):
+                    cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
+        except tfos_compat.NotRegistered as error:
+            raise TrainingFailed(_unregistered(error, roles)) from error
+        except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
+            raise TrainingFailed(
+                one_line(Exception(TFCluster.tf_status.get("error", "start job failed")), done)
+            ) from error
+        except Exception as error:
+            raise TrainingFailed(one_line(error, done)) from error
+        wait = {
+            "waits_for": ["@trainers"],
+            "cause": "done-marker poll (0.1 s)",
+            "cause_period_ns": int(DONE_POLL_S * 1e9),
+        }
+        with tracing.span("launcher", "await trainers", wait):
+            while len(done.finished()) < roles.ranks:
+                failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost() or joining.look()
+                if failure:
+                    raise TrainingFailed(one_line(Exception(failure), done))
+                time.sleep(DONE_POLL_S)
+        with tracing.span("launcher", "TFCluster.shutdown"):
+            cluster.shutdown(timeout=0)
+
+
+def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
+    """Which nodes are missing, by what the registered ones are."""
+    counts = {"chief": roles.chief, "worker": roles.worker, "ps": roles.ps, "evaluator": roles.evaluator}
+    wanted = {(role, index) for role, count in counts.items() for index in range(count)}
+    missing = " and ".join(f"{role} {index}" for role, index in sorted(wanted - error.registered))
+    return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
+
+
+class _TfosMain:
+    """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
+
+    def __init__(self, main: Main, ranks: int, fed: bool) -> None:
+        self._main = main
+        self._ranks = ranks
+        self._fed = fed
+
+    def __call__(self, tf_args: Any, ctx: Any) -> None:
+        tracing.identify(ctx.job_name, ctx.task_index)
+        feed = _TfosFeed(ctx) if self._fed else None
+        self._main(tf_args["job"], Node(ctx.job_name, ctx.task_index, self._ranks, feed))
+        tracing.flush()
+
+
+class _TfosFeed:
+    """TensorFlowOnSpark's DataFeed, one block an item."""
+
+    def __init__(self, ctx: Any) -> None:
+        with tracing.span("launcher", "connect to queue"):
+            self._feed = ctx.get_data_feed(train_mode=True)
+
+    def next_block(self) -> bytes | None:
+        with tracing.span("feed", "get", {"waits_for": ["@feeder"]}) as span:
+            items: list[bytes] = self._feed.next_batch(1)
+            span.note(bytes=sum(map(len, items)))
+        return items[0] if items else None
+
+
+class FeedTask:
+    """TFSparkNode.train's function for one partition, with the queue's put and join timed.
+
+    Args:
+        join_poll_ns: how long the join may sleep after the queue was taken.
+    """
+
+    def __init__(self, inner: Callable[[Iterator[bytes]], Any], join_poll_ns: int) -> None:
+        self._inner = inner
+        self._join_poll_ns = join_poll_ns
+
+    def __call__(self, blocks: Iterator[bytes]) -> Any:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        # a Python worker is reused for several tasks: the attempt tells whose spans these are
+        with tracing.span("launcher", "feed task", task_attempt=context.taskAttemptId() if context else None):
+            return self._inner(self._timed(blocks))
+
+    def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """Between two `yield`s TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
+        count = 0
+        while True:
+            with tracing.span("spark", "read block"):
+                block = next(blocks, None)
+            if block is None:
+                break
+            count += 1
+            with tracing.span("feed", "put", bytes=len(block)):
+                yield block
+        # what follows in TFSparkNode._train: wait until the trainer has taken everything
+        tracing.instant("feed exhausted", blocks=count, join_poll_ns=self._join_poll_ns)
+
+
+def record_driver(node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask) -> None:
+    """Spans around the feed tasks that TensorFlowOnSpark makes on the driver; `feed_task` stands around each."""
+    original_train = node.train
+    if not getattr(original_train, "dlobd", False):
+
+        def train(*args: Any, **kwargs: Any) -> FeedTask:
+            return feed_task(original_train(*args, **kwargs), join_poll_ns)
+
+        train.dlobd = True  # type: ignore[attr-defined]
+        node.train = train
+
+
+class NamedSleep:
+    """Stands in for the module `time` inside TensorFlowOnSpark, so that its sleeps carry a name.
+
+    Args:
+        waits_for: whom they may be waiting for.
+        at_most_s: of each sleep; None: as long as TensorFlowOnSpark asks for.
+    """
+
+    def __init__(self, cause: str, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
+        self._cause = cause
+        self._waits_for = list(waits_for)
+        self._at_most_s = at_most_s
+
+    def sleep(self, seconds: float) -> None:
+        seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
+        cause = f"{self._cause} (sleep {seconds:g} s)"
+        wait = {"waits_for": self._waits_for, "cause": cause, "cause_period_ns": int(seconds * 1.1e9)}
+        with tracing.span("launcher", "sleep", wait):
+            time.sleep(seconds)
+
+
+class _ExecutorWatch:
+    """Notices an executor that is lost while no Spark job runs."""
+
+    def __init__(self, sc: SparkContext) -> None:
+        self._sc = sc
+        self._first = self._now()
+
+    def _now(self) -> set[str]:
+        ids = self._sc._jsc.sc().getExecutorIds()
+        return {ids.apply(i) for i in range(ids.size())}
+
+    def lost(self) -> str | None:
+        gone = self._first - self._now()
+        return f"executor {min(gone)} was lost while its trainer was still working" if gone else None

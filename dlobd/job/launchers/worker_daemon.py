@@ -1,0 +1,32 @@
+"""PySpark's worker daemon with the recorder open. Spark starts it with `spark.python.daemon.module`.
+
+It must start no thread: it forks every Python worker.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from dlobd import tracing
+
+
+def serve(prepare: Callable[[], None] = lambda: None) -> None:
+    """Opens the recorder in the container's log directory and becomes `pyspark.daemon`.
+
+    Args:
+        prepare: what a launcher imports before the first fork, so that no Python worker has to.
+    """
+    log_dirs = os.environ.get("LOG_DIRS", "")
+    if log_dirs:
+        tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False)
+    with tracing.span("spark", "import pyspark"):
+        prepare()
+        from pyspark.daemon import manager
+    tracing.instant("python daemon up")
+    tracing.flush()
+    manager()
+
+
+if __name__ == "__main__":
+    serve()

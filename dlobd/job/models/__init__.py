@@ -1,0 +1,1 @@
+"""Models: what is trained. `base` is the contract, one file a model."""

@@ -1,0 +1,303 @@
+"""Hooks for a person's own script: spans around what PySpark and TensorFlowOnSpark do for it; the script is unchanged.
+
+On the driver, from before the script's first line: imports, SparkContext, SparkSession, calls into the JVM that take
+long, and TensorFlowOnSpark's entry points. On executors, in the worker daemon: what PySpark's workers run, and
+TensorFlowOnSpark's tasks and feed. What lies between belongs to the person: it is one span, `user code`.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from types import FunctionType, ModuleType
+from typing import Any
+
+from dlobd import tracing
+from dlobd.job.launchers import driver_clock, tfos_compat, tfos_stock
+from dlobd.job.launchers.imports import on_import
+from dlobd.job.launchers.tfos import SHUTDOWN_POLL, FeedTask, NamedSleep, record_driver
+from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
+from dlobd.tracing.clock import monotonic_ns
+
+USER_CODE = "user code"
+
+LONG_CALL_NS = 1_000_000
+"""Shorter calls into the JVM are too many for a span each: their time stays with the code that makes them."""
+
+CHUNK = 64
+CHUNK_NS = 10_000_000
+"""A feed of single rows is timed by chunks: so many items, or as many as come in so long."""
+
+DAEMONS = {"tfos": "dlobd.job.own.daemon", "tfos-stock": "dlobd.job.own.stock_daemon"}
+"""Launcher to the worker daemon that carries its hooks."""
+
+
+def prepare_driver(launcher: str) -> None:
+    """Prepares the driver's Python; imports neither PySpark nor TensorFlowOnSpark.
+
+    Args:
+        launcher: tfos, or tfos-stock for TensorFlowOnSpark as published.
+    """
+    tfos_compat.provide_pkg_resources()
+    on_import("pyspark", "spark", _record_pyspark)
+    on_import("tensorflow", "tensorflow")
+    on_import("tensorflowonspark", "launcher", functools.partial(_prepare_tensorflowonspark, launcher))
+
+
+def prepare_daemon(launcher: str) -> None:
+    """Prepares the worker daemon, and so every Python worker that it forks."""
+    on_import("pyspark.worker", "spark", _record_worker)
+    on_import("tensorflow", "tensorflow")
+    if launcher == "tfos":
+        tfos_compat.install()
+        _record_feed()
+    else:
+        tfos_compat.provide_pkg_resources()
+        on_import("tensorflowonspark", "launcher", lambda module: _record_feed())
+
+
+# --- driver: PySpark ---
+
+
+class _Waiting:
+    """Whether the driver is inside a recorded wait: calls into the JVM are its way to wait then, not work."""
+
+    now = False
+
+
+def _record_pyspark(pyspark: ModuleType) -> None:
+    from py4j.java_gateway import GatewayClient
+    from pyspark.sql import SparkSession
+
+    context = pyspark.SparkContext
+    original_init = context.__init__
+
+    @functools.wraps(original_init)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        tracing.instant("SparkContext start")
+        with tracing.span("spark", "SparkContext"):
+            original_init(self, *args, **kwargs)
+        conf = self.getConf()
+        slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
+        tracing.instant("SparkContext ready", application_id=self.applicationId, master=self.master, slots=slots)
+        self._dlobd_clock = driver_clock.serve(self)
+
+    original_stop = context.stop
+
+    @functools.wraps(original_stop)
+    def stop(self: Any) -> None:
+        with tracing.span("spark", "SparkContext.stop"):
+            original_stop(self)
+        if server := getattr(self, "_dlobd_clock", None):
+            server.close()
+        tracing.instant("SparkContext stopped")
+
+    context.__init__, context.stop = init, stop
+    SparkSession.Builder.getOrCreate = timed("spark", "SparkSession")(SparkSession.Builder.getOrCreate)
+    original_send = GatewayClient.send_command
+
+    @functools.wraps(original_send)
+    def send_command(self: Any, command: str, *args: Any, **kwargs: Any) -> Any:
+        begin_ns = monotonic_ns()
+        try:
+            return original_send(self, command, *args, **kwargs)
+        finally:
+            end_ns = monotonic_ns()
+            if _Waiting.now:
+                pass
+            elif end_ns - begin_ns >= LONG_CALL_NS:
+                tracing.past("spark", _called(command), begin_ns, end_ns, jvm_call=True)
+            else:
+                tracing.left_out()
+
+    GatewayClient.send_command = send_command
+
+
+def _called(command: str) -> str:
+    """What a py4j command asks the JVM for: `JVM: collectAndServe`."""
+    words = command.split("\n", 3)
+    if words[0] == "c" and len(words) > 2:
+        return f"JVM: {words[2]}"
+    return f"JVM: new {words[1].rpartition('.')[2]}" if words[0] == "i" and len(words) > 1 else "JVM: look up"
+
+
+# --- driver: TensorFlowOnSpark ---
+
+
+def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
+    if launcher == "tfos":
+        tfos_compat.install()
+    from tensorflowonspark import TFCluster, TFParallel, TFSparkNode, reservation
+
+    join_poll_ns = 0 if launcher == "tfos" else STOCK_POLL_NS
+    record_driver(TFSparkNode, join_poll_ns, OwnFeedTask)
+    if launcher != "tfos":
+        tfos_stock.record_reservations(reservation)
+    TFCluster.time = NamedSleep(SHUTDOWN_POLL, ("@trainers",))
+    reservation.Server.await_reservations = _waiting(reservation.Server.await_reservations)
+    node_run, parallel_run = TFSparkNode.run, TFParallel.run
+
+    @functools.wraps(node_run)
+    def run(fn: Any, *args: Any, **kwargs: Any) -> tfos_stock.StartTask:
+        return OwnStartTask(node_run(OwnMain(fn), *args, **kwargs))
+
+    @functools.wraps(parallel_run)
+    def run_parallel(sc: Any, map_fn: Any, *args: Any, **kwargs: Any) -> Any:
+        return parallel_run(sc, OwnMain(map_fn), *args, **kwargs)
+
+    TFSparkNode.run = run
+    TFParallel.run = timed("launcher", "TFParallel.run")(run_parallel)
+    TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(OwnFeedTask, join_poll_ns=join_poll_ns))
+    TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
+    TFCluster.run = timed("launcher", "TFCluster.run")(TFCluster.run)
+    cluster = TFCluster.TFCluster
+    feeding = timed("spark", "TFCluster.train", {"waits_for": ["@trainers"]})
+    cluster.train = feeding(_waiting(cluster.train))
+    cluster.inference = timed("launcher", "TFCluster.inference")(cluster.inference)
+    shutdown = timed("launcher", "TFCluster.shutdown")(cluster.shutdown)
+
+    @functools.wraps(shutdown)
+    def shut_down(self: Any, *args: Any, **kwargs: Any) -> None:
+        shutdown(self, *args, **kwargs)
+        tracing.instant("launcher shut down")
+
+    cluster.shutdown = shut_down
+
+
+def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wait(*args: Any, **kwargs: Any) -> Any:
+        _Waiting.now = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _Waiting.now = False
+
+    return wait
+
+
+def _wrapping(original: Callable[..., Any], task: Callable[[Any], Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def wrap(*args: Any, **kwargs: Any) -> Any:
+        return task(original(*args, **kwargs))
+
+    return wrap
+
+
+# --- what travels from the driver to the executors: classes, so that they pickle by reference ---
+
+
+class _StartedBy:
+    """The process in which this executor's start task runs; a trainer elsewhere is a process of its own."""
+
+    pid = 0
+
+
+class OwnStartTask(tfos_stock.StartTask):
+    """TFSparkNode.run's function for one executor."""
+
+    def __call__(self, executor_ids: Any) -> Any:
+        """Remembers who runs it."""
+        _StartedBy.pid = os.getpid()
+        return super().__call__(executor_ids)
+
+
+class OwnMain:
+    """The person's main function, as a rank."""
+
+    def __init__(self, main: Callable[[Any, Any], Any]) -> None:
+        self._main = main
+
+    def __call__(self, args: Any, ctx: Any) -> Any:
+        """Calls it, in the Python worker or in a process that was forked for it."""
+        # TFParallel names no roles: all are workers
+        role, index = (ctx.job_name, ctx.task_index) if ctx.job_name else ("worker", ctx.worker_num)
+        in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
+        if not in_task:
+            tracing.identify(role, index)
+        try:
+            with tracing.span("tensorflow", USER_CODE, role=role, index=index, in_task=in_task):
+                return self._main(args, ctx)
+        finally:
+            tracing.flush()
+
+
+class OwnFeedTask(FeedTask):
+    """Feeding of one partition, for training or for inference."""
+
+    def _timed(self, blocks: Iterator[Any]) -> Iterator[Any]:
+        """As in FeedTask, but by chunks: rows are too many for two spans each."""
+        count = 0
+        while True:
+            with tracing.span("spark", "read rows"):
+                chunk = list(_chunk(blocks))
+            if not chunk:
+                break
+            count += len(chunk)
+            with tracing.span("feed", "put", items=len(chunk)):
+                yield from chunk
+        tracing.instant("feed exhausted", items=count, join_poll_ns=self._join_poll_ns)
+
+
+def _chunk(items: Iterator[Any]) -> Iterator[Any]:
+    until_ns = monotonic_ns() + CHUNK_NS
+    for item in islice(items, CHUNK):
+        yield item
+        if monotonic_ns() >= until_ns:
+            break
+
+
+class ShutdownTask:
+    """TFSparkNode.shutdown's function for one executor; its sleep is what the person gave as grace_secs."""
+
+    def __init__(self, inner: FunctionType) -> None:
+        self._inner = inner
+
+    def __call__(self, items: Any) -> Any:
+        """Stops the queues."""
+        # the function was pickled by value: its `time` is one of its own globals, and no module's attribute
+        own = self._inner.__globals__
+        own["time"] = NamedSleep("TFCluster.shutdown(grace_secs)", ("@trainer",))
+        try:
+            with tracing.span("launcher", "shutdown task"):
+                return self._inner(items)
+        finally:
+            own["time"] = time
+
+
+# --- executors ---
+
+
+def _record_worker(worker: Any) -> None:
+    """In a Python worker that was just forked: what it runs for a task is the person's code."""
+    worker.read_command = timed("spark", "unpickle function")(worker.read_command)
+    original = getattr(worker, "capture_outputs", None)
+    if original is None:
+        return  # another version of PySpark: the time stays inside its task
+
+    @contextmanager
+    def capture_outputs() -> Iterator[None]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        with tracing.span("user", USER_CODE, task_attempt=context.taskAttemptId() if context else None), original():
+            yield
+
+    worker.capture_outputs = capture_outputs
+
+
+def _record_feed() -> None:
+    """Both ends of the queue in a trainer."""
+    from tensorflowonspark import TFNode
+
+    feed = TFNode.DataFeed
+    if hasattr(feed.next_batch, "__wrapped__"):
+        return
+    feed.next_batch = timed("feed", "get", {"waits_for": ["@feeder"]})(feed.next_batch)
+    feed.batch_results = timed("feed", "put results")(feed.batch_results)
+    drain = {"cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)", "cause_period_ns": 5_000_000_000}
+    feed.terminate = timed("feed", "terminate feed", drain)(feed.terminate)

@@ -1,0 +1,82 @@
+"""The driver of a training job: SparkContext, input, launcher, stop. Reads as the order in which a job happens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlobd import tracing
+from dlobd.job.description import Job, Markers
+from dlobd.job.launchers import driver_clock
+from dlobd.job.launchers.base import Roles
+from dlobd.job.training import trainer
+from dlobd.job.training.blocks import Blocks
+from dlobd.registry import LAUNCHERS
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+
+def run(job_file: str) -> None:
+    """Runs the job described by `job_file`.
+
+    Raises:
+        TrainingFailed: a rank failed; its one-line cause is in the message.
+    """
+    job = Job.read(job_file)
+    tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
+    if job.scheduler == "none":
+        with tracing.span("launcher", "parent"):
+            _launch(None, job, None)
+        return
+    with tracing.span("spark", "driver"):
+        _run_on_spark(job)
+
+
+def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
+    roles = Roles(chief=1, worker=job.workers - 1)
+    LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, Markers(job))
+    tracing.instant("launcher shut down")
+
+
+def _run_on_spark(job: Job) -> None:
+    with tracing.span("spark", "import pyspark"):
+        from pyspark import SparkConf, SparkContext
+    tracing.instant("SparkContext start")
+    with tracing.span("spark", "SparkContext"):
+        sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
+    tracing.instant("SparkContext ready", application_id=sc.applicationId)
+    driver_clock.serve(sc)  # until this process ends
+    try:
+        _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
+    finally:
+        with tracing.span("spark", "SparkContext.stop"):
+            sc.stop()
+        tracing.instant("SparkContext stopped")
+
+
+def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
+    """The training files as an RDD of blocks, one partition a worker."""
+    with tracing.span("spark", "input splits"):
+        records = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.layout.record_bytes)
+        partitions = records.getNumPartitions()
+    if partitions != job.workers:
+        raise ValueError(f"{partitions} partitions for {job.workers} workers: each worker needs exactly one file")
+    return records.mapPartitions(Blocks(job.batch_size))
+
+
+def main(argv: list[str]) -> int:
+    """Entry of jobs/train.py. Returns the exit code; the cause of a failure is one line on stderr."""
+    import sys
+
+    try:
+        run(argv[0])
+    except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the person in one line
+        cause = " ".join(str(error).split())[:500] or type(error).__name__
+        print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
+        tracing.instant("job failed", cause=cause)
+        tracing.flush()
+        Path(Job.read(argv[0]).spans_dir).mkdir(parents=True, exist_ok=True)
+        return 1
+    return 0

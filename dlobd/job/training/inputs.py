@@ -1,0 +1,104 @@
+"""The two ways in which a trainer gets its batches, behind one call.
+
+    feed    Spark reads HDFS; the launcher's queue delivers blocks of records
+    read    the trainer reads its own file, from HDFS by WebHDFS, in a tf.data pipeline that prefetches
+
+Both give rank r block t of file r as its batch t, so that a seeded run trains on the same batches in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dlobd import tracing
+from dlobd.hadoop.failures import failures
+from dlobd.job.datasets.tfrecord import checked_records, decode_block
+from dlobd.job.description import Job, part_name
+from dlobd.job.launchers.base import Node
+from dlobd.job.training.deadline import Deadlines
+
+PREFETCH = 8
+"""Batches that wait decoded for the step loop."""
+
+FEED_PATIENCE_S = 60.0
+"""How long a trainer waits for its next block. Spark reads a block in milliseconds, and from a slow HDFS in seconds."""
+
+PIECE_BYTES = 1 << 20
+"""What is read at once, in whole batches: each piece costs a call from TensorFlow into Python, which holds its lock."""
+
+NEXT_BATCH = {
+    "waits_for": ["@reader"],
+    "cause": "tf.data decodes and hands over a batch, in threads of its own (at most 10 ms a batch)",
+    "cause_period_ns": 10_000_000,
+}
+"""Its reader thread is seen, its other threads are not: no boundary of ours lies between them and the step loop."""
+
+Batch = tuple[Any, Any]
+"""Images [n, image_values] in [0, 1] and labels [n], as tensors."""
+
+
+def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
+    """This rank's batches of all epochs, in their order."""
+    if job.input == "read":
+        return _read(tf, job, node.rank)
+    return _feed(tf, job, node, deadlines)
+
+
+def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
+    if node.feed is None:
+        raise ValueError(f'launcher {job.launcher!r} does not feed; use input = "read"')
+    taken = 0
+
+    def stalled() -> str:
+        return f"the feed stalled: no block came for {FEED_PATIENCE_S:.0f} s, after {taken} of {job.steps}"
+
+    while True:
+        with deadlines.within(FEED_PATIENCE_S, stalled):
+            block = node.feed.next_block()
+        if not block:
+            return
+        taken += 1
+        with tracing.span("tensorflow", "decode"):
+            images, labels = decode_block(block, job.layout)
+            batch = tf.constant(images), tf.constant(labels)
+        yield batch
+
+
+def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
+    layout = job.layout
+    path = f"{job.train_dir}/{part_name(rank)}"
+    batch_bytes = job.batch_size * layout.record_bytes
+    piece_bytes = max(1, PIECE_BYTES // batch_bytes) * batch_bytes
+    broken: list[Exception] = []
+
+    def pieces() -> Iterator[bytes]:  # runs in a thread of tf.data, so it keeps the step loop's from Python's lock
+        storage = job.storage()
+        try:
+            for _ in range(job.epochs):
+                for piece in storage.stream(path, piece_bytes, "input"):
+                    with tracing.span("tensorflow", "check records"):
+                        checked_records(piece, layout)
+                    yield piece
+        except failures() as error:
+            broken.append(error)  # TensorFlow would bury it in an error of its own
+
+    def batches(piece: Any) -> Any:
+        records = tf.io.decode_raw(piece, tf.uint8)
+        return tf.data.Dataset.from_tensor_slices(tf.reshape(records, [-1, job.batch_size, layout.record_bytes]))
+
+    def decoded(records: Any) -> Batch:
+        images = tf.cast(records[:, layout.image.start : layout.image.stop], tf.float32) / 255.0
+        return images, tf.cast(records[:, layout.label], tf.int32)
+
+    with tracing.span("tensorflow", "build pipeline"):
+        read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
+        iterator = iter(read.flat_map(batches).map(decoded).prefetch(PREFETCH))
+    while True:
+        with tracing.span("tensorflow", "next batch", NEXT_BATCH):
+            batch = next(iterator, None)
+        if batch is None:
+            if broken:
+                raise broken[0]
+            return
+        yield batch

@@ -1,1 +1,0 @@
-"""Launchers: what turns Spark executors into TensorFlow ranks. `base` is the contract, one file a member."""

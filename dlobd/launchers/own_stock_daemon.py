@@ -1,9 +1,0 @@
-"""The worker daemon for a person's own script, with TensorFlowOnSpark as published."""
-
-from functools import partial
-
-from dlobd.launchers.own import prepare_daemon
-from dlobd.launchers.worker_daemon import serve
-
-if __name__ == "__main__":
-    serve(partial(prepare_daemon, "tfos-stock"))

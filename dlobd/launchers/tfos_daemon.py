@@ -1,7 +1,0 @@
-"""The worker daemon for TensorFlowOnSpark: prepared with `tfos_compat`, so that a user's Python stays untouched."""
-
-from dlobd.launchers import tfos_compat
-from dlobd.launchers.worker_daemon import serve
-
-if __name__ == "__main__":
-    serve(tfos_compat.install)

@@ -1,7 +1,0 @@
-"""The worker daemon for TensorFlowOnSpark as published: it records, and imports nothing of TensorFlowOnSpark."""
-
-from dlobd.launchers.tfos_stock import install
-from dlobd.launchers.worker_daemon import serve
-
-if __name__ == "__main__":
-    serve(install)

@@ -1,1 +1,0 @@
-"""Models: what is trained."""

@@ -1,0 +1,1 @@
+"""What moves gradients between ranks: `channels/` carry bytes, `exchanges/` are algorithms over them."""

@@ -1,0 +1,178 @@
+"""A run whose spark-submit somebody else starts: prepared before, and collected after it, by the cluster's interfaces.
+
+    prepare   data set, environment and jars in HDFS, a bundle, and the line that submits the job
+    collect   logs and records of the application -> the bundle -> trace, attribution, checks
+
+The application carries the run's id as a YARN tag, by which it is found again. Its window is the ResourceManager's:
+from the submission that it accepted to the end that it saw.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dlobd.attribution import record
+from dlobd.bundle import store
+from dlobd.bundle.store import Bundle
+from dlobd.errors import BundleError, ClusterError, UsageError
+from dlobd.experiment.files import from_dict
+from dlobd.hadoop.failures import failures
+from dlobd.job.description import Job
+from dlobd.run import provenance, runner, staging
+from dlobd.run import run_record as run_records
+from dlobd.run.collect import application
+from dlobd.run.collect import external as evidence
+from dlobd.run.deploy import external
+from dlobd.run.deploy.external import Elsewhere, RemoteHadoop
+from dlobd.schema import Experiment, Runnable
+from dlobd.tracing import clock, span_cost
+from dlobd.tracing.clock import WallToMonotonic, timed
+
+PREPARED = "prepared to be submitted by hand, and not collected yet"
+
+_APPLICATION = re.compile(r"application_\d+_\d+")
+_TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
+
+
+def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.Progress) -> tuple[Path, str]:
+    """Everything of a run but the submission; returns its bundle and the shell's line that submits it.
+
+    Raises:
+        UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
+    """
+    experiment = external.check(chosen)
+    place = RemoteHadoop.open(elsewhere, lambda message: progress(f"prepare: {message}"))
+    place.upload()
+    staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
+    bundle = store.create(out, experiment.name)
+    job = runner.job_of(experiment, place, staged, bundle)
+    try:
+        place.prepare(job.run_dir)
+        place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
+        place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
+    except (*failures(), ClusterError) as error:
+        runner.discard(bundle, ())
+        raise ClusterError(f"HDFS refused the run's directory {job.run_dir}: {error}", "look at your rights") from error
+    bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
+    command = runner.command_of(experiment, place.target(), bundle.path)
+    run_record = run_records.begin(bundle, experiment)
+    run_record["command"] = list(command.argv)
+    run_record["cause"] = PREPARED
+    bundle.write(run_record)
+    logs = [f"{sign} {bundle.logs / name}" for sign, name in ((">", "driver.stdout"), ("2>", "driver.stderr"))]
+    return bundle.path, " ".join([runner.shell_line(command), *logs])
+
+
+def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, progress: runner.Progress) -> Path:
+    """Fills the bundle of an application that has ended, and makes it if it was prepared elsewhere; returns its path.
+
+    Raises:
+        UsageError: there is no such application, it still runs, or dlobd did not prepare it.
+        ClusterError: the cluster does not answer.
+    """
+    if not _APPLICATION.fullmatch(application_id):
+        raise UsageError(f"{application_id!r} is not the id of a YARN application.", "dlobd collect application_N_N")
+    place = RemoteHadoop.open(elsewhere, lambda message: progress(f"collect: {message}"))
+    rm_record = place.web.application(application_id)
+    _check_ended(application_id, rm_record, place.web.rm_url)
+    run_dir = _run_dir(application_id, rm_record, place)
+    experiment, job = _read(application_id, place, run_dir)
+    bundle = store.at(out, experiment.name, Path(run_dir).name)
+    run_record = _record(bundle, experiment)
+    run_record["versions"] = provenance.versions(None, place.hadoop_version)
+    bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+    progress(f"collect: {application_id}")
+    anchor = clock.anchor()
+    at_ns = WallToMonotonic([anchor]).ms
+    window = {
+        "exec_ns": at_ns(rm_record["startedTime"]),
+        "started_ns": at_ns(rm_record["startedTime"]),
+        "exit_ns": at_ns(rm_record["finishedTime"]),
+        "exit_code": 0 if rm_record.get("finalStatus") == "SUCCEEDED" else 1,
+        "pid": 0,
+        "application_id": application_id,
+        "ended_by": "",
+        "anchors": [asdict(anchor)],
+        "by_hand": True,
+    }
+    bundle.add_bytes(json.dumps(window, indent=1).encode(), "evidence/window.json")
+    missing = _driver(bundle, job)
+    # HDFS's lines of a run in client mode begin when its driver started, which the ResourceManager has not seen
+    begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
+    home = run_dir.partition("/dlobd/")[0]
+    asked = evidence.Asked(
+        application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
+    )
+    with timed(run_record["setup"], "collect_ns"):
+        missing += place.gather(asked, job.train_dir, run_dir, bundle)
+        bundle.add_bytes(json.dumps({"missing": missing, "metrics": {}}).encode(), "evidence/collected.json")
+    progress("import: trace and attribution")
+    with timed(run_record["setup"], "import_ns"):
+        record.fill(run_record, bundle, experiment)
+    bundle.write(run_record)
+    bundle.seal()
+    return bundle.path
+
+
+def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) -> None:
+    if not rm_record:
+        raise UsageError(
+            f"The ResourceManager at {rm_url} knows no {application_id}.",
+            "look at its /cluster/apps page; it keeps yarn.resourcemanager.max-completed-applications of them",
+        )
+    if rm_record.get("state") not in application.ENDED:
+        raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it once it has ended")
+
+
+def _run_dir(application_id: str, rm_record: dict[str, Any], place: RemoteHadoop) -> str:
+    """The run's directory in HDFS, by the application's tag."""
+    tag = _TAG.search(rm_record.get("applicationTags", ""))
+    if tag is None:
+        raise UsageError(
+            f"{application_id} carries no tag of dlobd, so that it is not known what it was to do.",
+            "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand, and submit the line that is printed",
+        )
+    home = place.top if rm_record["user"] == place.web.user else f"{Path(place.top).parent}/{rm_record['user']}"
+    # YARN writes tags in small letters
+    return f"{home}/dlobd/runs/{tag[1][:16].upper()}{tag[1][16:]}"
+
+
+def _read(application_id: str, place: RemoteHadoop, run_dir: str) -> tuple[Experiment, Job]:
+    """What was to be run, as it was prepared."""
+    try:
+        experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
+        return from_dict(experiment, run_dir), Job(**json.loads(place.storage.read(f"{run_dir}/job.json", "job")))
+    except (*failures(), ValueError, TypeError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"{application_id} was not prepared to be collected: {run_dir} lacks its description ({why}).",
+            "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand",
+        ) from error
+
+
+def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
+    """The run's record as `prepare` began it, or a new one where that was on another machine."""
+    begun = run_records.begin(bundle, experiment)
+    try:
+        return bundle.read() | {"setup": {}} if (bundle.path / "run.json").exists() else begun
+    except BundleError:
+        return begun
+
+
+def _driver(bundle: Bundle, job: Job) -> list[str]:
+    """The driver's own files, which no cluster has where it ran beside spark-submit."""
+    for log in sorted(bundle.logs.glob("driver.*")):
+        bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+    if job.deploy_mode == "cluster":
+        return []
+    missing = []
+    if not (bundle.logs / "driver.stderr").exists():
+        missing.append("driver log: not here; redirect spark-submit's stderr as in the line of --by-hand")
+    if not list(bundle.spans.glob("driver/spans-*")):
+        missing.append(f"driver spans: not here; copy {job.spans_dir} of the machine that ran spark-submit to spans/")
+    return missing

@@ -1,0 +1,98 @@
+"""What dlobd keeps on this machine, how large it is, and how it is removed. Only what dlobd made is touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlobd.bundle import store
+from dlobd.errors import Busy, SetupError
+from dlobd.hadoop.embedded.state import WorkDirLock, read_state
+from dlobd.paths import CLUSTER, NATIVE, cache_dir
+
+_CACHE = {
+    "jars": "Hadoop's jars, fetched again when needed",
+    "java": "the wrapper around a bundled Java, built again when needed",
+    "crashes": "tracebacks of unexpected failures",
+    "packed": "dlobd itself, as clusters that are not ours get it",
+    "remote": "Spark's configuration for such clusters",
+    NATIVE: "data sets and outputs of launcher native",
+    CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
+}
+"""Entries of the cache directory; nothing else in it is ours to remove."""
+
+
+SELFTEST = "selftest"
+"""Where self-tests put their bundles, below that of all others: they are no runs to be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Something on disk. `paths` are removed together."""
+
+    name: str
+    title: str
+    paths: tuple[Path, ...]
+    size_bytes: int
+
+
+def kept(out: Path) -> list[Kept]:
+    """What is in the cache, and the run bundles under `out`; empty entries are left out."""
+    entries = [Kept(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
+    runs = tuple(bundle.path for bundle in store.bundles(out))
+    entries.append(Kept("runs", f"{len(runs)} run bundles in {out}", runs, 0))
+    entries.append(Kept(SELFTEST, "bundles of self-tests, and what was injected", (out / SELFTEST,), 0))
+    sized = [Kept(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
+    return [entry for entry in sized if any(path.exists() for path in entry.paths)]
+
+
+def remove(entry: Kept) -> None:
+    """Removes it.
+
+    Raises:
+        Busy: a cluster runs there.
+        SetupError: a file cannot be removed.
+    """
+    if entry.name != CLUSTER:
+        _remove_all(entry)
+        return
+    (directory,) = entry.paths
+    lock = WorkDirLock(directory)
+    lock.acquire()
+    try:
+        state = read_state(directory)
+        if state is not None and state.alive():
+            raise Busy(f"a cluster runs in {directory}.", "dlobd cluster down")
+        _remove_all(entry)
+    finally:
+        lock.release()
+
+
+def _remove_all(entry: Kept) -> None:
+    for path in entry.paths:
+        if path.is_symlink():  # somebody moved it elsewhere: what lies there may not be ours alone
+            raise SetupError(f"{path} is a link to {path.resolve()}: it is not removed.", "remove it by hand")
+        try:
+            shutil.rmtree(path)
+        except OSError as error:
+            raise SetupError(f"{path} cannot be removed: {error.filename}: {error.strerror}.") from error
+        if entry.name == "runs" and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+
+def _size_bytes(path: Path) -> int:
+    """What a tree takes on disk; a file with several names counts once."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                stat = os.lstat(os.path.join(folder, name))
+            except OSError:
+                continue
+            if (stat.st_dev, stat.st_ino) not in seen:
+                seen.add((stat.st_dev, stat.st_ino))
+                total += stat.st_blocks * 512
+    return total

@@ -1,0 +1,98 @@
+"""One application while the ResourceManager still knows it: what it says, its end, the memory that it took."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import requests
+
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.configuration import user_name
+
+END_DEADLINE_S = 20.0
+"""How long the containers of an ended application may take to leave."""
+
+ENDED = ("FINISHED", "FAILED", "KILLED")
+"""States of an application that do not change any more."""
+
+
+def kill_application(rm_url: str, application_id: str) -> None:
+    """Asks the ResourceManager to kill an application; silent if it cannot be asked, since we are on our way out."""
+    try:
+        url = f"{rm_url}/ws/v1/cluster/apps/{application_id}/state?user.name={user_name()}"
+        requests.put(url, json={"state": "KILLED"}, timeout=3)
+    except requests.RequestException:
+        pass
+
+
+def diagnostics(rm_url: str, application_id: str) -> str:
+    """What the ResourceManager says of an application now; empty if it says nothing, or cannot be asked."""
+    try:
+        answer = requests.get(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout=3)
+        return str(answer.json()["app"].get("diagnostics", ""))
+    except (requests.RequestException, ValueError, KeyError):
+        return ""
+
+
+def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
+    """Waits until the ResourceManager has finished the application and its containers are gone; its REST record.
+
+    Args:
+        nm_urls: the NodeManagers that are asked for its containers.
+        kill: whether to kill it at once, because its driver was ended; otherwise only once half the deadline is over.
+    """
+    deadline = time.monotonic() + END_DEADLINE_S
+    kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
+    record: dict[str, Any] = {}
+    while time.monotonic() < deadline:
+        try:
+            answer = requests.get(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout=3)
+            record = answer.json().get("app", {}) if answer.ok else record
+            if record.get("state") in ENDED and not _containers(nm_urls, application_id):
+                break
+        except (requests.RequestException, ValueError):
+            pass  # it may be on its way back
+        if time.monotonic() >= kill_at:
+            kill_application(rm_url, application_id)
+            kill_at = deadline
+        time.sleep(0.2)
+    return record
+
+
+def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
+    """Containers of the application that NodeManagers still have running, as far as these answer."""
+    number = application_id.removeprefix("application_")
+    found = []
+    for url in nm_urls:
+        try:
+            answer = requests.get(f"{url}/ws/v1/node/containers", timeout=3).json()
+        except requests.RequestException:
+            continue
+        listed = (answer.get("containers") or {}).get("container", [])
+        found += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
+    return found
+
+
+def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -> int | None:
+    """The peak of resident memory of the largest executor container with its trainer, in bytes.
+
+    It is the NodeManager's own record, taken once a second over the container's process tree; it keeps the record for
+    a minute after the container's end. None where it could not be read.
+    """
+    number = application_id.removeprefix("application_")
+    beans: list[dict[str, Any]] = []
+    for url in nm_urls:
+        try:
+            answer = requests.get(f"{url}/jmx", {"qry": "Hadoop:service=NodeManager,*"}, timeout=5).json()
+        except (requests.RequestException, ValueError):
+            continue
+        beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
+    bundle.add_bytes(json.dumps(beans, indent=1).encode(), "evidence/nm-containers.json")
+    executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
+    peaks_mb = [
+        bean[key] for bean in executors for key in bean if key.lower().startswith("pmemusage") and "max" in key.lower()
+    ]
+    return int(max(peaks_mb)) << 20 if peaks_mb and max(peaks_mb) > 0 else None

@@ -1,0 +1,98 @@
+"""Brings the evidence of one application on the embedded cluster into its bundle, from files on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.processes import containers_of, end
+from dlobd.job.description import Job
+from dlobd.run.collect import application, hdfs
+
+
+def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
+    """Where each daemon log ends now, in bytes: a run's slice begins there."""
+    return {name: path.stat().st_size for name, path in cluster.log_files().items()}
+
+
+def collect(
+    cluster: EmbeddedCluster,
+    application_id: str,
+    offsets: Mapping[str, int],
+    job: Job | None,
+    bundle: Bundle,
+    kill: bool,
+) -> list[str]:
+    """Copies logs, spans, event log, REST record, markers and block locations into `bundle`, secrets redacted.
+
+    Args:
+        offsets: of `log_offsets` before the run.
+        job: names input and markers; None for a script of the person's own.
+        kill: see `await_end`.
+
+    Returns:
+        What could not be had, one line each.
+    """
+    missing: list[str] = []
+    endpoints = cluster.endpoints
+    record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
+    if not record:
+        missing.append(f"ResourceManager: no record of {application_id}")
+    bundle.add_bytes(json.dumps(record, indent=1).encode(), "evidence/rm-app.json")
+    # of a NodeManager that died, or of an application whose ResourceManager did: nobody else will end them
+    end(containers_of(cluster.work_dir, application_id), 1)
+    missing += _collect_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
+    return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
+
+
+def _directories(job: Job | None) -> tuple[str, str]:
+    """The job's input and output directories in HDFS; empty for a script of the person's own."""
+    return (job.train_dir, job.run_dir) if job else ("", "")
+
+
+def collect_from_workers(
+    cluster: EmbeddedCluster,
+    work: Path,
+    application_id: str,
+    offsets: Mapping[str, int],
+    job: Job | None,
+    bundle: Bundle,
+) -> list[str]:
+    """As `collect`, for an application of Spark's own Master; its executors' directories are in `work`."""
+    found = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
+    directories = {f"executor_{path.name}": path for path in found}
+    missing = _collect_logs(cluster, directories, offsets, bundle, EXECUTOR_FILES)
+    return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
+
+
+EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
+"""How what we take from an executor's working directory begins: it holds more than logs."""
+
+
+def _collect_logs(
+    cluster: EmbeddedCluster,
+    directories: Mapping[str, Path],
+    offsets: Mapping[str, int],
+    bundle: Bundle,
+    names: tuple[str, ...] = ("",),
+) -> list[str]:
+    """Logs and spans of containers or executors whose names begin like one of `names`, and what the daemons logged
+    since `offsets`."""
+    for container, directory in directories.items():
+        for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(names)):
+            part = "spans" if path.name.startswith("spans-") else "logs/containers"
+            bundle.add(path, f"{part}/{container}/{path.name}")
+    bundle.add_bytes(json.dumps(cluster.daemons_now(), indent=1).encode(), "evidence/daemons.json")
+    for name, path in cluster.log_files().items():
+        with path.open("rb") as file:
+            file.seek(offsets.get(name, 0))
+            bundle.add_bytes(file.read(), f"logs/daemons/{name}.log")
+    return [] if directories else ["containers: no log directory"]
+
+
+def hdfs_of(cluster: EmbeddedCluster) -> hdfs.Hdfs:
+    """The embedded cluster's."""
+    return hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")

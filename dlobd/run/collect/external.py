@@ -1,0 +1,252 @@
+"""Brings the evidence of one application of any YARN cluster into a bundle, through the cluster's own interfaces.
+
+    ResourceManager   REST: the application and its attempts
+    containers        each NodeManager's REST while it has the logs, else what YARN aggregated into HDFS
+    daemons           the logs that each daemon's web server shows under /logs/, cut to this application
+    HDFS              event log, done-markers, block locations
+
+Nothing of it is asked for on a file system of ours. What cannot be had is said, with the setting that would give it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop import aggregated_logs as aggregated_logs
+from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb
+from dlobd.run.collect import hdfs
+
+MAX_LOG_BYTES = 64 << 20
+"""Of a daemon's log, so much is read from its end where we do not know what was there before the run."""
+
+AGGREGATION_DEADLINE_S = 30.0
+"""How long YARN may take to bring the logs of an ended application into HDFS."""
+
+_LOG_URL = re.compile(r"(https?://[^/\"\s]+)/node/containerlogs/(container_[0-9a-z_]+)/")
+_CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?\d+_\d+_\d+_\d+\b")
+_LINK = re.compile(r'href="/logs/([\w.-]+)"')
+_STAMPED = re.compile(rb"^\d{6,} \d{4}-\d\d-", re.MULTILINE)
+_STAMP = re.compile(rb"^\d{6,} (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ")
+
+MAIN_LOGS = {"resourcemanager": "resourcemanager", "namenode": "namenode", "nodemanager": "nodemanager"}
+SIDE_LOGS = {"hdfs-audit.log": "namenode-audit", "clienttrace.log": "clienttrace"}
+"""Name of a file under /logs/ to the name under which importers know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked for: one application, between two instants of the wall clock (milliseconds since the epoch)."""
+
+    application_id: str
+    begin_ms: int
+    end_ms: int
+    user: str
+    home: str
+
+    @property
+    def marks(self) -> tuple[bytes, bytes]:
+        """What stands in the NameNode's lines about this user's operations and files."""
+        return f"ugi={self.user} ".encode(), f"{self.home}/".encode()
+
+    @property
+    def number(self) -> re.Pattern[bytes]:
+        """What stands in the application's id and in those of its containers, and in no other application's."""
+        return re.compile(rb"(?<!\d)" + self.application_id.removeprefix("application_").encode() + rb"(?!\d)")
+
+
+def gather(
+    web: HadoopWeb, java: Path, asked: Asked, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
+) -> list[str]:
+    """Collects everything of an application that has ended; returns what could not be had, one line each.
+
+    Args:
+        java: the `java` that reads aggregated logs.
+        events_dir, train_dir, run_dir: directories in HDFS: spark.eventLog.dir, the job's input and its output.
+    """
+    place = hdfs.Hdfs(web.webhdfs_url, web.user, events_dir)
+    missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
+    record = _settled(web, asked.application_id)
+    attempts = web.attempts(asked.application_id)
+    bundle.add_bytes(json.dumps(record, indent=1).encode(), "evidence/rm-app.json")
+    bundle.add_bytes(json.dumps(attempts, indent=1).encode(), "evidence/rm-attempts.json")
+    missing += _containers(web, java, asked.application_id, record, attempts, bundle)
+    return missing + _daemons(web, asked, bundle)
+
+
+def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
+    """The ResourceManager's record, once YARN has aggregated the logs, if it does that."""
+    deadline = time.monotonic() + AGGREGATION_DEADLINE_S
+    while True:
+        record = web.application(application_id)
+        if record.get("logAggregationStatus") not in ("NOT_START", "RUNNING") or time.monotonic() > deadline:
+            return record
+        time.sleep(0.5)
+
+
+# ---- containers
+
+
+def _containers(
+    web: HadoopWeb,
+    java: Path,
+    application_id: str,
+    record: dict[str, Any],
+    attempts: Iterable[dict[str, Any]],
+    bundle: Bundle,
+) -> list[str]:
+    """Logs and spans of all containers."""
+    aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
+    if aggregated:
+        logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
+        for container, files in logs.items():
+            for name, data in files.items():
+                _add(bundle, container, name, data)
+        if logs:
+            return []
+    nodes = list(web.nodes())
+    masters = {
+        one["containerId"]: [f"http://{one['nodeHttpAddress']}"] for one in attempts if one.get("nodeHttpAddress")
+    }
+    found = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
+    executors = _executors(bundle, found, nodes)
+    found |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
+    lost = sorted((masters.keys() | executors.keys()) - found)
+    if found and not lost:
+        return []
+    remedy = "aggregation is off; set yarn.log-aggregation-enable=true"
+    if aggregated:
+        remedy = "YARN aggregated them, and they could not be read; look at yarn.nodemanager.remote-app-log-dir"
+    what = ", ".join(lost) if found else application_id
+    return [f"container logs of {what}: NodeManagers have removed them or do not answer, and {remedy}"]
+
+
+def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """Executors' containers to the NodeManagers that may have their logs, by the event log and the AM's log."""
+    urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
+    found: dict[str, list[str]] = {}
+    events = bundle.evidence / "event-log.jsonl"
+    if events.exists():
+        for url, container in _LOG_URL.findall(events.read_text(errors="replace")):
+            found[container] = [url]
+    for master in masters:
+        log = bundle.logs / "containers" / master / "stderr"
+        for container in _CONTAINER.findall(log.read_text(errors="replace") if log.exists() else ""):
+            found.setdefault(container, list(urls))
+    return {container: where for container, where in found.items() if container not in set(masters)}
+
+
+def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
+    """Copies a container's log files from the first NodeManager that has them."""
+    for url in urls:
+        answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers/{container}/logs") or {}
+        info = answer.get("containerLogsInfo") or {}
+        listed = info[0] if isinstance(info, list) and info else info
+        files = [entry["fileName"] for entry in (listed or {}).get("containerLogInfo", [])]
+        for name in files:
+            answer_bytes = _get(f"{url}/ws/v1/node/containerlogs/{container}/{name}") or b""
+            # a head and a foot stand around the content, as in aggregated logs
+            for _, data in aggregated_logs.split(answer_bytes):
+                _add(bundle, container, name, data)
+        if files:
+            return True
+    return False
+
+
+def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
+    part = "spans" if name.startswith("spans-") else "logs/containers"
+    bundle.add_bytes(data, f"{part}/{container}/{Path(name).name}")
+
+
+# ---- daemons
+
+
+def _daemons(web: HadoopWeb, asked: Asked, bundle: Bundle) -> list[str]:
+    """What the daemons logged of this application, under the names that importers know."""
+    missing = []
+    if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
+        missing.append(
+            "ResourceManager log: none under /logs/ with the stamps of yarn/base/log4j2-daemons.properties; "
+            "YARN's steps are known by REST times only"
+        )
+    if not _daemon(web.webhdfs_url, "namenode", "", asked, bundle):
+        missing.append(
+            "NameNode log: none with such stamps under /logs/; the ends of staging and of the event log are not known"
+        )
+    # every one of them is asked: `any` would stop at the first that has something
+    if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
+        missing.append(
+            "NodeManager logs: none with such stamps under /logs/; localisation and launch are not told apart"
+        )
+    if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):
+        missing.append("DataNode client trace: no clienttrace.log under /logs/; HDFS inside Spark's reads is unknown")
+    return missing
+
+
+def _datanodes(web: HadoopWeb) -> list[str]:
+    """Web addresses of the DataNodes, as the NameNode knows them."""
+    answer = web.get_json(f"{web.webhdfs_url}/jmx", qry="Hadoop:service=NameNode,name=NameNodeInfo")
+    try:
+        nodes = json.loads((answer or {})["beans"][0]["LiveNodes"])
+    except (KeyError, IndexError, ValueError, TypeError):
+        return []
+    return [f"http://{node['infoAddr']}" for node in nodes.values() if node.get("infoAddr")][:MAX_NODES]
+
+
+def _daemon(url: str, kind: str, suffix: str, asked: Asked, bundle: Bundle) -> bool:
+    """Copies the logs of one daemon; False if none of them says anything of this application that importers read."""
+    listing = _get(f"{url}/logs/")
+    found = False
+    for name in dict.fromkeys(_LINK.findall((listing or b"").decode(errors="replace"))):
+        known = SIDE_LOGS.get(name)
+        if known == "clienttrace":
+            known = f"{kind}{suffix}-clienttrace"
+        elif known is None and kind in name and name.endswith(".log") and "audit" not in name:
+            known = f"{kind}{suffix}"
+        if known is None or not (data := _get(f"{url}/logs/{name}", MAX_LOG_BYTES)):
+            continue
+        if lines := b"".join(_ours(data, asked, kind)):
+            bundle.add_bytes(lines, f"logs/daemons/{known}.log")
+            found = found or _STAMPED.search(lines) is not None
+    return found
+
+
+def _ours(data: bytes, asked: Asked, kind: str) -> Iterator[bytes]:
+    """The lines that are this application's: by its number, or, of HDFS, which knows no applications, by their time.
+
+    A cluster has other users: what is theirs does not go into a bundle.
+    """
+    number = asked.number
+    for line in data.splitlines(keepends=True):
+        if kind in ("resourcemanager", "nodemanager"):
+            if number.search(line):
+                yield line
+            continue
+        if kind == "namenode" and not any(mark in line for mark in asked.marks):
+            continue
+        stamp = _STAMP.match(line)
+        if stamp and asked.begin_ms <= _ms(stamp[1]) <= asked.end_ms:
+            yield line
+
+
+def _ms(stamp: bytes) -> int:
+    return round(datetime.fromisoformat(stamp.decode()).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _get(url: str, last_bytes: int | None = None) -> bytes | None:
+    """What `url` answers, or the end of it; None if it does not."""
+    headers = {"Range": f"bytes=-{last_bytes}"} if last_bytes else {}
+    try:
+        answer = requests.get(url, timeout=TIMEOUT_S, headers=headers)
+        return answer.content if answer.ok else None
+    except requests.RequestException:
+        return None

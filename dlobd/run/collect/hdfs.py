@@ -1,0 +1,92 @@
+"""Brings what a job left in HDFS into its bundle: event log, done-markers, block locations, checksums."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop import webhdfs
+from dlobd.hadoop.checksum import ALGORITHM
+from dlobd.job.description import STAGED
+
+
+@dataclass(frozen=True, slots=True)
+class Hdfs:
+    """Where evidence lies in HDFS, and who asks for it."""
+
+    webhdfs_url: str
+    user: str
+    events_dir: str  # spark.eventLog.dir
+
+
+def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
+    """Event log, markers and block locations; returns what could not be had, one line each.
+
+    Args:
+        train_dir, run_dir: the job's input and output directories; empty where there is none.
+    """
+    missing: list[str] = []
+    client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
+    parts: dict[str, Callable[[], None]] = {
+        "event log": lambda: _event_log(client, hdfs.events_dir, application_id, bundle)
+    }
+    if train_dir:
+        parts["block locations"] = lambda: _blocks(client, hdfs, train_dir, bundle)
+        parts["checksums of the input"] = lambda: _checksums(client, train_dir, bundle)
+    if run_dir:
+        parts["done-markers"] = lambda: _markers(client, run_dir, bundle)
+    for what, collected in parts.items():
+        try:
+            collected()
+        except (webhdfs.HdfsError, requests.RequestException, ValueError) as error:
+            missing.append(f"{what}: {' '.join(str(error).split())[:200]}")
+    return missing
+
+
+def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle) -> None:
+    # in cluster mode its name ends with the attempt; it is still named .inprogress if the driver was killed
+    names = [f"{application_id}{suffix}" for suffix in ("", "_1", ".inprogress", "_1.inprogress")]
+    found = [name for name in client.list(events_dir) if name in names]
+    if not found:
+        raise ValueError(
+            f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"
+        )
+    with client.read(f"{events_dir}/{found[0]}") as reader:
+        bundle.add_bytes(reader.read(), "evidence/event-log.jsonl")
+
+
+def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
+    blocks = {}
+    for name, status in client.list(train_dir, status=True):
+        query = {"op": "GET_BLOCK_LOCATIONS", "user.name": hdfs.user, "offset": 0, "length": status["length"]}
+        url = f"{hdfs.webhdfs_url}/webhdfs/v1{train_dir}/{name}"
+        blocks[f"{train_dir}/{name}"] = requests.get(url, query, timeout=5).json()
+    bundle.add_bytes(json.dumps(blocks).encode(), "evidence/blocks.json")
+
+
+def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
+    """What HDFS says of the input files, and what staging noted of them, which a data set of before does not have."""
+    with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
+        noted: dict[str, str] = json.loads(reader.read() or b"{}")
+    kept = {}
+    for name in client.list(train_dir):
+        path = f"{train_dir}/{name}"
+        found = client.checksum(path)
+        if found["algorithm"] == ALGORITHM:  # else the file's blocks or chunks are not as we write them
+            kept[path] = found["bytes"][: 2 * found["length"]]  # zeros follow
+    staged = {path: checksum for path, checksum in noted.items() if path in kept}
+    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), "evidence/checksums.json")
+
+
+def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:
+    markers = {}
+    for name in client.list(f"{run_dir}/done"):
+        with client.read(f"{run_dir}/done/{name}") as reader:
+            markers[name] = reader.read().decode()
+    bundle.add_bytes(json.dumps(markers).encode(), "evidence/markers.json")

@@ -1,0 +1,47 @@
+"""The contract of a place: where a job runs, as far as `dlobd.run.runner` must know."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.file_system import Storage
+from dlobd.job.description import Job
+from dlobd.run.schedulers.base import Target
+from dlobd.run.submit import Window
+
+
+class Place(Protocol):
+    """Where one run's job runs."""
+
+    java_version: str | None
+    hadoop_version: str | None
+    storage: Storage
+    top: str  # what every path in the storage begins with
+    machine: str  # whose noise is measured before the window
+
+    def target(self) -> Target | None:
+        """What the scheduler must know; None where there is no cluster."""
+
+    def job_fields(self) -> dict[str, str]:
+        """Fields of Job that name the storage: fs_uri, webhdfs_url, user."""
+
+    def prepare(self, run_dir: str) -> None:
+        """Makes the directories that the job writes to, and notes what was there before it.
+
+        Args:
+            run_dir: where ranks leave markers; empty for a job that leaves none.
+
+        Raises:
+            ClusterError: the storage refused.
+        """
+
+    def abort(self, application_id: str) -> str:
+        """Ends an application whose driver we ended; returns what the scheduler said of it before, if anything."""
+
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+        """Brings the evidence into the bundle; returns what could not be had, one line each, and metrics.
+
+        Args:
+            job: None for a script of the person's own, whose files we do not know.
+        """

@@ -1,0 +1,277 @@
+"""On a YARN cluster that is not ours, named by its HADOOP_CONF_DIR: all that a job needs travels with it.
+
+Everything of ours lies in the user's home directory in HDFS:
+
+    dlobd/cache/         Python environments and Spark's jars, named by their content: uploaded once
+    dlobd/data/          data sets, as on the embedded cluster
+    dlobd/runs/RUN/      what a run wrote, and which job it was
+    dlobd/spark-events/  event logs
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from dlobd.bundle.store import Bundle
+from dlobd.errors import ClusterError, UsageError
+from dlobd.hadoop import webhdfs
+from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.embedded.java import find_java
+from dlobd.hadoop.failures import failures
+from dlobd.hadoop.file_system import Storage, WebHdfs
+from dlobd.hadoop.site_files import HadoopConf
+from dlobd.hadoop.web import HadoopWeb
+from dlobd.job.description import Job
+from dlobd.paths import cache_dir, make_writable, shipped, spark_home
+from dlobd.run import packing
+from dlobd.run.collect import application
+from dlobd.run.collect import external as evidence
+from dlobd.run.machine_noise import CLIENT
+from dlobd.run.schedulers.base import Packed, Target
+from dlobd.run.submit import Window
+from dlobd.schema import Experiment, OwnJob, Runnable
+
+Progress = Callable[[str], None]
+
+TELL_S = 2.0
+"""An upload says this often how far it is."""
+
+SLACK_MS = 2000
+"""HDFS's lines of an application begin before it is submitted and end after it: staging, and the last renames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A cluster that is not ours, as a person names it on the command line."""
+
+    conf_dir: Path
+    archive: Path | None = None
+
+    def read(self) -> HadoopConf:
+        """Its configuration, and nothing asked of the cluster yet.
+
+        Raises:
+            UsageError: the configuration or the archive cannot be used.
+        """
+        conf = HadoopConf.read(self.conf_dir)
+        conf.check_supported()
+        if self.archive:
+            packing.check_archive(self.archive)
+        return conf
+
+
+def check(experiment: Runnable) -> Experiment:
+    """The experiment. Raises UsageError for what does not run there: another scheduler, an own script."""
+    if isinstance(experiment, OwnJob):
+        raise UsageError(
+            "--hadoop-conf is for dlobd's own experiments: a script of yours runs on the embedded cluster.",
+            "leave --hadoop-conf out",
+        )
+    if experiment.scheduler != "yarn":
+        raise UsageError(
+            f"--hadoop-conf is for scheduler = yarn, and {experiment.name} has {experiment.scheduler}.",
+            "leave --hadoop-conf out, or choose --set scheduler=yarn",
+        )
+    return experiment
+
+
+class RemoteHadoop:
+    """See `Place`: a cluster that has answered.
+
+    Args:
+        archive: the user's own packed environment.
+    """
+
+    def __init__(self, web: HadoopWeb, archive: Path | None, progress: Progress) -> None:
+        """Raises SetupError without a Java 17 for spark-submit."""
+        java = find_java()
+        self.web = web
+        self.java_version: str | None = java.version
+        self.hadoop_version = web.hadoop_version
+        self.storage: Storage = WebHdfs(web.webhdfs_url, web.user)
+        self.top = web.home.rstrip("/")
+        self.machine = CLIENT
+        self._java = java
+        self._archive = archive
+        self._progress = progress
+        self._packed: Packed | None = None
+
+    @classmethod
+    def open(cls, elsewhere: Elsewhere, progress: Progress) -> RemoteHadoop:
+        """Reaches the cluster.
+
+        Raises:
+            UsageError: its configuration cannot be used.
+            ClusterError: it does not answer.
+        """
+        conf = elsewhere.read()
+        progress(f"reaching the cluster of {conf.directory}")
+        return cls(HadoopWeb.connect(conf, user_name()), elsewhere.archive, progress)
+
+    @property
+    def events_dir(self) -> str:
+        """spark.eventLog.dir in HDFS."""
+        return f"{self.top}/dlobd/spark-events"
+
+    def upload(self) -> None:
+        """Brings environment and jars into HDFS, unless they are there.
+
+        Raises:
+            SetupError: the environment cannot be packed.
+            ClusterError: HDFS refused, or no NodeManager runs that could use it.
+        """
+        if not self.web.node_urls():
+            raise ClusterError(f"No NodeManager runs at {self.web.rm_url}.", "look at its /cluster/nodes page")
+        if self._archive:
+            archive = self._archive
+            environment = self._cached(packing.archive_name(archive), lambda: _pieces(archive))
+        else:
+            environment = self._cached_tarball("the Python environment", packing.environment())
+        libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
+        uri = self.web.conf.fs_uri
+        name = packing.ENVIRONMENT
+        self._packed = Packed(
+            environment=f"{uri}{environment}#{name}",
+            python=f"./{name}/bin/python",
+            spark_libs=f"{uri}{libs}",
+            package=packing.package(),
+        )
+
+    def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
+        total_mb = tarball.size_bytes >> 20
+
+        def told() -> Iterator[bytes]:
+            done, told_s = 0, 0.0
+            for piece in tarball.chunks():
+                if time.monotonic() - told_s > TELL_S:
+                    told_s = time.monotonic()
+                    self._progress(f"{what} into HDFS, once: {done >> 20} of {total_mb} MB")
+                done += len(piece)
+                yield piece
+
+        return self._cached(tarball.name, told)
+
+    def _cached(self, name: str, pieces: Callable[[], Iterable[bytes]]) -> str:
+        """The path in HDFS of what `name` names; written if it is not there."""
+        path = f"{self.top}/dlobd/cache/{name}"
+        part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
+        client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
+        try:
+            if not self.storage.exists(path):
+                self._progress(f"{path} into HDFS")
+                client.write(part, data=iter(pieces()))
+                try:
+                    client.rename(part, path)
+                except webhdfs.HdfsError:
+                    if not self.storage.exists(path):  # else another command was faster
+                        raise
+        except failures() as error:
+            remedy = "look at its free space and quota, and at your rights there"
+            raise ClusterError(f"HDFS did not take {path}: {' '.join(str(error).split())[:200]}", remedy) from error
+        finally:
+            try:
+                client.delete(part)
+            except failures():
+                pass  # it is gone already, or HDFS is
+        return path
+
+    def target(self) -> Target:
+        if self._packed is None:
+            raise ValueError("nothing has been uploaded")
+        target = planned_target(self.web.conf)
+        for directory in (target.spark_conf_dir, target.tmp_dir):
+            make_writable(directory)
+        # Spark ships it to every container: log lines with %nano stamps, which importers read
+        log4j = shipped("yarn") / "base" / "log4j2-spark.properties"
+        shutil.copyfile(log4j, target.spark_conf_dir / "log4j2.properties")
+        return replace(
+            target,
+            java_home=self._java.home,
+            bind_ip=_own_address(self.web.rm_url),
+            events_dir=self.events_dir,
+            packed=self._packed,
+        )
+
+    def job_fields(self) -> dict[str, str]:
+        web = self.web
+        return {"fs_uri": web.conf.fs_uri, "webhdfs_url": web.webhdfs_url, "user": web.user}
+
+    def prepare(self, run_dir: str) -> None:
+        try:
+            for path in (f"{run_dir}/done", self.events_dir):
+                self.storage.make_directory(path)
+        except failures() as error:
+            raise ClusterError(f"HDFS refused a directory: {error}", f"look at your rights in {self.top}") from error
+        assert self._packed is not None
+        self._packed = replace(self._packed, tag=f"dlobd-{Path(run_dir).name.lower()}")
+
+    def abort(self, application_id: str) -> str:
+        diagnostics = application.diagnostics(self.web.rm_url, application_id)
+        application.kill_application(self.web.rm_url, application_id)
+        return diagnostics
+
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+        if not window.application_id:
+            return ["no application was submitted"], {}
+        anchor = window.anchors[0]
+        offset_ns = anchor["wall_ns"] - anchor["monotonic_ns"]
+        begin_ms, end_ms = ((at_ns + offset_ns) // 1_000_000 for at_ns in (window.exec_ns, window.exit_ns))
+        nodes = self.web.node_urls()
+        application.await_end(
+            self.web.rm_url, nodes, window.application_id, kill=window.exit_code < 0 or bool(window.ended_by)
+        )
+        asked = evidence.Asked(window.application_id, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
+        missing = self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
+        return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
+
+    def gather(self, asked: evidence.Asked, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
+        """Everything that the cluster still has of an application that has ended."""
+        return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
+
+
+def planned_target(conf: HadoopConf) -> Target:
+    """The cluster as spark-submit sees it; what only it knows stands in angle brackets."""
+    home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
+    return Target(
+        client_conf_dir=conf.directory,
+        spark_conf_dir=_work_dir() / "spark-conf",
+        java_home=Path("<java-home>"),
+        fs_uri=conf.fs_uri,
+        bind_ip="<this-host>",
+        tmp_dir=_work_dir() / "tmp",
+        events_dir=f"{home}/spark-events",
+        packed=Packed(
+            environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
+            python=f"./{name}/bin/python",
+            spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
+            package=Path("<dlobd.zip>"),
+            tag="dlobd-<run>",
+        ),
+    )
+
+
+def _work_dir() -> Path:
+    return cache_dir() / "remote"
+
+
+def _own_address(url: str) -> str:
+    """The address of this machine by which the cluster's nodes can reach it: that of a connection to the cluster."""
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5) as connection:
+            return str(connection.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(f"YARN does not answer any more at {parts.netloc}: {error}.", "try again") from error
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(packing.PIECE_BYTES):
+            yield piece

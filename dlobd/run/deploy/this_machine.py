@@ -1,0 +1,53 @@
+"""On this machine without a cluster: files in a directory, ranks as plain processes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dlobd.bundle.store import Bundle
+from dlobd.errors import ClusterError
+from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.embedded.jars import HADOOP_VERSION
+from dlobd.hadoop.file_system import LocalDirectory, Storage
+from dlobd.job.description import Job
+from dlobd.paths import make_writable, native_dir
+from dlobd.run.machine_noise import ALL
+from dlobd.run.submit import Window
+
+
+class ThisMachine:
+    """See `Place`: a directory in the cache, and nothing that runs."""
+
+    def __init__(self) -> None:
+        """Raises SetupError if the directory cannot be written."""
+        directory = native_dir()
+        make_writable(directory)
+        self.java_version: str | None = None
+        self.hadoop_version: str | None = HADOOP_VERSION
+        self.storage: Storage = LocalDirectory()
+        self.top = str(directory)
+        self.machine = ALL
+
+    def target(self) -> None:
+        return None
+
+    def job_fields(self) -> dict[str, str]:
+        return {"fs_uri": "file://", "webhdfs_url": "", "user": user_name()}
+
+    def prepare(self, run_dir: str) -> None:
+        try:
+            self.storage.make_directory(f"{run_dir}/done")
+        except OSError as error:
+            raise ClusterError(f"{run_dir} cannot be made: {error}", "look at that directory's rights") from error
+
+    def abort(self, application_id: str) -> str:
+        return ""
+
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+        if job is None:
+            return [], {}
+        names = self.storage.sizes(f"{job.run_dir}/done")
+        markers = {name: self.storage.read(f"{job.run_dir}/done/{name}", "marker").decode() for name in names}
+        bundle.add_bytes(json.dumps(markers).encode(), "evidence/markers.json")
+        return [], {}

@@ -1,0 +1,282 @@
+"""What this machine can do, before anybody waits for it: each part ok, absent or broken, with the next step.
+
+Absent is what dlobd brings by itself or can do without; broken is what a run would fail with. For a cluster that is not
+ours the parts are those that a run there needs, and the cluster's own web addresses.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from dlobd.errors import ClusterError, DlobdError, SetupError
+from dlobd.experiment.files import load
+from dlobd.hadoop.embedded import configuration, startup
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import default_settings, user_name
+from dlobd.hadoop.embedded.jars import JARS, sha256_of
+from dlobd.hadoop.embedded.java import find_java
+from dlobd.hadoop.embedded.ports import choose_ports, port_base
+from dlobd.hadoop.site_files import HadoopConf
+from dlobd.hadoop.web import active_namenode, active_resourcemanager, running_nodes
+from dlobd.paths import cache_dir, cluster_dir, make_writable
+from dlobd.registry import DATASETS
+from dlobd.run.memory_check import asked_mb
+from dlobd.tracing import clock
+
+Verdict = Literal["ok", "absent", "broken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One part. `remedy` is empty where nothing is to be done."""
+
+    part: str
+    verdict: Verdict
+    what: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that a run opens for others to connect to, by whom, where, and who may use it."""
+
+    program: str
+    address: str
+    protected: str
+
+
+LISTENERS = (
+    Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing: Hadoop's simple authentication"),
+    Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
+    Listener("TensorFlowOnSpark's reservation server, which unpickles", "127.0.0.1; tfos-stock: 0.0.0.0", "nothing"),
+    Listener("TensorFlowOnSpark's queue manager", "a unix socket; of ps and evaluator: 0.0.0.0", "a key of its own"),
+    Listener("TensorFlow's gRPC server in each rank", "0.0.0.0, fixed in TensorFlow", "nothing"),
+    Listener("dlobd in the driver: its clock, and with barrier the ranks' lines", "127.0.0.1", "a secret of the run"),
+)
+
+
+def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
+    """What a run opens here, or of a cluster that is not ours here and on its nodes; its daemons are its own."""
+    if conf_dir is None:
+        return LISTENERS
+    reached = "each host's address in the cluster"
+    return tuple(replace(one, address=one.address.replace("127.0.0.1", reached)) for one in LISTENERS[1:])
+
+
+def examine(conf_dir: Path | None = None) -> list[Finding]:
+    """All parts, in the order in which a run needs them.
+
+    Args:
+        conf_dir: HADOOP_CONF_DIR of a cluster that is not ours, where the run is to be. It is asked for at most
+            `ANSWER_S` a request, so that this ends within a minute also where nothing answers.
+
+    Raises:
+        UsageError: `conf_dir` cannot be read, or is of a cluster that dlobd cannot use.
+    """
+    if conf_dir is None:
+        return [_guarded(part, look) for part, look in PARTS]
+    conf = HadoopConf.read(conf_dir)
+    conf.check_supported()
+    here = [_guarded(part, look) for part, look in PARTS if part not in EMBEDDED]
+    return here + [_guarded(part, lambda look=look: look(conf)) for part, look in THERE]  # type: ignore[misc]
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """What a run would end with now, as far as this tells: 3 for this machine, 4 for the cluster that is not ours."""
+    broken = {finding.part for finding in findings if finding.verdict == "broken"}
+    if broken - {part for part, _ in THERE}:
+        return SetupError.exit_code
+    return ClusterError.exit_code if broken else 0
+
+
+def _guarded(part: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except DlobdError as error:
+        return Finding(part, "broken", error.what, error.remedy)
+    except OSError as error:
+        return Finding(part, "broken", f"{type(error).__name__}: {error}", "repair that, and ask again")
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is needed", "install one, and dlobd with it")
+    return Finding("Python", "ok", f"{version}, {sys.executable}")
+
+
+def _packages() -> Finding:
+    missing, found = [], []
+    for name in ("pyspark", "tensorflow", "tensorflowonspark"):
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Finding("packages", "broken", f"{', '.join(missing)} not installed", "pip install dlobd again")
+    return Finding("packages", "ok", ", ".join(found))
+
+
+def _java() -> Finding:
+    java = find_java()
+    return Finding("Java", "ok", f"{java.version} ({java.origin}), {java.home}")
+
+
+def _jars() -> Finding:
+    own = os.environ.get("DLOBD_JARS")
+    directory = Path(own).expanduser() if own else cache_dir() / "jars"
+    missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
+    if missing:
+        what = f"{len(missing)} of {len(JARS)} are not in {directory}"
+        if own:
+            return Finding("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
+        size_mb = sum(jar.size_bytes for jar in missing) / 1e6
+        return Finding("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing: the first run fetches them")
+    wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
+    if wrong:
+        remedy = "replace them, or unset DLOBD_JARS" if own else "dlobd clean --yes; the next run fetches them again"
+        return Finding("Hadoop jars", "broken", f"wrong sha256 of {', '.join(wrong)} in {directory}", remedy)
+    return Finding("Hadoop jars", "ok", f"{len(JARS)} with the right sha256 in {directory}")
+
+
+def _memory() -> Finding:
+    settings = default_settings()
+    startup.check_memory(settings)
+    needed_mb = sum(asked_mb(load("softmax-mnist")).values())
+    available_mb = startup.available_memory_bytes() >> 20
+    if needed_mb > available_mb:
+        return Finding(
+            "memory", "broken", f"{available_mb} MB available, the main job asks for {needed_mb} MB",
+            "free memory, or run softmax-mnist with --set workers=1",
+        )  # fmt: skip
+    return Finding(
+        "memory", "ok", f"{available_mb} MB available; the main job asks for {needed_mb} MB beside the daemons"
+    )
+
+
+def _disk() -> Finding:
+    make_writable(cache_dir())
+    startup.check_disk(cache_dir())
+    return Finding("disk", "ok", f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}")
+
+
+def _ports() -> Finding:
+    hosts = configuration.port_hosts(default_settings())
+    base = port_base()
+    if _running() and base is not None:
+        return Finding("ports", "ok", f"{len(hosts)} from {base} are used by the cluster that runs")
+    first = choose_ports(hosts, base)[0]
+    return Finding("ports", "ok", f"{len(hosts)} free in a row, for example from {first}")
+
+
+def _data() -> Finding:
+    sizes = 0
+    for row in DATASETS:
+        if row.reason() is None:
+            dataset = DATASETS.get(row.name)()
+            dataset.load("test")
+            sizes += sum(path.stat().st_size for path in dataset.files())
+    return Finding("data sets", "ok", f"{sizes / 1e6:.1f} MB, with the right checksums")
+
+
+def _running() -> EmbeddedCluster | None:
+    try:
+        return EmbeddedCluster.attach(cluster_dir(), hold=False)
+    except ClusterError:
+        return None
+
+
+def _cluster() -> Finding:
+    cluster = _running()
+    if cluster is None:
+        return Finding("cluster", "absent", "none runs", "a run starts its own; dlobd cluster up keeps one")
+    status = cluster.status()
+    dead = [daemon.name for daemon in status.daemons if not daemon.ready]
+    if dead or status.safe_mode:
+        why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
+        return Finding("cluster", "broken", why, "dlobd cluster down, then up")
+    return Finding("cluster", "ok", f"up {status.up_s:.0f} s, {status.applications} applications")
+
+
+def _clocks() -> Finding:
+    resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
+    anchor = clock.anchor()
+    what = f"monotonic to {resolution_ns} ns; wall clock read with it to {anchor.error_ns} ns"
+    if "unknown" in anchor.domain:
+        return Finding("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
+    return Finding("clocks", "ok", what)
+
+
+def _pidfd() -> Finding:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (OSError, AttributeError) as error:
+        raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
+    return Finding("kernel", "ok", f"{os.uname().release}, pidfd")
+
+
+# ---- a cluster that is not ours
+
+
+def _namenode(conf: HadoopConf) -> Finding:
+    address, home = active_namenode(conf, user_name(), ANSWER_S)
+    return Finding("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
+
+
+def _resourcemanager(conf: HadoopConf) -> Finding:
+    address, info = active_resourcemanager(conf, ANSWER_S)
+    version = info.get("hadoopVersion", "of unknown version")
+    return Finding("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
+
+
+def _nodemanagers(conf: HadoopConf) -> Finding:
+    address, _ = active_resourcemanager(conf, ANSWER_S)
+    count = running_nodes(address, ANSWER_S)
+    if not count:
+        what = "none runs" if count == 0 else f"{address.netloc} does not count them"
+        return Finding("NodeManagers", "broken", what, f"look at {address.url}/cluster/nodes")
+    return Finding("NodeManagers", "ok", f"{count} run")
+
+
+def _container_logs(conf: HadoopConf) -> Finding:
+    key = "yarn.log-aggregation-enable"
+    if conf.get(key).lower() == "true":
+        return Finding("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
+    what = f"{key} is not true: NodeManagers keep them for a while only"
+    return Finding("container logs", "absent", what, "nothing for a run; collect one by hand soon after its end")
+
+
+ANSWER_S = (3.0, 5.0)
+"""To connect, and between two bytes: a person waits."""
+
+THERE: tuple[tuple[str, Callable[[HadoopConf], Finding]], ...] = (
+    ("NameNode", _namenode),
+    ("ResourceManager", _resourcemanager),
+    ("NodeManagers", _nodemanagers),
+    ("container logs", _container_logs),
+)
+
+EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
+"""Parts that a run on another cluster does not need."""
+
+PARTS: tuple[tuple[str, Callable[[], Finding]], ...] = (
+    ("Python", _python),
+    ("packages", _packages),
+    ("kernel", _pidfd),
+    ("clocks", _clocks),
+    ("Java", _java),
+    ("Hadoop jars", _jars),
+    ("memory", _memory),
+    ("disk", _disk),
+    ("ports", _ports),
+    ("data sets", _data),
+    ("cluster", _cluster),
+)

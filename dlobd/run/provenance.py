@@ -1,0 +1,81 @@
+"""What a run ran on: machine, versions, state of the checkout. Read when asked, never at import."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform as machine
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from dlobd import __version__
+from dlobd.hadoop.embedded.jars import HADOOP_VERSION
+from dlobd.paths import PACKAGE
+
+_PACKAGES = ("pyspark", "tensorflowonspark", "tensorflow", "hdfs", "numpy", "pandas")
+
+
+def platform() -> dict[str, str | int | float | None]:
+    """The machine."""
+    return {
+        "system": machine.system(),
+        "kernel": machine.release(),
+        "architecture": machine.machine(),
+        "distribution": _distribution(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "load_1m": round(os.getloadavg()[0], 2),
+        "host": machine.node(),
+    }
+
+
+def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str, str | None]:
+    """Of everything that takes part. `java` is the version that runs Spark's driver, if it is known."""
+    found: dict[str, str | None] = {
+        "dlobd": __version__,
+        "python": machine.python_version(),
+        "java": java,
+        "hadoop": hadoop,
+    }
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def git() -> dict[str, str | bool | None] | None:
+    """Commit of dlobd's checkout and whether it was changed; None where dlobd was installed from a wheel."""
+    top = PACKAGE.parent
+    if not (top / ".git").exists():
+        return None
+
+    def ask(*arguments: str) -> str | None:
+        try:
+            command = ["git", "-C", str(top), *arguments]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    changes = ask("status", "--porcelain", "--untracked-files=no")
+    return {"commit": ask("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
+
+
+def _distribution() -> str | None:
+    try:
+        return machine.freedesktop_os_release().get("PRETTY_NAME")
+    except OSError:
+        return None
+
+
+def _processor() -> str | None:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")), None)

@@ -1,0 +1,314 @@
+"""A run, from an experiment to a bundle. The data flow of dlobd on one page.
+
+    prepare   embedded cluster up (or the one that stays), data set in HDFS, a new bundle
+    submit    spark-submit, watched from exec to exit: the window
+    collect   logs, spans, records of the cluster -> bundle
+    import    evidence -> trace -> attribution
+    check     is the result one that may be believed?
+    store     run.json, hashes
+
+The steps hand each other nothing but files in the bundle, so that everything after `collect` can be repeated on any
+machine, without a cluster (`dlobd.attribution.record.fill`).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from dlobd import tracing
+from dlobd.attribution import reasons, record
+from dlobd.bundle import store
+from dlobd.bundle.store import Bundle
+from dlobd.errors import DlobdError, Interrupted
+from dlobd.experiment import own_job
+from dlobd.experiment.files import steps
+from dlobd.experiment.spark_submit_line import merged
+from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.job.description import Job
+from dlobd.paths import native_dir, shipped
+from dlobd.registry import LAUNCHERS, SCHEDULERS
+from dlobd.run import machine_noise, memory_check, provenance, staging, submit
+from dlobd.run import run_record as run_records
+from dlobd.run.deploy import choice
+from dlobd.run.deploy.base import Place
+from dlobd.run.deploy.choice import Where
+from dlobd.run.deploy.external import Elsewhere
+from dlobd.run.progress import Narrator
+from dlobd.run.schedulers.base import Command, Submission, Target
+from dlobd.schema import Experiment, OwnJob, Runnable
+from dlobd.tracing import span_cost
+from dlobd.tracing.clock import timed
+
+Progress = Callable[[str], None]
+
+DRIVER_SPANS = "spans/driver"
+"""Where in its bundle the spans of a driver beside spark-submit go."""
+
+
+def plan(experiment: Runnable, where: Where = None) -> list[str]:
+    """What `run` would do, one line a step, with the exact spark-submit line. Starts nothing.
+
+    What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
+    """
+    source, target = choice.planned(experiment, where)
+    command = command_of(experiment, target, Path("<bundle>"))
+    if isinstance(experiment, OwnJob):
+        staged = []
+        what, checked = f"{experiment.workers} executors", "exit code, evidence"
+    else:
+        directory = staging.directory(experiment)
+        staged = [f"prepare: {experiment.dataset} in {f'HDFS {directory}' if target else f'{native_dir()}{directory}'}"]
+        what = f"{experiment.workers} ranks, {steps(experiment)} steps"
+        checked = "steps, samples, loss, test accuracy"
+    return [
+        f"prepare: {source}",
+        *staged,
+        f"submit: {shell_line(command)}",
+        f"submit: {what}, at most {experiment.timeout_s} s",
+        f"collect: {choice.evidence_of(experiment)}",
+        "import: trace and attribution",
+        f"check: {checked}",
+        "store: run.json and hashes",
+    ]
+
+
+def run(
+    experiment: Runnable,
+    out: Path,
+    progress: Progress,
+    where: Where = None,
+    began: Callable[[Bundle], None] = lambda bundle: None,
+    changed: Callable[[Command], Command] = lambda command: command,
+) -> Path:
+    """Executes one run; returns its bundle, also when the job failed.
+
+    A job that Spark's own race at its start killed is submitted once more, as a run of its own: the first one says
+    nothing of the experiment. Its bundle stays.
+
+    Args:
+        where: the cluster of a series of runs, or one that is not ours; without it the embedded one is attached to, or
+            started and stopped.
+        began: is told each bundle before anything is started.
+        changed: gets the command that submits, and returns the one to be used: for runs with delays put into them.
+
+    Raises:
+        SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
+        Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
+    """
+    bundle = _run(experiment, out, progress, where, began, changed)
+    if reasons.LOST_RACE in (bundle.read()["cause"] or ""):
+        progress(f"submit: once more, for {reasons.LOST_RACE} ({bundle.run_id})")
+        bundle = _run(experiment, out, progress, where, began, changed)
+    return bundle.path
+
+
+def _run(
+    experiment: Runnable,
+    out: Path,
+    progress: Progress,
+    where: Where,
+    began: Callable[[Bundle], None],
+    changed: Callable[[Command], Command],
+) -> Bundle:
+    settings = default_settings()
+    if not isinstance(where, Elsewhere):  # of another cluster's memory nothing is known here
+        memory_check.check_memory(experiment, settings)
+    made = [path for path in (out / experiment.name, out) if not path.exists()]
+    bundle = store.create(out, experiment.name)
+    run_record = run_records.begin(bundle, experiment)
+    setup: dict[str, int | None] = run_record["setup"]
+    try:
+        began(bundle)
+        with choice.opened(experiment, settings, where, setup, progress) as place:
+            run_record["versions"] = provenance.versions(place.java_version, place.hadoop_version)
+            _execute(experiment, place, bundle, run_record, progress, changed)
+    except KeyboardInterrupt:
+        _interrupted(bundle, run_record)
+        raise Interrupted(f"interrupted; what is known is in {bundle.path}.") from None
+    except Exception as error:
+        if run_record["command"]:
+            _broken_off(bundle, run_record, error)
+        else:
+            discard(bundle, made)
+        raise
+    progress(f"store: {record.summary_line(run_record)}")
+    _store(bundle, run_record)
+    return bundle
+
+
+def _execute(
+    experiment: Runnable,
+    place: Place,
+    bundle: Bundle,
+    run_record: dict[str, Any],
+    progress: Progress,
+    changed: Callable[[Command], Command],
+) -> None:
+    setup = run_record["setup"]
+    noted: dict[str, Any] = {}
+    if isinstance(experiment, OwnJob):
+        job = None
+        place.prepare("")
+        bundle.add_bytes(json.dumps(run_record["configuration"], indent=1).encode(), "evidence/job.json")
+        bundle.add(Path(experiment.script), "evidence/script.py")
+    else:
+        with timed(setup, "staging_ns"):
+            staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"))
+            job = job_of(experiment, place, staged, bundle)
+            place.prepare(job.run_dir)
+        noted["staged_bytes"] = 0 if staged.reused else staged.bytes
+        bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
+    command = changed(command_of(experiment, place.target(), bundle.path))
+    run_record["command"] = store.redact_words(command.argv)
+    run_record["cause"] = record.INTERRUPTED
+    bundle.write(run_record)  # what stays if this process is killed
+    with timed(setup, "noise_ns"):
+        _note_noise(bundle, place, progress)
+    progress(f"submit: {Path(command.argv[0]).name} starts")
+    window = submit.submit(
+        command,
+        bundle.logs,
+        experiment.timeout_s,
+        experiment.accept_timeout_s,
+        Narrator(progress, training=job is not None),
+        place.abort,
+    )
+    bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
+    if window.ended_by != "interrupt":
+        run_record["cause"] = record.INTERRUPTED_LATE
+
+    progress(f"collect: {choice.evidence_of(experiment)}")
+    with timed(setup, "collect_ns"):
+        for log in sorted(bundle.logs.glob("driver.*")):
+            bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+        missing, metrics = place.collect(window, job, bundle)
+        noted |= metrics
+        bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted}).encode(), "evidence/collected.json")
+
+    progress("import: trace and attribution")
+    with timed(setup, "import_ns"):
+        record.fill(run_record, bundle, experiment)
+    # from here on the result is safe, whatever happens while the cluster stops
+    bundle.write(run_record)
+    if window.ended_by == "interrupt":
+        raise KeyboardInterrupt
+
+
+def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
+    """The noise of the machine just before the window; without /proc or loopback there is none."""
+    progress("prepare: noise of this machine")
+    try:
+        found = machine_noise.measure(machine_noise.SHORT)
+    except OSError:
+        return
+    bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), "evidence/noise.json")
+
+
+def shell_line(command: Command) -> str:
+    """A command as a person would type it, with the environment that it adds."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
+    return " ".join([*variables, shlex.join(command.argv)])
+
+
+def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
+    """The command that submits; a person's own options have the last word."""
+    if isinstance(experiment, OwnJob):
+        conf = own_job.daemon_conf(experiment)
+        entry, own = own_job.ENTRY, Path(experiment.script)
+        arguments = (experiment.launcher, str(bundle / DRIVER_SPANS), str(own), *experiment.arguments)
+        files = (own,)
+    else:
+        conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
+        job = bundle / "evidence" / "job.json"
+        entry, arguments, files = "train.py", (str(job),), (job,)
+    submission = Submission(
+        name=f"dlobd-{experiment.name}",
+        deploy_mode=experiment.deploy_mode,
+        workers=experiment.workers,
+        executor_memory_mb=experiment.executor_memory_mb,
+        executor_overhead_mb=experiment.executor_overhead_mb,
+        # replication: the event log's, and of whatever else Spark writes there
+        conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
+        script=shipped("jobs") / entry,
+        arguments=arguments,
+        files=files,
+    )
+    command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
+    if tracing.switched_off():
+        command = replace(command, environment={**command.environment, tracing.SWITCH: "off"})
+    if isinstance(experiment, OwnJob):
+        return replace(command, argv=merged(command.argv, experiment.options))
+    return command
+
+
+def _switches() -> dict[str, str]:
+    """Hands a recorder that is switched off here to the processes in containers."""
+    ways = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
+    return {f"{way}.{tracing.SWITCH}": "off" for way in ways}
+
+
+def job_of(experiment: Experiment, place: Place, staged: staging.Staged, bundle: Bundle) -> Job:
+    """What the submitted job is told."""
+    return Job(
+        name=experiment.name,
+        scheduler=experiment.scheduler,
+        deploy_mode=experiment.deploy_mode,
+        launcher=experiment.launcher,
+        input=experiment.input,
+        model=experiment.model,
+        workers=experiment.workers,
+        epochs=experiment.epochs,
+        steps=steps(experiment),
+        batch_size=experiment.batch_size,
+        learning_rate=experiment.learning_rate,
+        checkpoint_every_steps=experiment.checkpoint_every_steps,
+        seed=experiment.seed,
+        train_dir=staged.train_dir,
+        test_path=staged.test_path,
+        replication=experiment.replication,
+        run_dir=f"{place.top}/dlobd/runs/{bundle.run_id}",
+        image_values=staged.image_values,
+        classes=staged.classes,
+        spans_dir=str(bundle.path / DRIVER_SPANS),
+        **place.job_fields(),
+    )
+
+
+def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
+    """Ctrl-C may come at any point: the record says at which."""
+    if run_record["status"] != "interrupted":  # it was complete
+        run_record["cause"] = f"interrupted after the job had ended: it was {run_record['status']}"
+        run_record["status"] = "interrupted"
+    _store(bundle, run_record)
+
+
+def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) -> None:
+    """The job was submitted, and then a step of ours failed: what there is of it is kept."""
+    if run_record["status"] == "interrupted":  # it was not complete
+        what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
+        run_record["status"] = "failed"
+        run_record["cause"] = " ".join(f"the run could not be completed: {what}".split())[:300]
+    _store(bundle, run_record)
+
+
+def _store(bundle: Bundle, run_record: dict[str, Any]) -> None:
+    bundle.write(run_record)
+    bundle.seal()
+
+
+def discard(bundle: Bundle, made: Sequence[Path]) -> None:
+    """Removes a bundle that holds nothing, and of the directories around it those that were made for it."""
+    shutil.rmtree(bundle.path, ignore_errors=True)
+    for path in made:
+        try:
+            path.rmdir()
+        except OSError:
+            break  # other runs are in it

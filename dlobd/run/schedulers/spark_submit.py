@@ -1,0 +1,90 @@
+"""What every spark-submit line of ours says, whatever hands out the executors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlobd.paths import spark_home
+from dlobd.run.schedulers.base import Command, Submission, Target
+
+JVM_LOG = "-Xlog:gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags"
+"""The JVM's own log with System.nanoTime stamps: its first line is the JVM's start, its last the exit."""
+
+DRIVER_MEMORY_MB = 512
+
+
+def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings for every scheduler. Everything that Spark's defaults already say is left out."""
+    return {
+        # a fixed number of executors, all of them before the first job
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        # where nodes unpack gigabytes first, one may be minutes later than the other
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s" if target.packed else "120s",
+        # a benchmark shows a failure, it does not repeat it
+        "spark.task.maxFailures": "1",
+        "spark.pyspark.python": target.packed.python if target.packed else sys.executable,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"{target.fs_uri}{target.events_dir}",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.ui.port": "0",
+        **launcher_conf,
+    }
+
+
+def driver_address(target: Target) -> dict[str, str]:
+    """Where a driver beside spark-submit listens, and what it advertises."""
+    return {"spark.driver.host": target.bind_ip, "spark.driver.bindAddress": target.bind_ip}
+
+
+def environment(target: Target) -> dict[str, str]:
+    """The environment of spark-submit and of all below it."""
+    return {
+        "JAVA_HOME": str(target.java_home),
+        "HADOOP_CONF_DIR": str(target.client_conf_dir),
+        "SPARK_CONF_DIR": str(target.spark_conf_dir),
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": target.bind_ip,
+        "TFOS_BIND_IP": target.bind_ip,
+        "TFOS_SERVER_HOST": target.bind_ip,
+        "PYSPARK_PYTHON": sys.executable,
+        "TMPDIR": str(target.tmp_dir),
+        "SPARK_LOCAL_DIRS": str(target.tmp_dir),
+    }
+
+
+def client_jvm_options(target: Target, evidence: Path) -> str:
+    """Options of the JVM that runs beside dlobd."""
+    return JVM_LOG.format(file=evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"
+
+
+def on_spark_workers(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
+    """spark-submit to Spark's own Master and Workers, whether they are processes or live in the driver's JVM.
+
+    An executor's working directory is its log directory: the Worker keeps it, with stdout and stderr.
+    """
+    conf = {
+        **common_conf(target, submission.conf),
+        **driver_address(target),
+        "spark.cores.max": str(submission.workers),
+        # as settings: spark-submit's own options for these do not reach local-cluster
+        "spark.executor.cores": "1",
+        "spark.executor.memory": f"{submission.executor_memory_mb}m",
+        "spark.executor.extraJavaOptions": JVM_LOG.format(file="jvm.log"),
+        "spark.executorEnv.LOG_DIRS": ".",
+        "spark.executorEnv.SPARK_LOCAL_IP": target.bind_ip,
+        "spark.executorEnv.TFOS_BIND_IP": target.bind_ip,
+    }
+    argv = [
+        str(spark_home() / "bin" / "spark-submit"),
+        *("--master", master),
+        *("--name", submission.name, "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
+        *("--driver-java-options", client_jvm_options(target, evidence)),
+    ]
+    for key, value in sorted(conf.items()):
+        argv += ["--conf", f"{key}={value}"]
+    home = {"SPARK_HOME": str(target.spark_home)} if target.spark_home else {}
+    return Command((*argv, str(submission.script), *submission.arguments), environment(target) | home)

@@ -1,0 +1,85 @@
+"""Spark on YARN by spark-submit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from dlobd.paths import spark_home
+from dlobd.run.schedulers.base import Command, Submission, Target
+from dlobd.run.schedulers.spark_submit import (
+    DRIVER_MEMORY_MB,
+    JVM_LOG,
+    client_jvm_options,
+    common_conf,
+    driver_address,
+    environment,
+)
+
+AM_MEMORY_MB = 512
+MIN_OVERHEAD_MB = 384
+"""Spark's own minimum of memory beside a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
+
+
+class YarnScheduler:
+    """See `dlobd.run.schedulers.base`."""
+
+    def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
+        """The spark-submit line."""
+        home = spark_home()
+        container_log = JVM_LOG.format(file="<LOG_DIR>/jvm.log")
+        conf = {
+            **common_conf(target, submission.conf),
+            "spark.executor.memoryOverhead": f"{submission.executor_overhead_mb}m",
+            "spark.yarn.maxAppAttempts": "1",
+            "spark.executor.maxNumFailures": "1",
+            "spark.executor.extraJavaOptions": container_log,
+            **_installation(target),
+        }
+        client_log = client_jvm_options(target, evidence)
+        in_cluster = submission.deploy_mode == "cluster"
+        if in_cluster:
+            # the driver's address is its container's: the NodeManager's environment names it
+            conf |= {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": conf["spark.pyspark.python"]}
+        else:
+            conf |= {
+                **driver_address(target),
+                **({"spark.pyspark.driver.python": sys.executable} if target.packed else {}),
+                "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
+                "spark.yarn.am.extraJavaOptions": container_log,
+            }
+        argv = [
+            str(home / "bin" / "spark-submit"),
+            *("--master", "yarn", "--deploy-mode", submission.deploy_mode),
+            *("--name", submission.name),
+            *("--num-executors", str(submission.workers), "--executor-cores", "1"),
+            *("--executor-memory", f"{submission.executor_memory_mb}m", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
+            *("--driver-java-options", container_log if in_cluster else client_log),
+            *(("--py-files", str(target.packed.package)) if target.packed else ()),
+            *(("--files", ",".join(map(str, submission.files))) if in_cluster and submission.files else ()),
+        ]
+        for key, value in sorted(conf.items()):
+            argv += ["--conf", f"{key}={value}"]
+        variables = environment(target) | {"YARN_CONF_DIR": str(target.client_conf_dir)}
+        if in_cluster:
+            variables["SPARK_SUBMIT_OPTS"] = client_log
+        arguments = submission.arguments
+        if in_cluster:
+            beside = {str(file): file.name for file in submission.files}
+            arguments = tuple(beside.get(word, word) for word in arguments)
+        return Command((*argv, str(submission.script), *arguments), variables)
+
+
+def _installation(target: Target) -> dict[str, str]:
+    """Where containers find Spark and Python."""
+    if target.packed is None:
+        # one machine: everything is where pip put it, nothing to upload
+        return {
+            "spark.yarn.jars": f"local:{spark_home()}/jars/*",
+            "spark.yarn.submit.file.replication": "1",
+        }
+    return {
+        "spark.yarn.archive": target.packed.spark_libs,
+        "spark.yarn.dist.archives": target.packed.environment,
+        "spark.yarn.tags": target.packed.tag,
+    }

@@ -1,0 +1,179 @@
+"""Runs a submit command and observes its window: just before exec, to its observed exit, on our own clock.
+
+Whatever ends this process, the job ends too: Ctrl-C by us, kill -9 through the kernel's parent-death signal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dlobd.run.schedulers.base import Command
+from dlobd.tracing import clock
+
+_APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
+"""YARN's, or that of Spark's own Master."""
+_PR_SET_PDEATHSIG = 1
+GRACE_S = 5.0
+"""Between SIGTERM and SIGKILL to a job that must end."""
+_SUBMITTED = "Submitted application application_"
+_STARTED = ("(state: RUNNING)", "has started running")
+"""What Spark's YARN client writes once an ApplicationMaster has registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the client saw. Times on the monotonic clock; `anchors` relate it to the wall clock."""
+
+    exec_ns: int
+    started_ns: int
+    exit_ns: int
+    exit_code: int  # negative: ended by that signal
+    pid: int
+    application_id: str | None
+    ended_by: str  # "" if by itself; "timeout", "accept timeout" or "interrupt" if by us
+    anchors: tuple[dict[str, Any], ...]
+    diagnostics: str = ""  # what the scheduler said of the application when we ended it
+
+
+def submit(
+    command: Command,
+    logs: Path,
+    timeout_s: float,
+    accept_timeout_s: float,
+    told: Callable[[str], None],
+    on_abort: Callable[[str], str],
+) -> Window:
+    """Runs `command` until it exits, or at most `timeout_s` seconds.
+
+    Args:
+        accept_timeout_s: at most this long YARN may leave the application without an ApplicationMaster.
+        logs: where driver.stdout and driver.stderr are written, as they come.
+        told: called with each new line of driver.stderr, for progress.
+        on_abort: called with the application id, if one is known, when the job is ended by us: after `timeout_s`, or
+            by KeyboardInterrupt, which then is only noted in the window. Returns what the scheduler says of it.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    stderr_path = logs / "driver.stderr"
+    libc = ctypes.CDLL(None)
+    follower = _Follower(stderr_path, told)
+    first = clock.anchor()
+    environment = {**os.environ, **command.environment}
+    with open(logs / "driver.stdout", "wb") as stdout, open(stderr_path, "wb") as stderr:
+        exec_ns = clock.monotonic_ns()
+        process = subprocess.Popen(
+            command.argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            preexec_fn=lambda: before_exec(libc),
+        )
+        started_ns = clock.monotonic_ns()
+    ended_by, diagnostics = "", ""
+    try:
+        with _exit_event(process) as exited:
+            deadline = time.monotonic() + timeout_s
+            while not exited(0.2):
+                follower.follow()
+                if time.monotonic() > deadline:
+                    ended_by = "timeout"
+                    break
+                if follower.waits_s() > accept_timeout_s:
+                    ended_by = "accept timeout"
+                    break
+    except KeyboardInterrupt:
+        # not raised: what the job left until now is evidence, and the caller collects it
+        ended_by = "interrupt"
+    except BaseException:
+        _end_group(process)
+        raise
+    exit_ns = clock.monotonic_ns()
+    if ended_by:
+        follower.follow()
+        if follower.application_id:
+            diagnostics = on_abort(follower.application_id)
+        _end_group(process)
+        exit_ns = clock.monotonic_ns()
+    else:
+        # a JVM that was killed leaves the driver's Python behind
+        _end_group(process)
+    code = process.wait(GRACE_S)
+    follower.follow()
+    anchors = tuple(asdict(anchor) for anchor in (first, clock.anchor()))
+    return Window(
+        exec_ns, started_ns, exit_ns, code, process.pid, follower.application_id, ended_by, anchors, diagnostics
+    )  # fmt: skip
+
+
+def before_exec(libc: ctypes.CDLL) -> None:
+    """In the child, before it becomes the command: it dies with us."""
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def _exit_event(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
+    """Yields `exited(patience_s)`, which returns the moment the process ends: no poll interval falsifies the window."""
+    fd = os.pidfd_open(process.pid)
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    try:
+        yield lambda patience_s: bool(poller.poll(patience_s * 1000))
+    finally:
+        os.close(fd)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends the job's whole session: the JVM and the Python driver below it."""
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+class _Follower:
+    """Reads what was appended to a file since the last look."""
+
+    def __init__(self, path: Path, told: Callable[[str], None]) -> None:
+        self._path = path
+        self._told = told
+        self._offset = 0
+        self._submitted_s: float | None = None
+        self.application_id: str | None = None
+
+    def waits_s(self) -> float:
+        """Since when YARN has the application without having started it; 0 if it has none, or started it."""
+        return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
+
+    def follow(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            data = file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        for line in whole.decode(errors="replace").splitlines():
+            if self.application_id is None and (match := _APPLICATION.search(line)):
+                self.application_id = match[0]
+            if _SUBMITTED in line:
+                self._submitted_s = time.monotonic()
+            elif any(mark in line for mark in _STARTED):
+                self._submitted_s = None
+            self._told(line)

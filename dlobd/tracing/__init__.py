@@ -1,0 +1,121 @@
+"""Where time goes, written down by the process that spends it. Standard library only: the cluster's Python imports it.
+
+    with tracing.span("hdfs", "open") as span: ...
+    tracing.instant("first batch")
+
+Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing, so that
+instrumented code runs unchanged where nobody measures; nor does `start` where the variable `DLOBD_TRACE` is `off`.
+
+This folder holds the recorder, the clocks it reads, how far two clocks are apart, and the table of names. What reads
+recorded spans is `dlobd.attribution`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from pathlib import Path
+from typing import Any
+
+from dlobd.tracing.recorder import Cost, OpenSpan, Recorder
+
+__all__ = [
+    "SWITCH", "Cost", "Recorder", "flush", "identify", "instant", "left_out", "past", "pause", "resume", "span",
+    "start", "switched_off",
+]  # fmt: skip
+
+SWITCH = "DLOBD_TRACE"
+"""The environment variable that turns the recorder off, by the value `off`."""
+
+
+class _NoSpan:
+    """What `span` returns while nothing is recorded."""
+
+    def note(self, **attrs: Any) -> None:
+        pass
+
+    def __enter__(self) -> _NoSpan:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+_NO_SPAN = _NoSpan()
+
+_recorder: Recorder | None = None
+_paused: Recorder | None = None
+
+
+def switched_off() -> bool:
+    """Whether this process, and all that get its environment, are to record nothing."""
+    return os.environ.get(SWITCH) == "off"
+
+
+def start(directory: str | Path, role: str, index: int = 0, threaded: bool = True) -> Recorder | None:
+    """Opens this process's recorder, unless it is switched off; a second call only says what the process has become."""
+    global _recorder
+    if switched_off():
+        return None
+    if _recorder is None:
+        _recorder = Recorder(Path(directory), role, index, threaded=threaded)
+        os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(_recorder.close)
+    else:
+        _recorder.identify(role, index)
+    return _recorder
+
+
+def pause() -> None:
+    """Nothing is recorded until `resume`; open spans stay open. So one process can measure what recording costs."""
+    global _recorder, _paused
+    if _recorder is not None:
+        _recorder, _paused = None, _recorder
+
+
+def resume() -> None:
+    """Ends a `pause`."""
+    global _recorder, _paused
+    if _paused is not None:
+        _recorder, _paused = _paused, None
+
+
+def _after_fork() -> None:
+    if _recorder is not None:
+        _recorder.after_fork()
+
+
+def span(layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> OpenSpan | _NoSpan:
+    """An interval of `layer` in this process: `with span("hdfs", "open") as s: ...; s.note(bytes=n)`."""
+    return _NO_SPAN if _recorder is None else OpenSpan(_recorder, layer, name, wait, attrs)
+
+
+def instant(name: str, **attrs: Any) -> None:
+    """A point in time of this process."""
+    if _recorder is not None:
+        _recorder.instant(name, **attrs)
+
+
+def past(layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:
+    """An interval of this process that is over: recorded afterwards, when it is known to be worth a span."""
+    if _recorder is not None:
+        _recorder.past(layer, name, start_ns, end_ns, **attrs)
+
+
+def left_out() -> None:
+    """Counts an interval that was not worth a span."""
+    if _recorder is not None:
+        _recorder.left_out()
+
+
+def identify(role: str, index: int) -> None:
+    """Says what this process has become."""
+    if _recorder is not None:
+        _recorder.identify(role, index)
+
+
+def flush() -> None:
+    """Writes what is buffered, for a process that is about to leave without exit handlers."""
+    if _recorder is not None:
+        _recorder.leave()
+        _recorder.flush(last=True)

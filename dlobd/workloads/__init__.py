@@ -1,1 +1,0 @@
-"""What is measured. `training` runs in the driver, `trainer` in each rank."""
