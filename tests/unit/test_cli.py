@@ -15,6 +15,7 @@ import pytest
 from records import run_record
 
 import dlobd
+import dlobd.run
 from dlobd import cli, errors
 from dlobd.bundle import store
 from dlobd.hadoop.embedded.processes import identify
@@ -74,7 +75,7 @@ def _stand_in_runner(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> list[Any]
     runner.run = run  # type: ignore[attr-defined]
     runner.plan = lambda experiment, elsewhere: [f"plan {experiment.name}", "spark-submit"]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dlobd.run.runner", runner)
-    monkeypatch.setattr(dlobd, "runner", runner, raising=False)
+    monkeypatch.setattr(dlobd.run, "runner", runner, raising=False)
     return calls
 
 
@@ -333,7 +334,7 @@ def test_ctrl_c_and_sigterm_end_a_command_alike(tmp_path: Path, number: signal.S
     """Both run the finally blocks of what is under way, then exit with 130 and one line."""
     code = f"""
 import sys, time, types
-import dlobd
+import dlobd.run
 from dlobd import cli
 runner = types.ModuleType("dlobd.run.runner")
 def run(experiment, out, progress, elsewhere):

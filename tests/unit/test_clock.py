@@ -68,7 +68,7 @@ def test_an_anchor_reads_both_clocks_at_once() -> None:
 
 def test_a_domain_is_the_same_in_every_process_of_this_machine() -> None:
     """Host, boot and time namespace: a child shares them, so that its times compare with ours."""
-    code = "from dlobd import clock; print(clock.domain(), clock.monotonic_ns())"
+    code = "from dlobd.tracing import clock; print(clock.domain(), clock.monotonic_ns())"
     before = clock.monotonic_ns()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     domain, at_ns = done.stdout.split()
@@ -97,7 +97,7 @@ def test_a_process_start_is_known_to_one_tick() -> None:
 
 def test_a_process_name_may_hold_anything() -> None:
     """The kernel writes the name unquoted, with its spaces and brackets."""
-    code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (x', 0, 0, 0); from dlobd import clock; "
+    code = "import ctypes; ctypes.CDLL(None).prctl(15, b') R 1 (x', 0, 0, 0); from dlobd.tracing import clock; "
     code += "print(open('/proc/self/comm').read().strip(), clock.process_start_ns(), sep='|')"
     before = clock.monotonic_ns()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)

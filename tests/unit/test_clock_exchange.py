@@ -77,15 +77,15 @@ def test_the_shift_of_another_time_namespace_is_inside(
 
 RECORDS = """
 import sys, time
-from dlobd import trace
+from dlobd import tracing
 wall_ns = time.time_ns
-trace.start(sys.argv[1], "python-worker")
-with trace.span("tensorflow", "before"):
-    trace.past("spark", "long ago", time.monotonic_ns() - 10**9, time.monotonic_ns())
+tracing.start(sys.argv[1], "python-worker")
+with tracing.span("tensorflow", "before"):
+    tracing.past("spark", "long ago", time.monotonic_ns() - 10**9, time.monotonic_ns())
     time.sleep(1.2)
 if len(sys.argv) > 2:
     time.time_ns = lambda: wall_ns() + int(sys.argv[2])  # our own reader: nobody else's clock is touched
-with trace.span("tensorflow", "after"):
+with tracing.span("tensorflow", "after"):
     time.sleep(1.2)
 """
 

@@ -54,10 +54,10 @@ def git(directory: Path, *words: str) -> str:
 def test_the_state_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commit, and whether a tracked file was changed; files that git does not know do not count. Without a checkout,
     as with a wheel, there is nothing to say."""
-    module = tmp_path / "dlobd" / "environment.py"
+    module = tmp_path / "dlobd" / "provenance.py"
     module.parent.mkdir()
     module.write_text("x = 1\n")
-    monkeypatch.setattr(provenance, "__file__", str(module))
+    monkeypatch.setattr(provenance, "PACKAGE", module.parent)
     assert provenance.git() is None
     git(tmp_path, "init", "-q")
     assert provenance.git() == {"commit": None, "dirty": False}

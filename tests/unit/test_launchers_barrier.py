@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from dlobd.attribution.importers import recorder
-from dlobd.job.launchers import barrier, child
+from dlobd.job.launchers import barrier, child, pipe
 
 
 def fed(blocks: list[bytes], epochs: int) -> list[bytes]:
@@ -46,7 +46,7 @@ def test_a_feed_without_blocks_ends() -> None:
 def test_a_feeding_task_that_is_gone_is_an_error(cut: int) -> None:
     """An end without the end-of-feed mark, in a length or inside a block, is never taken for the end of the data."""
     read_fd, write_fd = os.pipe()
-    os.write(write_fd, (barrier.LENGTH.pack(5) + b"abcde")[:cut])
+    os.write(write_fd, (pipe.LENGTH.pack(5) + b"abcde")[:cut])
     os.close(write_fd)
     with os.fdopen(read_fd, "rb") as source, pytest.raises(EOFError, match="Spark task"):
         child._PipeFeed(source).next_block()

@@ -16,9 +16,11 @@ from dlobd.job.own import hooks
 
 def python(code: str, spans: Path) -> RecordedProcess:
     """Runs `code` with a recorder open; what it recorded."""
-    head = f"from dlobd import trace\ntrace.start({str(spans)!r}, 'driver')\nfrom dlobd.job.launchers import own\n"
+    head = (
+        f"from dlobd import tracing\ntracing.start({str(spans)!r}, 'driver')\nfrom dlobd.job.own import hooks as own\n"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", head + code + "\ntrace.flush()\n"],
+        [sys.executable, "-c", head + code + "\ntracing.flush()\n"],
         capture_output=True,
         text=True,
         timeout=60,

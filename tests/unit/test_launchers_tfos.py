@@ -115,11 +115,11 @@ client.request_stop()
 
 WATCH = """
 import json, os, signal, sys, time
-from dlobd import trace
+from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFSparkNode
-trace.start(sys.argv[2], "python-worker")
+tracing.start(sys.argv[2], "python-worker")
 TFSparkNode.TFSparkNode.mgr = TFManager.start(b"key", ["error"])
 ends = {
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -127,7 +127,7 @@ ends = {
     "well": lambda: None,
 }
 def trainer(tf_args, context):
-    with trace.span("tensorflow", "trainer"):
+    with tracing.span("tensorflow", "trainer"):
         ends[sys.argv[1]]()
 told = []
 class Markers:
@@ -182,9 +182,9 @@ def test_the_queue_is_timed_at_the_feeding_end(tmp_path: Path) -> None:
     the moment is noted from which on only the trainer is awaited."""
     code = """
 import sys
-from dlobd import trace
+from dlobd import tracing
 from dlobd.job.launchers.tfos import FeedTask
-trace.start(sys.argv[1], "python-worker", threaded=False)
+tracing.start(sys.argv[1], "python-worker", threaded=False)
 def put_all(blocks):
     return [len(block) for block in blocks]
 print(FeedTask(put_all, 7)(iter([b"abc", b"d"])))
@@ -207,13 +207,13 @@ def test_calls_of_the_driver_are_wrapped_once(tmp_path: Path) -> None:
     """Preparing the driver twice does not measure twice, and TFCluster's sleeps carry their cause and their limit."""
     code = """
 import sys
-from dlobd import trace
+from dlobd import tracing
 from dlobd.job.launchers import tfos, tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFSparkNode, reservation
 for _ in range(2):
     tfos.record_driver(TFSparkNode, 0)
-trace.start(sys.argv[1], "driver")
+tracing.start(sys.argv[1], "driver")
 tfos.NamedSleep(tfos.SHUTDOWN_POLL).sleep(0.02)
 tfos.NamedSleep(tfos.SHUTDOWN_POLL, at_most_s=0.01).sleep(5)
 server = reservation.Server(1)

@@ -14,9 +14,9 @@ from dlobd.job.launchers.tfos_stock import TfosStockLauncher
 
 CHILD = """
 import sys
-from dlobd import trace
+from dlobd import tracing
 from dlobd.job.launchers import tfos_stock
-trace.start(sys.argv[1], "python-worker")
+tracing.start(sys.argv[1], "python-worker")
 tfos_stock.install()
 import pkg_resources
 assert pkg_resources.get_distribution("numpy").version
@@ -26,7 +26,7 @@ import tensorflow
 assert tensorflow.answer == 42
 assert len(sys.meta_path) == before - 1, "the finder is gone once it was used"
 import tensorflow
-trace.flush()
+tracing.flush()
 """
 
 
@@ -47,9 +47,9 @@ def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> N
 
 WATCHED = """
 import glob, multiprocessing, os, signal, sys, time
-from dlobd import trace
+from dlobd import tracing
 from dlobd.job.launchers.tfos_stock import StartTask
-trace.start(sys.argv[1], "python-worker")
+tracing.start(sys.argv[1], "python-worker")
 def start(_):
     global manager, killed, left
     manager = multiprocessing.Manager()

@@ -30,19 +30,19 @@ def python(code: str, *arguments: str, check: bool = True, **variables: str) -> 
 
 FORK = """
 import os, sys
-from dlobd import trace
-trace.start(sys.argv[1], "python-worker", threaded=False)
-with trace.span("spark", "parent"):
+from dlobd import tracing
+tracing.start(sys.argv[1], "python-worker", threaded=False)
+with tracing.span("spark", "parent"):
     child = os.fork()
     if child == 0:
         # its parent's span is open here, and its end below must end nothing of the child
-        trace.span("spark", "never ended").__enter__()
-        with trace.span("tensorflow", "child"):
+        tracing.span("spark", "never ended").__enter__()
+        with tracing.span("tensorflow", "child"):
             pass
-        trace.identify("worker", 1)
+        tracing.identify("worker", 1)
     else:
         os.waitpid(child, 0)
-trace.flush()
+tracing.flush()
 if child == 0:
     os._exit(0)
 """
@@ -67,7 +67,7 @@ def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
     """A trainer that lives long does not hold the file of the worker that forked it."""
     code = FORK.replace("pass", "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
                         " if os.path.exists(f'/proc/self/fd/{f}')], sep='\\n')").replace(
-        'with trace.span("spark", "parent"):', 'trace.instant("x"); trace.flush()\nwith trace.span("spark", "parent"):'
+        'with tracing.span("spark", "parent"):', 'tracing.instant("x"); tracing.flush()\nwith tracing.span("spark", "parent"):'
     )  # fmt: skip
     done = python(code, str(tmp_path))
     parent, _ = recorder.read_all(tmp_path)
@@ -79,14 +79,14 @@ def test_no_thread_before_the_fork(tmp_path: Path) -> None:
     """A daemon that forks stays without threads; its children may have one."""
     code = """
 import os, sys, threading
-from dlobd import trace
-trace.start(sys.argv[1], "python-worker", threaded=False)
-with trace.span("spark", "import"):
+from dlobd import tracing
+tracing.start(sys.argv[1], "python-worker", threaded=False)
+with tracing.span("spark", "import"):
     pass
-trace.instant("up")
+tracing.instant("up")
 print(threading.active_count(), len(os.listdir("/proc/self/task")), flush=True)
 if os.fork() == 0:
-    with trace.span("spark", "task"):
+    with tracing.span("spark", "task"):
         print(threading.active_count(), flush=True)
     os._exit(0)
 os.wait()
@@ -98,11 +98,11 @@ def test_what_nobody_records_costs_no_file(tmp_path: Path) -> None:
     """Before `start` spans and instants do nothing; a recorder without a line makes no file."""
     code = """
 import sys
-from dlobd import trace
-with trace.span("hdfs", "open") as span:
+from dlobd import tracing
+with tracing.span("hdfs", "open") as span:
     span.note(bytes=1)
-trace.instant("x"); trace.identify("worker", 1); trace.flush()
-trace.start(sys.argv[1], "driver")
+tracing.instant("x"); tracing.identify("worker", 1); tracing.flush()
+tracing.start(sys.argv[1], "driver")
 """
     python(code, str(tmp_path))
     assert list(tmp_path.iterdir()) == []
@@ -110,7 +110,7 @@ trace.start(sys.argv[1], "driver")
 
 def test_an_ordinary_exit_writes_everything(tmp_path: Path) -> None:
     """A script that just ends leaves its last instant, without having asked for it."""
-    code = 'import sys; from dlobd import trace; trace.start(sys.argv[1], "driver"); trace.instant("last")'
+    code = 'import sys; from dlobd import tracing; tracing.start(sys.argv[1], "driver"); tracing.instant("last")'
     python(code, str(tmp_path))
     assert only(tmp_path).instant("last") is not None
 
@@ -119,9 +119,9 @@ def test_a_child_that_leaves_without_exit_handlers_has_written_its_spans(tmp_pat
     """PySpark's workers end by os._exit: whenever a thread's outermost span ends, its lines are on disk."""
     code = """
 import os, sys
-from dlobd import trace
-trace.start(sys.argv[1], "python-worker", threaded=False)
-with trace.span("spark", "task"), trace.span("feed", "put"):
+from dlobd import tracing
+tracing.start(sys.argv[1], "python-worker", threaded=False)
+with tracing.span("spark", "task"), tracing.span("feed", "put"):
     pass
 os._exit(0)
 """
@@ -130,16 +130,16 @@ os._exit(0)
 
 
 def test_a_child_that_leaves_without_exit_handlers_has_said_what_recording_cost(tmp_path: Path) -> None:
-    """Nobody asks for it: the first write says it, and then one a second; trace.flush says it again."""
+    """Nobody asks for it: the first write says it, and then one a second; tracing.flush says it again."""
     code = """
 import os, sys
-from dlobd import trace
-trace.start(sys.argv[1], "python-worker", threaded=False)
+from dlobd import tracing
+tracing.start(sys.argv[1], "python-worker", threaded=False)
 for _ in range(3):
-    with trace.span("spark", "task"):
+    with tracing.span("spark", "task"):
         pass
 if sys.argv[2] == "flush":
-    trace.flush()
+    tracing.flush()
 os._exit(0)
 """
     for way, known in (("leave", 1), ("flush", 3)):
@@ -153,16 +153,16 @@ def test_a_recorder_that_is_switched_off_records_nothing(tmp_path: Path) -> None
     """Not in the process, not in its children, and a start that says what the process is does no harm."""
     code = """
 import os, sys
-from dlobd import trace
-assert trace.start(sys.argv[1], "python-worker", threaded=False) is None
-with trace.span("spark", "task") as span:
+from dlobd import tracing
+assert tracing.start(sys.argv[1], "python-worker", threaded=False) is None
+with tracing.span("spark", "task") as span:
     span.note(bytes=1)
     child = os.fork()
     if child == 0:
-        trace.start(sys.argv[1], "worker", 1)
-        with trace.span("tensorflow", "trainer"):
-            trace.instant("x")
-        trace.left_out(); trace.flush()
+        tracing.start(sys.argv[1], "worker", 1)
+        with tracing.span("tensorflow", "trainer"):
+            tracing.instant("x")
+        tracing.left_out(); tracing.flush()
         os._exit(0)
 _, status = os.waitpid(child, 0)
 sys.exit(status)
@@ -177,16 +177,16 @@ def test_a_disk_that_is_full_for_a_while_costs_the_lines_of_that_while(tmp_path:
     """A write that is cut in the middle damages one line; what is lost is counted, in the file, once there is room."""
     code = """
 import os, resource, sys
-from dlobd import trace
-own = trace.start(sys.argv[1], "worker", threaded=False)
+from dlobd import tracing
+own = tracing.start(sys.argv[1], "worker", threaded=False)
 most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with trace.span("tensorflow", "trainer"):
+with tracing.span("tensorflow", "trainer"):
     for k in range(100):
         if k in (10, 90):
-            trace.flush()
+            tracing.flush()
             room = own.cost.bytes + 500 if k == 10 else most
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, most))
-        with trace.span("tensorflow", "step", k=k):
+        with tracing.span("tensorflow", "step", k=k):
             pass
 """
     done = python(code, str(tmp_path))
@@ -203,12 +203,12 @@ with trace.span("tensorflow", "trainer"):
 
 KILLED = """
 import sys, time
-from dlobd import trace
-trace.start(sys.argv[1], "worker", 1)
-with trace.span("tensorflow", "trainer"):
+from dlobd import tracing
+tracing.start(sys.argv[1], "worker", 1)
+with tracing.span("tensorflow", "trainer"):
     k = 0
     while True:
-        with trace.span("tensorflow", "step", k=k):
+        with tracing.span("tensorflow", "step", k=k):
             time.sleep(0.002)
         k += 1
         print(k, time.monotonic_ns(), flush=True)
@@ -265,9 +265,9 @@ def test_an_exception_does_not_leave_spans_open(tmp_path: Path) -> None:
     """A crash by an exception runs through the `with` blocks: every span has its end and the error's name."""
     code = """
 import sys
-from dlobd import trace
-trace.start(sys.argv[1], "driver")
-with trace.span("spark", "driver"), trace.span("hdfs", "open"):
+from dlobd import tracing
+tracing.start(sys.argv[1], "driver")
+with tracing.span("spark", "driver"), tracing.span("hdfs", "open"):
     raise RuntimeError("boom")
 """
     assert python(code, str(tmp_path), check=False).returncode == 1
@@ -282,10 +282,10 @@ def test_start_twice_only_says_what_the_process_has_become(tmp_path: Path) -> No
     """A process has one recorder, and so one file."""
     code = """
 import sys
-from dlobd import trace
-first = trace.start(sys.argv[1], "trainer")
-assert trace.start(sys.argv[1] + "/other", "worker", 2) is first
-trace.instant("x")
+from dlobd import tracing
+first = tracing.start(sys.argv[1], "trainer")
+assert tracing.start(sys.argv[1] + "/other", "worker", 2) is first
+tracing.instant("x")
 """
     python(code, str(tmp_path))
     assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]
