@@ -13,6 +13,7 @@ from pathlib import Path
 
 import dlobd
 from dlobd.errors import DlobdError
+from dlobd.report.summary import summary
 from dlobd.report.tables import overhead_table, picture
 
 COLUMNS = ["title", "n", "seconds", "seconds_sd", "percent", "percent_sd", "lo_s", "hi_s", "unexplained_s"]
@@ -25,12 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--out", type=Path, default=Path("."), metavar="DIR", help="where the pictures go")
     asked = parser.parse_args(arguments)
     try:
-        records = [dlobd.load(run).run for run in asked.runs]
-        table = overhead_table(records)
-        print(f"{records[0]['experiment']}, {len(records)} run(s), window {records[0]['window']['name']}")
-        for record in records:  # one alone: several that are not all ok were refused
-            if record["status"] != "ok":
-                print(f"run {record['run_id']} is {record['status']}: {record['cause']}")
+        runs = [dlobd.load(run).run for run in asked.runs]
+        table = overhead_table(runs)
+        print(f"{runs[0].experiment}, {len(runs)} run(s), window {summary(runs[0]).window}")
+        for run in runs:  # one alone: several that are not all ok were refused
+            if run.status != "ok":
+                print(f"run {run.run_id} is {run.status}: {run.reason}")
         print(table[COLUMNS].to_string(index=False, float_format="%.3f", na_rep="-"))
         asked.out.mkdir(parents=True, exist_ok=True)
         for suffix in (".png", ".svg"):

@@ -55,10 +55,10 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> None:
     found = series.run(series.opened(points(), 0, asked.out), asked.repeats, progress, progress.keep)
     bundles = {cell: bundle for cell, bundle in sorted(found.ended().items()) if cell.repeat <= asked.repeats}
     runs = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in found.points}
-    records = [record for each in runs.values() for record in each]
-    busy = [percent for run_id, percent in found.busy().items() if run_id in {r["run_id"] for r in records}]
+    every = [run for each in runs.values() for run in each]
+    busy = [percent for run_id, percent in found.busy().items() if run_id in {run.run_id for run in every}]
     loop = recorder.table(loops[: asked.repeats])
-    publish.publish(asked.docs, [*jobs.tables(runs), cluster.table(starts), loop], busy, records)
+    publish.publish(asked.docs, [*jobs.tables(runs), cluster.table(starts), loop], busy, every)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from bench.points import BARRIER, STOCK, TFOS
 from bench.tables import Table, cells, compared
 from dlobd.attribution.statistics import spread
-from dlobd.report.repeats import first_step_s, metric, steady_rate, teardown_s
+from dlobd.bundle.run import Run
+from dlobd.report.repeats import metric
+from dlobd.report.summary import first_step_s, steady_rate, teardown_s
 
-Runs = Mapping[str, Sequence[dict[str, Any]]]
+Runs = Mapping[str, Sequence[Run]]
 LAUNCHERS = (STOCK, TFOS, BARRIER)
 
 
 def tables(runs: Runs) -> list[Table]:
-    """`runs` is the label of a point to the records of its runs."""
+    """`runs` is the label of a point to its runs."""
     same = "Same job, data, Spark settings and JVM flags; only the launcher differs."
     feeding = {launcher: f"{launcher} feed" for launcher in LAUNCHERS}
     both = {
@@ -37,17 +38,14 @@ def tables(runs: Runs) -> list[Table]:
     memory = _values(runs, feeding, metric("executor_peak_bytes", 2**20))
     says = "Peak of one executor's container: JVM, Python workers and trainer. Sampled by the NodeManager."
     made.append(compared("Memory of an executor", says, "MiB", memory, STOCK))
-    every = [record for records in runs.values() for record in records if record["status"] == "ok"]
-    daemons = [metric("daemons_bytes", 2**20)(record) for record in every]
+    every = [run for each in runs.values() for run in each if run.status == "ok"]
+    daemons = [metric("daemons_bytes", 2**20)(run) for run in every]
     says = "Resident memory of the daemons together, after a run."
     columns, rows = ["", "n", "median, MiB", "IQR", "min-max"], [["all six", *cells(spread(daemons))]]
     return [*made, Table("Memory of the daemons", says, columns, rows, {"all six": daemons})]
 
 
 def _values(
-    runs: Runs, labels: Mapping[str, str], value: Callable[[dict[str, Any]], float | None]
+    runs: Runs, labels: Mapping[str, str], value: Callable[[Run], float | None]
 ) -> dict[str, list[float | None]]:
-    return {
-        label: [value(record) for record in runs.get(point, ()) if record["status"] == "ok"]
-        for label, point in labels.items()
-    }
+    return {label: [value(run) for run in runs.get(point, ()) if run.status == "ok"] for label, point in labels.items()}

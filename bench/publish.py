@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bench.tables import Table
 from dlobd.attribution.statistics import spread
+from dlobd.bundle.run import Run
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 
@@ -19,27 +19,25 @@ BUSY_PERCENT = 25.0
 BEGIN, END = "<!-- bench: begin, made by make bench -->", "<!-- bench: end -->"
 
 
-def publish(docs: Path, tables: Sequence[Table], busy: Sequence[float], records: Sequence[dict[str, Any]]) -> None:
+def publish(docs: Path, tables: Sequence[Table], busy: Sequence[float], runs: Sequence[Run]) -> None:
     """`busy` is the machine's load before each run, in percent of its cores."""
-    facts = [*machine(records), *loaded(busy)]
+    facts = [*machine(runs), *loaded(busy)]
     body = "\n\n".join([BEGIN, "\n".join(f"- {fact}" for fact in facts), *(t.markdown() for t in tables), END])
     path = docs / "bench.md"
     before, _, rest = path.read_text().partition(BEGIN)
     path.write_text(before + body + rest.partition(END)[2])
     values = {table.title: table.values for table in tables}
-    document = {"facts": facts, "busy_percent": list(busy), "runs": [r["run_id"] for r in records], "tables": values}
+    document = {"facts": facts, "busy_percent": list(busy), "runs": [run.run_id for run in runs], "tables": values}
     (docs / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
-def machine(records: Sequence[dict[str, Any]]) -> list[str]:
+def machine(runs: Sequence[Run]) -> list[str]:
     """The machine, the versions and the commits of the runs, one line each."""
     here = provenance.platform()
     memory = int(here["memory_bytes"] or 0) / 2**30
-    used = sorted(
-        {(r["versions"].get(name) or "-", name) for r in records for name in ("pyspark", "tensorflow", "java")}
-    )
-    commits = {(g["commit"] or "-")[:12] + " with changes" * bool(g["dirty"]) for r in records if (g := r["git"])}
-    bad = ", ".join(f"{r['run_id']} {r['status']}" for r in records if r["status"] != "ok")
+    used = sorted({(run.versions.get(name) or "-", name) for run in runs for name in ("pyspark", "tensorflow", "java")})
+    commits = {(git.commit or "-")[:12] + " with changes" * bool(git.dirty) for run in runs if (git := run.git)}
+    bad = ", ".join(f"{run.run_id} {run.status}" for run in runs if run.status != "ok")
     size = f"{here['cores']} cores, {memory:.0f} GiB"
     lines = [
         f"{datetime.now(UTC):%Y-%m-%d}, {here['processor']}, {size}, {here['distribution']}",
@@ -47,7 +45,7 @@ def machine(records: Sequence[dict[str, Any]]) -> list[str]:
     ]
     if len(commits) > 1:
         lines.append("**These runs come from several states of the code: they do not compare.**")
-    return lines + ([f"**Left out: {left_out(records)} ({bad})**"] if bad else [])
+    return lines + ([f"**Left out: {left_out(runs)} ({bad})**"] if bad else [])
 
 
 def loaded(busy: Sequence[float]) -> list[str]:

@@ -201,12 +201,12 @@ def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: 
 
     from dlobd.report import repeats as comparison
 
-    records = {label: [b.read() for cell, b in sorted(bundles.items()) if cell.point == label] for label in points}
-    comparison.table(records, Console(highlight=False))
+    found = {label: [b.read() for cell, b in sorted(bundles.items()) if cell.point == label] for label in points}
+    comparison.table(found, Console(highlight=False))
     for cell, bundle in sorted(bundles.items()):
         print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
     print(f"series: {series.path}")
-    return max(EXIT_CODES[record["status"]] for each in records.values() for record in each)
+    return max(EXIT_CODES[run.status] for each in found.values() for run in each)
 
 
 @app.command()
@@ -215,11 +215,10 @@ def show(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> None:
     from dlobd.bundle import store
 
     bundle = store.find(run, out)
-    record = bundle.read()
     if as_json:
-        _print_json(record)
+        _print_json(bundle.read_json())
         return
-    _print_run(record)
+    _print_run(bundle.read())
     try:
         problems = bundle.verify()
     except BundleError as error:
@@ -258,7 +257,7 @@ def verify(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> int:
     """Compute a run's report again from its raw evidence, check its files, and audit its sources against each other."""
     import dataclasses
 
-    from dlobd.attribution.audits import audit, figures
+    from dlobd.attribution.audits import audit
     from dlobd.attribution.importers.evidence import Evidence
     from dlobd.attribution.verification import verify as verified
     from dlobd.bundle import store
@@ -273,7 +272,7 @@ def verify(run: Run = "latest", out: Out = RUNS, as_json: Json = False) -> int:
         for answer in answers:
             print(f"{'ok  ' if answer.ok else 'FAIL'}  {answer.question}: {answer.detail}")
         for one in audits:
-            said = f"{one.audit}" if one.verdict == "unknown" else figures(dataclasses.asdict(one))
+            said = one.audit if one.verdict == "unknown" else one.figures
             print(f"{one.verdict:7} {said}: {one.detail}")
     wrong = [answer.question for answer in answers if not answer.ok]
     wrong += [one.audit for one in audits if one.verdict == "fail"]
@@ -488,23 +487,23 @@ def _elsewhere(hadoop_conf: Path | None, archive: Path | None = None) -> Elsewhe
 
 def _print_result(bundle: Any) -> int:
     """The run, why it did not end well, and where it is; returns the exit code."""
-    record = bundle.read()
-    _print_run(record)
-    if record["cause"]:
-        print(f"dlobd: run {record['status']}: {record['cause']}", file=sys.stderr)
+    found = bundle.read()
+    _print_run(found)
+    if found.reason:
+        print(f"dlobd: run {found.status}: {found.reason}", file=sys.stderr)
     print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
     print(f"bundle: {bundle.path}")
-    return EXIT_CODES[record["status"]]
+    return EXIT_CODES[found.status]
 
 
-def _print_run(record: dict[str, Any]) -> None:
+def _print_run(found: Any) -> None:
     from rich.console import Console
 
     from dlobd.report import terminal
 
     console = Console(highlight=False)
-    terminal.breakdown(record, console)
-    terminal.anatomy(record, console)
+    terminal.breakdown(found, console)
+    terminal.anatomy(found, console)
 
 
 def _print_endpoints(endpoints: Any) -> None:
@@ -569,7 +568,7 @@ def _last_words() -> str:
 
 
 def _keep_traceback() -> Path:
-    from dlobd.bundle.store import redact
+    from dlobd.bundle.redaction import redact
     from dlobd.paths import cache_dir
 
     text = redact(traceback.format_exc().encode())

@@ -6,6 +6,7 @@ Schema history of run.json
     1   first version
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
     3   `audits`, `noise` and `overhead`: what recording has cost; null in records of before
+    4   `reason` was `cause`: why a run is not ok; a cause is a named wait
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 

@@ -16,7 +16,7 @@ END_S = 150
 
 def kept(bundle: Bundle, status: str) -> dict[str, Any]:
     """The record of a run that was ended while it trained, after a look at its evidence."""
-    record = bundle.read()
+    record = bundle.read_json()
     assert record["status"] == status
     assert bundle.verify() == []
     assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"] > 0

@@ -1,21 +1,27 @@
-"""A hand-made run.json for tests: small, valid, and with every list filled."""
+"""A hand-made run.json for tests: small, valid, and with every list filled; and the Run that it tells of."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
+from dlobd.bundle.run import Run
 from dlobd.experiment import files
+
+
+def run(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> Run:
+    """`run_record`, typed."""
+    return Run.from_json(run_record(run_id, **changes))
 
 
 def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[str, Any]:
     """A run of the main job that took one second; `changes` replace top-level keys."""
     main = files.load("softmax-mnist")
     record: dict[str, Any] = {
-        "schema_version": 3,
+        "schema_version": 4,
         "run_id": run_id,
         "status": "ok",
-        "cause": None,
+        "reason": None,
         "experiment": main.name,
         "experiment_key": files.key(main),
         "configuration": dataclasses.asdict(main),

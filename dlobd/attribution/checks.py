@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle.run import Check
 from dlobd.experiment.files import steps
-from dlobd.schema import Experiment, OwnJob, Runnable
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """`ok` is None where the evidence to decide is missing; such a check counts as failed for a run that ended well."""
-
-    check: str
-    ok: bool | None
-    detail: str
-
+from dlobd.schema import Clip, Experiment, OwnJob, Runnable
 
 INCONSISTENT_SHARE = 0.01
 """Evidence whose spans contradict each other by more than this share of the wall cannot be attributed."""
 
 
-def check(experiment: Runnable, evidence: Evidence, clips: Sequence[Mapping[str, Any]], wall_ns: int) -> list[Check]:
+def check(experiment: Runnable, evidence: Evidence, clips: Sequence[Clip], wall_ns: int) -> list[Check]:
     """All checks, in the order in which a person would ask.
 
     Args:
-        clips: of the attribution, as in run.json.
+        clips: of the attribution.
     """
     if isinstance(experiment, OwnJob):
         return [_consistent(clips, wall_ns)]  # what its result should be, only its person knows
     return [*_checks(experiment, evidence), _consistent(clips, wall_ns)]
 
 
-def _consistent(clips: Sequence[Mapping[str, Any]], wall_ns: int) -> Check:
-    found_ns = sum(clip["ns"] for clip in clips if clip["kind"] == "inconsistent")
+def _consistent(clips: Sequence[Clip], wall_ns: int) -> Check:
+    found_ns = sum(clip.ns for clip in clips if clip.kind == "inconsistent")
     detail = f"spans contradict each other for {found_ns / 1e9:.3f} s, at most {INCONSISTENT_SHARE:.0%} of the wall may"
     return Check("evidence is consistent", found_ns <= INCONSISTENT_SHARE * wall_ns, detail)
 

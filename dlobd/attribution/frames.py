@@ -7,12 +7,14 @@ frames of several runs can be laid over each other.
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Span, Trace
@@ -73,8 +75,7 @@ class RunBundle:
 
     def __init__(self, path: str | Path) -> None:
         self._bundle: Bundle = find(path, Path("."))
-        self.run: dict[str, Any] = self._bundle.read()
-        """run.json."""
+        self.run: Run = self._bundle.read()
 
     @property
     def path(self) -> Path:
@@ -97,11 +98,11 @@ class RunBundle:
         """One row a layer and one for `unattributed`, with the columns `ATTRIBUTION`; `ns` sums to the wall.
 
         Empty for a run that has no window, such as one that ended before its job was submitted."""
-        wall_ns = self.run["wall_ns"]
+        wall_ns = self.run.wall_ns
         if not wall_ns:
             return self._frame([], ATTRIBUTION)
-        rest_ns = self.run["unattributed_ns"] or 0
-        rest = {
+        rest_ns = self.run.unattributed_ns or 0
+        rest: dict[str, Any] = {
             "layer": UNATTRIBUTED,
             "group": "-",
             "ns": rest_ns,
@@ -109,7 +110,8 @@ class RunBundle:
             "lo_ns": rest_ns,
             "hi_ns": rest_ns,
         }
-        rows = [{**row, "percent": 100 * row["ns"] / wall_ns} for row in [*self.run["layers"], rest]]
+        layers = [asdict(layer) for layer in self.run.layers]
+        rows = [{**row, "percent": 100 * row["ns"] / wall_ns} for row in (*layers, rest)]
         return self._frame(rows, ATTRIBUTION)
 
     def steps(self) -> pd.DataFrame:
@@ -124,7 +126,7 @@ class RunBundle:
 
     def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
         frame = pd.DataFrame(rows, columns=list(columns)).astype(columns)
-        frame.attrs = {name: self.run[name] for name in ("run_id", "status", "cause")}
+        frame.attrs = {name: getattr(self.run, name) for name in ("run_id", "status", "reason")}
         return frame
 
     def _span_row(self, span: Span) -> dict[str, Any]:

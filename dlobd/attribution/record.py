@@ -1,15 +1,15 @@
-"""run.json: made from an experiment, and filled from a bundle's evidence. Pure but for the environment it names."""
+"""What a bundle's evidence says of its run, as run.json keeps it. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from dlobd.attribution import reasons, recording_cost, warnings
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.audits import audit, figures
+from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
@@ -17,8 +17,9 @@ from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
+from dlobd.bundle.run import Audit, Check
 from dlobd.bundle.store import Bundle
-from dlobd.schema import Runnable, Trace
+from dlobd.schema import Attribution, Runnable, Status, Trace
 from dlobd.tracing import clock
 
 WINDOW = "spark-submit exec -> exit"
@@ -28,57 +29,88 @@ INTERRUPTED = "interrupted by a person or the system while the job ran"
 INTERRUPTED_LATE = "interrupted by a person or the system after the job had ended, before its evidence was complete"
 
 
-def fill(record: dict[str, Any], bundle: Bundle, experiment: Runnable) -> None:
-    """Adds everything that the bundle's evidence shows; the same bundle always gives the same."""
+def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
+    """The members of run.json that follow from a bundle's evidence; the same bundle always gives the same.
+
+    Raises:
+        BundleError: nothing was submitted, so that there is no window.
+    """
     evidence = Evidence(bundle.path)
     trace = assembled(evidence)
     attribution = attribute(trace)
-    record["window"] = {
-        "name": BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
-        "start_ns": trace.start_ns,
-        "end_ns": trace.end_ns,
-        "clock": evidence.window["anchors"][0]["domain"],
+    cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
+    audits = audit(evidence)
+    status, reason, checks = _status(experiment, evidence, attribution, audits)
+    missing, metrics = evidence.collected["missing"], evidence.collected["metrics"]
+    return {
+        "status": status,
+        "reason": reason,
+        "window": {
+            "name": BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
+            "start_ns": trace.start_ns,
+            "end_ns": trace.end_ns,
+            "clock": evidence.window["anchors"][0]["domain"],
+        },
+        "wall_ns": attribution.wall_ns,
+        "layers": _dicts(attribution.layers),
+        "unattributed_ns": attribution.unattributed_ns,
+        "not_measured": _dicts(attribution.not_measured),
+        "intervals": _dicts(attribution.intervals),
+        "clips": _dicts(attribution.clips),
+        "startup": _dicts(trace.startup),
+        "teardown": _dicts(trace.teardown),
+        "hdfs": hdfs_use.summary(evidence, trace.spans, trace.intervals),
+        "ranks": _ranks(evidence),
+        "metrics": metrics | _metrics(evidence),
+        "overhead": cost,
+        "checks": _dicts(checks),
+        "audits": _dicts(audits),
+        "noise": evidence.noise,
+        "warnings": [
+            *missing,
+            *warnings.notices(evidence),
+            *_warnings(evidence, trace),
+            *recording_cost.warnings(cost),
+        ],
     }
-    record["wall_ns"] = attribution.wall_ns
-    record["layers"] = [asdict(layer) for layer in attribution.layers]
-    record["unattributed_ns"] = attribution.unattributed_ns
-    for name in ("not_measured", "intervals", "clips"):
-        record[name] = [asdict(item) for item in getattr(attribution, name)]
-    record["startup"] = [asdict(event) for event in trace.startup]
-    record["teardown"] = [asdict(event) for event in trace.teardown]
-    record["hdfs"] = hdfs_use.summary(evidence, trace.spans, trace.intervals)
-    ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
-    record["ranks"] = [_rank(process) for process in sorted(ranks, key=lambda p: (p.process.role, p.process.index))]
-    if evidence.own:
-        own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
-        record["ranks"] = [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
-    record["metrics"] |= evidence.collected["metrics"] | _metrics(evidence, ranks)
-    record["overhead"] = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
-    record["warnings"] = [*evidence.collected["missing"], *warnings.notices(evidence), *_warnings(evidence, trace)]
-    record["warnings"] += recording_cost.warnings(record["overhead"])
-    record["audits"] = [asdict(one) for one in audit(evidence)]
-    record["noise"] = evidence.noise
-    record["status"], record["cause"] = _status(record, experiment, evidence)
 
 
-def _status(record: dict[str, Any], experiment: Runnable, evidence: Evidence) -> tuple[str, str | None]:
+def _dicts(items: Iterable[Any]) -> list[dict[str, Any]]:
+    return [asdict(item) for item in items]
+
+
+def _status(
+    experiment: Runnable, evidence: Evidence, attribution: Attribution, audits: Sequence[Audit]
+) -> tuple[Status, str | None, list[Check]]:
+    """How the run ended, why if not well, and the checks of one that ended by itself."""
     window = evidence.window
     if window["ended_by"] == "interrupt":
-        return "interrupted", INTERRUPTED
+        return "interrupted", INTERRUPTED, []
     if window["ended_by"] == "timeout":
-        return "failed", reasons.timed_out(evidence, experiment.timeout_s)
+        return "failed", reasons.timed_out(evidence, experiment.timeout_s), []
     if window["ended_by"] == "accept timeout":
-        return "failed", reasons.never_started(evidence, experiment.accept_timeout_s)
+        return "failed", reasons.never_started(evidence, experiment.accept_timeout_s), []
     if window["exit_code"] != 0:
-        return "failed", reasons.failure(evidence)
-    record["checks"] = [asdict(item) for item in check(experiment, evidence, record["clips"], record["wall_ns"])]
-    broken = next((item for item in record["checks"] if not item["ok"]), None)
+        return "failed", reasons.failure(evidence), []
+    checks = check(experiment, evidence, attribution.clips, attribution.wall_ns)
+    broken = next((item for item in checks if not item.ok), None)
     if broken:
-        return "invalid", f"{broken['check']}: {broken['detail']}"
-    contradiction = next((one for one in record["audits"] if one["verdict"] == "fail"), None)
+        return "invalid", f"{broken.check}: {broken.detail}", checks
+    contradiction = next((one for one in audits if one.verdict == "fail"), None)
     if contradiction:
-        return "invalid", f"sources contradict each other: {figures(contradiction)}"
-    return "ok", None
+        return "invalid", f"sources contradict each other: {contradiction.figures}", checks
+    return "ok", None, checks
+
+
+def _training(evidence: Evidence) -> list[RecordedProcess]:
+    return [p for p in evidence.processes if p.process.role in ("chief", "worker")]
+
+
+def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
+    if evidence.own:
+        own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
+        return [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
+    return [_rank(p) for p in sorted(_training(evidence), key=lambda p: (p.process.role, p.process.index))]
 
 
 def _rank(process: RecordedProcess) -> dict[str, Any]:
@@ -110,7 +142,8 @@ def _own_rank(rank: Rank) -> dict[str, Any]:
     return {"role": rank.role, "index": rank.index, **unknown, "main_ns": main_ns, "feed_wait_ns": wait_ns}
 
 
-def _metrics(evidence: Evidence, ranks: Sequence[RecordedProcess]) -> dict[str, Any]:
+def _metrics(evidence: Evidence) -> dict[str, Any]:
+    ranks = _training(evidence)
     results = evidence.results
     samples = sum(result["samples"] for result in results.values()) if results else None
     steps = min((result["steps"] for result in results.values()), default=None)

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution import record
+from dlobd.bundle import files
+from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.schema import Runnable
-
-COMPUTED = (
-    "window", "wall_ns", "layers", "unattributed_ns", "not_measured", "intervals", "clips", "metrics", "startup",
-    "teardown", "hdfs", "ranks", "overhead", "checks", "audits", "noise", "warnings", "status", "cause",
-)  # fmt: skip
-"""The fields of run.json that `dlobd.attribution.record.fill` makes from the evidence."""
 
 SINCE = {"audits": 3, "noise": 3}
 """The schema version that brought a field: a record of before cannot have said what is computed today."""
@@ -57,7 +52,7 @@ def verify(bundle: Bundle) -> list[Verified]:
     except BundleError as error:
         hashes = Verified("files are as sealed", False, error.what)
     try:
-        experiment = from_dict(run["configuration"], "configuration of run.json")
+        experiment = from_dict(asdict(run.configuration), "configuration of run.json")
     except DlobdError as error:
         return [hashes, Verified("configuration is an experiment", False, error.what)]
     return [hashes, _configuration(run, experiment, bundle), _report(run, experiment, bundle)]
@@ -68,47 +63,45 @@ def _verified(question: str, differences: list[str], otherwise: str) -> Verified
     return Verified(question, not differences, "; ".join(differences[:SHOWN]) + more if differences else otherwise)
 
 
-def _configuration(run: dict[str, Any], experiment: Runnable, bundle: Bundle) -> Verified:
+def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Verified:
     """run.json's configuration, its key, and what the job was told."""
     question = "configuration, key and job agree"
     differences = []
-    if key(experiment) != run["experiment_key"]:
-        differences.append(f"the configuration has key {key(experiment)}, run.json says {run['experiment_key']}")
-    if experiment.name != run["experiment"]:
-        differences.append(f"the configuration is of {experiment.name}, run.json says {run['experiment']}")
+    if key(experiment) != run.experiment_key:
+        differences.append(f"the configuration has key {key(experiment)}, run.json says {run.experiment_key}")
+    if experiment.name != run.experiment:
+        differences.append(f"the configuration is of {experiment.name}, run.json says {run.experiment}")
     try:
-        job = json.loads((bundle.evidence / "job.json").read_text())
+        job = json.loads((bundle.path / files.JOB).read_text())
     except (OSError, ValueError) as error:
-        return _verified(question, [*differences, f"evidence/job.json cannot be read: {error}"], "")
-    configuration = run["configuration"]
+        return _verified(question, [*differences, f"{files.JOB} cannot be read: {error}"], "")
+    configuration = json.loads(json.dumps(asdict(run.configuration)))
     differences += [
         f"{name}: {configuration[name]!r} in run.json, {job[name]!r} in job.json"
         for name in sorted(configuration.keys() & job.keys())
         if configuration[name] != job[name]
     ]
-    return _verified(question, differences, f"key {run['experiment_key']}")
+    return _verified(question, differences, f"key {run.experiment_key}")
 
 
-def _report(run: dict[str, Any], experiment: Runnable, bundle: Bundle) -> Verified:
+def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Verified:
     """run.json computed anew, from the raw evidence."""
     question = "report follows from the evidence"
-    again = deepcopy(run)
-    again["metrics"] = {}
-    again["checks"] = []
     try:
-        record.fill(again, bundle, experiment)
+        found = record.computed(bundle, experiment)
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         return Verified(question, False, f"it cannot be computed: {type(error).__name__}: {error}")
-    said = [name for name in COMPUTED if SINCE.get(name, 0) <= _version_as_written(bundle)]
-    differences = [line for name in said for line in _differences(name, run[name], json.loads(json.dumps(again[name])))]
-    made = run["versions"].get("dlobd")
+    stored, again = (json.loads(json.dumps(each.to_json())) for each in (run, Run.from_json(run.to_json() | found)))
+    said = [name for name in found if SINCE.get(name, 0) <= _version_as_written(bundle)]
+    differences = [line for name in said for line in _differences(name, stored[name], again[name])]
+    made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
     return _verified(question, [line + by for line in differences], f"{len(said)} fields, number for number{by}")
 
 
 def _version_as_written(bundle: Bundle) -> int:
     """Of run.json, before it was upgraded for us; it has been read, so it is there."""
-    return int(json.loads((bundle.path / "run.json").read_bytes())["schema_version"])
+    return int(json.loads((bundle.path / files.RUN).read_bytes())["schema_version"])
 
 
 def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:

@@ -17,7 +17,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -27,30 +27,17 @@ from typing import Any
 
 import jsonschema
 
+from dlobd.bundle.files import PARTS
+from dlobd.bundle.redaction import redact
+from dlobd.bundle.run import Run
+from dlobd.bundle.upgrade import upgraded
 from dlobd.errors import BundleError
 from dlobd.schema import SCHEMA_VERSION
 
-PARTS = ("spans", "evidence", "logs")
 LATEST = "latest"
-REDACTED = b"[redacted]"
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{4}")
 """UTC start and four random digits: run ids sort by time."""
-
-
-def _from_1(run: dict[str, Any]) -> dict[str, Any]:
-    """What version 1 could not say was so: one replica, and nothing but `timeout_s` ended a run."""
-    configuration = {"replication": 1, "accept_timeout_s": run["configuration"]["timeout_s"], **run["configuration"]}
-    return {**run, "schema_version": 2, "configuration": configuration}
-
-
-def _from_2(run: dict[str, Any]) -> dict[str, Any]:
-    """Nobody audited a run of version 2, or measured the noise before it or what recording cost."""
-    return {"audits": None, "noise": None, "overhead": None, **run, "schema_version": 3}
-
-
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
-"""Schema version to the function that turns its run.json into the next version's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +79,12 @@ class Bundle:
         except OSError as error:
             raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
 
-    def read(self) -> dict[str, Any]:
-        """run.json, upgraded to this version's schema and validated.
+    def read(self) -> Run:
+        """run.json as a Run. See `read_json`."""
+        return Run.from_json(self.read_json())
+
+    def read_json(self) -> dict[str, Any]:
+        """run.json as it is, upgraded to this version's schema and validated.
 
         Raises:
             BundleError: it is missing, damaged or of a newer version.
@@ -107,14 +98,13 @@ class Bundle:
                     f"{path} has schema version {version}; this dlobd reads up to {SCHEMA_VERSION}.",
                     "use a newer dlobd",
                 )
-            for old in range(version, SCHEMA_VERSION):
-                run = _UPGRADES[old](run)
+            run = upgraded(run)
         except OSError as error:
             raise BundleError(f"{path} cannot be read: {error.strerror}.", "dlobd show latest") from None
         except (ValueError, TypeError, KeyError):
             raise BundleError(f"{path} is damaged: it is not the record of a run.") from None
         validate(run, str(self.path))
-        return run  # type: ignore[no-any-return]
+        return run
 
     def add(self, source: Path, name: str) -> Path:
         """Copies a file into the bundle, without the secrets of its text.
@@ -272,53 +262,6 @@ def schema() -> dict[str, Any]:
 @cache
 def _validator() -> Any:
     return jsonschema.Draft202012Validator(schema())
-
-
-# A name that ends in one of these words has a secret as its value. Not every name with "token" in it: YARN's logs are
-# full of token managers. What comes before the word is left out of the patterns, so that they are linear in the text.
-_WORD = (
-    rb"(?P<key>(?:authkey|passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|access|private|secret)[_.-]?key)"
-)
-_QUOTED = rb"(?P<value>[bu]?'(?:\\.|[^'\\\n])*'|[bu]?\"(?:\\.|[^\"\\\n])*\""
-_BARE = rb"[^\s,;&<>(){}\[\]'\"\\]+"
-_SECRETS = [
-    re.compile(rb"(?i)" + pattern)
-    for pattern in (
-        _WORD + rb"['\"]?[ \t]*[=:][ \t]*)" + _QUOTED + rb"|" + _BARE + rb")",  # key=value, key: value, 'key': b'value'
-        _WORD + rb"['\"][ \t]*,[ \t]*)" + _QUOTED + rb")",  # ("key", "value")
-        _WORD + rb"\\\"[ \t]*:[ \t]*)(?P<value>\\\"(?:(?!\\\").)*\\\")",  # JSON inside a JSON string
-        rb"--[\w.-]*" + _WORD + rb"[ \t]+)" + _QUOTED + rb"|" + _BARE + rb")",  # --key value
-    )
-]
-_XML_SECRET = re.compile(rb"(?i)" + _WORD + rb"</name>\s*<value>)(?P<value>[^<]+)")
-_HINTS = (b"key", b"passw", b"passphrase", b"secret", b"token", b"credential")
-"""A line without any of these holds no secret: looking for them first makes it ten times as fast."""
-
-
-def redact(data: bytes) -> bytes:
-    """`data` with the values of authkeys, passwords, tokens and secrets replaced; quotes stay, so JSON stays JSON."""
-    lines = data.splitlines(keepends=True)
-    for at, line in enumerate(lines):
-        lower = line.lower()
-        if any(hint in lower for hint in _HINTS):
-            for pattern in _SECRETS:
-                line = pattern.sub(_hide, line)
-            lines[at] = line
-    data = b"".join(lines)
-    return _XML_SECRET.sub(_hide, data) if b"</name>" in data else data
-
-
-def redact_words(words: Sequence[str]) -> list[str]:
-    """The words of a command line, with secrets replaced, also where option and value are two words."""
-    found: list[str] = json.loads(redact(json.dumps(list(words)).encode()))
-    return found
-
-
-def _hide(match: re.Match[bytes]) -> bytes:
-    value = match["value"]
-    quote = re.match(rb"[bu]?(\\?['\"])", value)
-    hidden = quote[1] + REDACTED + quote[1] if quote else REDACTED
-    return match[0].removesuffix(value) + hidden
 
 
 def _sha256(path: Path) -> str:

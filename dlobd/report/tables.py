@@ -1,10 +1,11 @@
-"""The overhead table, one row a layer, from the records of one run or of several equal ones; and its picture.
+"""The overhead table, one row a layer, of one run or of several equal ones; and its picture.
 
-Numbers come from the records (run.json as dictionaries). The picture is drawn from the table and computes nothing.
+Numbers come from `dlobd.report.summary`. The picture is drawn from the table and computes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
+from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.report.summary import Part, summary
 
 COLUMNS = {
     "layer": "name of the layer, `unattributed` or `wall`",
@@ -30,7 +33,7 @@ COLUMNS = {
 }
 
 
-def overhead_table(runs: list[dict[str, Any]]) -> pd.DataFrame:
+def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
     """One row a layer in the order of `LAYERS`, then `unattributed` and `wall`; columns as in `COLUMNS`.
 
     A layer that a run lists as not measured and gives no time is left out of that run's mean instead of counted as 0.
@@ -41,13 +44,13 @@ def overhead_table(runs: list[dict[str, Any]]) -> pd.DataFrame:
     if not runs:
         raise UsageError("There is no run to make a table of.", "name at least one run")
     for run in runs:
-        if not run["wall_ns"]:
-            raise UsageError(f"Run {run['run_id']} has no wall time to split.", "leave it out")
-        if len(runs) > 1 and run["status"] != "ok":
-            raise UsageError(f"Run {run['run_id']} is {run['status']}: it has no place in a mean.", "leave it out")
-        if run["experiment_key"] != runs[0]["experiment_key"]:
+        if not run.wall_ns:
+            raise UsageError(f"Run {run.run_id} has no wall time to split.", "leave it out")
+        if len(runs) > 1 and run.status != "ok":
+            raise UsageError(f"Run {run.run_id} is {run.status}: it has no place in a mean.", "leave it out")
+        if run.experiment_key != runs[0].experiment_key:
             raise UsageError(
-                f"Runs {runs[0]['run_id']} and {run['run_id']} are of different experiments: they have no common mean.",
+                f"Runs {runs[0].run_id} and {run.run_id} are of different experiments: they have no common mean.",
                 "make one table an experiment",
             )
     parts = pd.DataFrame([part for run in runs for part in _parts(run)])
@@ -62,7 +65,7 @@ def overhead_table(runs: list[dict[str, Any]]) -> pd.DataFrame:
         unexplained_s=("unexplained_s", "mean"),
     )
     # a layer without any time in any run has no row
-    seen = {row["layer"] for run in runs for row in run["layers"]} | {UNATTRIBUTED, "wall"}
+    seen = {layer.layer for run in runs for layer in run.layers} | {UNATTRIBUTED, "wall"}
     rows = rows[rows.index.isin(seen)].reset_index()
     rows["title"] = [LAYERS[name].title if name in LAYERS else name for name in rows["layer"]]
     rows["group"] = [LAYERS[name].group if name in LAYERS else "" for name in rows["layer"]]
@@ -105,24 +108,20 @@ def picture(table: pd.DataFrame, path: Path) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error
 
 
-def _parts(run: dict[str, Any]) -> list[dict[str, Any]]:
-    given = {row["layer"]: row for row in run["layers"]}
+def _parts(run: Run) -> list[dict[str, Any]]:
+    found = summary(run)
+    wall_ns, rest = run.wall_ns, found.unattributed
+    assert wall_ns
+    assert rest
+    given = {part.layer: part for part in found.parts}
     # a job of dlobd's own has no user code
-    absent = ({row["layer"] for row in run["not_measured"]} | {"user"}) - set(given)
-    none = {"ns": 0, "lo_ns": 0, "hi_ns": 0, "unexplained_ns": 0}
-    parts = [_part(run, layer, **given.get(layer, none)) for layer in LAYERS if layer not in absent]
-    unknown, wall = run["unattributed_ns"], run["wall_ns"]
-    unexplained = unknown + sum(row["unexplained_ns"] for row in run["layers"])
-    return [
-        *parts,
-        _part(run, UNATTRIBUTED, unknown, unknown, unknown, unknown),
-        _part(run, "wall", wall, wall, wall, unexplained),
-    ]
+    absent = ({row.layer for row in run.not_measured} | {"user"}) - set(given)
+    parts = [given.get(layer) or Part(layer, "", 0, 0.0, 0, 0, 0) for layer in LAYERS if layer not in absent]
+    wall = Part("wall", "wall", wall_ns, 1.0, wall_ns, wall_ns, found.unknown_ns)
+    return [_row(part) for part in (*parts, rest, wall)]
 
 
-def _part(
-    run: dict[str, Any], name: str, ns: int, lo_ns: int, hi_ns: int, unexplained_ns: int, **_: object
-) -> dict[str, Any]:
-    seconds = {"seconds": ns, "lo_s": lo_ns, "hi_s": hi_ns, "unexplained_s": unexplained_ns}
-    share = {"layer": name, "percent": 100 * ns / run["wall_ns"]}
+def _row(part: Part) -> dict[str, Any]:
+    seconds = {"seconds": part.ns, "lo_s": part.lo_ns, "hi_s": part.hi_ns, "unexplained_s": part.unexplained_ns}
+    share = {"layer": part.layer, "percent": 100 * part.share}
     return share | {column: value / 1e9 for column, value in seconds.items()}

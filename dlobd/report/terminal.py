@@ -1,122 +1,117 @@
 """The terminal report: where the wall time went, and what happened from submit to first step and back.
 
-Renders from the run's record (run.json as a dictionary) alone. It fits 80 columns and needs no colour to be read.
-Seconds come first, percent second, and the window is named. Time that is not explained is hatched.
+It fits 80 columns and needs no colour to be read. Seconds come first, percent second, and the window is named. Time
+that is not explained is hatched. The figures are those of `dlobd.report.summary`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.attribution.audits import figures
-from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.run.machine_noise import ALL, Noise
+from dlobd.bundle.run import RecordingCost, Run
+from dlobd.layers import LAYERS
+from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, settings, summary, title
+from dlobd.run.machine_noise import ALL
+from dlobd.schema import Event
 
 WIDTH = 79
 BAR = 20
-UNEXPLAINED_LIMIT = 0.05
-"""A run that cannot explain more than this share of its wall says so first."""
-
-SAMPLES_FOR_P99 = 299
-"""With fewer samples the 99th percentile is not bounded by the maximum with 95 % confidence: it is not printed."""
 
 
-def breakdown(run: dict[str, Any], console: Console) -> None:
+def breakdown(run: Run, console: Console) -> None:
     """Prints the verdict, the wall split by layer, and what the split does not show."""
-    _line(console, f"run {run['run_id']}  {run['experiment']}  status {run['status']}", "bold")
-    _line(console, _settings(run["configuration"]))
+    found = summary(run)
+    _line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
+    _line(console, settings(run))
     _line(console, verdict(run), "bold")
-    for warning in _warnings(run):
+    for warning in found.not_sound:
         _line(console, f"warning: {warning}", "yellow")
-    for text in _audits(run):
+    for text in _audits(run, found):
         _line(console, text)
-    if run["noise"]:
-        _line(console, _noise(run["noise"]))
-    if run["wall_ns"] is None:
+    if run.noise:
+        _line(console, _noise(run))
+    if run.wall_ns is None:
         _line(console, "No breakdown: the run has no window, so that there is no wall time to split.")
         return
-    _heading(console, f"Where the wall time went ({_window(run)})")
-    console.print(_layers(run, console))
-    for text in _sums(run):
+    _heading(console, f"Where the wall time went ({found.window})")
+    console.print(_layers(found, console))
+    for text in _sums(found):
         _line(console, text)
-    _rows(console, "Named causes, contained in the layers above", _causes(run))
-    _rows(console, "The largest parts", _largest(run))
-    _rows(console, "Hidden inside another layer, known as an interval", _intervals(run))
+    _rows(console, "Named causes, contained in the layers above", _lengths(found.causes))
+    _rows(console, "The largest parts", _lengths(found.largest))
+    _rows(console, "Hidden inside another layer, known as an interval", _hidden(found))
     _rows(
         console,
         "Not measured",
         [
             # where nothing contains a layer, it took no part in the run
-            (_title(n["layer"]), f"inside {_title(n['inside'])}: {n['why']}" if n["inside"] else n["why"])
-            for n in run["not_measured"]
+            (title(n.layer), f"inside {title(n.inside)}: {n.why}" if n.inside else n.why)
+            for n in run.not_measured
         ],
     )
     _hdfs(run, console)
     _ranks(run, console)
-    _rows(console, "Corrections made to the evidence", _clips(run))
+    _rows(console, "Corrections made to the evidence", _corrections(found))
     _rows(console, "Metrics", _metrics(run))
-    if run.get("overhead"):
-        _line(console, "\n" + recording(run["overhead"]))
-    outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run["setup"].items() if ns is not None]
+    if run.overhead:
+        _line(console, "\n" + recording(run.overhead))
+    outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run.setup.items() if ns is not None]
     _rows(console, "Outside the window, seconds", outside)
 
 
-def anatomy(run: dict[str, Any], console: Console) -> None:
+def anatomy(run: Run, console: Console) -> None:
     """Prints the events of start-up and teardown in the order in which they happened."""
-    for title, events in (("Start-up", run["startup"]), ("Teardown", run["teardown"])):
+    for heading, events in (("Start-up", run.startup), ("Teardown", run.teardown)):
         if not events:
-            _line(console, f"\n{title}: no event was recorded.")
+            _line(console, f"\n{heading}: no event was recorded.")
             continue
-        start_ns = run["window"]["start_ns"] if run["window"] else events[0]["at_ns"]
-        _heading(
-            console,
-            f"{title}: seconds since {_window(run).partition(' -> ')[0] if run['window'] else 'the first event'}",
-        )
+        start_ns = run.window.start_ns if run.window else events[0].at_ns
+        since = run.window.name.partition(" -> ")[0] if run.window else "the first event"
+        _heading(console, f"{heading}: seconds since {since}")
         table = _table(("seconds", "right", 9), ("+", "right", 10), ("event", "left", 24), ("source", "left", 14),
                        ("known to", "right", 8), ("clock", "left", 9))  # fmt: skip
         before = None
         for event in events:
-            row = _seconds(event["at_ns"] - start_ns), _delta(before, event), event["event"], event["source"]
-            _row(table, *row, _short(event["resolution_ns"]), event.get("clock", "monotonic"))
+            row = _seconds(event.at_ns - start_ns), _delta(before, event), event.event, event.source
+            _row(table, *row, _short(event.resolution_ns), event.clock)
             before = event
         console.print(table)
 
 
-def verdict(run: dict[str, Any]) -> str:
+def verdict(run: Run) -> str:
     """One sentence: how the run ended, or else which layer took the most and how much is not explained."""
-    if run["status"] != "ok":
-        return f"The run is {run['status']}: {run['cause'] or 'the cause is unknown'}."
-    if not run["layers"] or not run["wall_ns"]:
+    if run.status != "ok":
+        return f"The run is {run.status}: {run.reason or 'the reason is unknown'}."
+    found = summary(run)
+    top = found.top
+    if top is None or not found.wall_ns:
         return "Nothing was measured."
-    top = max(run["layers"], key=lambda row: int(row["ns"]))
+    bounds = f"{_percent(found.share(top.lo_ns))} to {_percent(found.share(top.hi_ns))} %"
     return (
-        f"{_title(top['layer'])} took most: {_seconds(top['ns'])} of {_seconds(run['wall_ns'])} s, "
-        f"{_percent(top['ns'], run)} % ({_percent(top['lo_ns'], run)} to {_percent(top['hi_ns'], run)} %). "
-        f"Not explained: {_seconds(_unknown(run))} s, {_percent(_unknown(run), run)} %."
+        f"{top.title} took most: {_seconds(top.ns)} of {_seconds(found.wall_ns)} s, "
+        f"{_percent(top.share)} % ({bounds}). "
+        f"Not explained: {_seconds(found.unknown_ns)} s, {_percent(found.unknown_share)} %."
     )
 
 
-def recording(overhead: dict[str, Any]) -> str:
+def recording(overhead: RecordingCost) -> str:
     """One sentence: what dlobd itself cost; estimates are spans times what one costs."""
-    if overhead["recording"] == "off":
+    if overhead.recording == "off":
         return "recording: off"
-    lost = f", {overhead['lost_lines']:,} lines lost" if overhead["lost_lines"] else ""
-    if overhead["span_cost_ns"] is None:
-        return f"recording: {overhead['spans']:,} spans{lost}; what they cost is unknown"
-    parts = [f"{_cost(overhead['chain_ns'], overhead['chain_share'])} of the wall"]
-    if loop := overhead["loop"]:
-        parts.append(
-            f"{_cost(loop['ns'], loop['share'])} of the {_seconds(loop['length_ns'])} s loop of {loop['rank']}"
-        )
-    if overhead["flush_cpu_ns"] is not None:
-        parts.append(f"{overhead['flush_cpu_ns'] / 1e9:.4f} s of CPU for writing in all processes")
-    each = f"{overhead['spans']:,} spans x {overhead['span_cost_ns'] / 1e3:.1f} us{lost}"
+    lost = f", {overhead.lost_lines:,} lines lost" if overhead.lost_lines else ""
+    if overhead.span_cost_ns is None or overhead.chain_ns is None:
+        return f"recording: {overhead.spans:,} spans{lost}; what they cost is unknown"
+    parts = [f"{_cost(overhead.chain_ns, overhead.chain_share)} of the wall"]
+    if (loop := overhead.loop) and loop.ns is not None:
+        parts.append(f"{_cost(loop.ns, loop.share)} of the {_seconds(loop.length_ns)} s loop of {loop.rank}")
+    if overhead.flush_cpu_ns is not None:
+        parts.append(f"{overhead.flush_cpu_ns / 1e9:.4f} s of CPU for writing in all processes")
+    each = f"{overhead.spans:,} spans x {overhead.span_cost_ns / 1e3:.1f} us{lost}"
     return f"recording: {each}; about {', '.join(parts)}"
 
 
@@ -124,81 +119,54 @@ def _cost(ns: int, share: float | None) -> str:
     return f"{ns / 1e9:.4f} s" + (f" ({100 * share:.2f} %)" if share is not None else "")
 
 
-def _settings(configuration: dict[str, Any]) -> str:
-    if "script" in configuration:
-        return ("own script {script}, {workers} executors, launcher {launcher} on {scheduler} ({deploy_mode})").format(
-            **configuration
-        )
-    return (
-        "{model} on {dataset}, {workers} workers, launcher {launcher} on {scheduler} ({deploy_mode}), "
-        "input {input}, channel {channel}, exchange {exchange}"
-    ).format(**configuration)
-
-
-def _warnings(run: dict[str, Any]) -> list[str]:
-    found = list(run.get("warnings", []))
-    inconsistent = [clip for clip in run["clips"] if clip["kind"] == "inconsistent"]
-    if inconsistent:
-        found.append(f"the evidence is inconsistent in {len(inconsistent)} places; see the corrections below.")
-    if run["wall_ns"] and _unknown(run) > UNEXPLAINED_LIMIT * run["wall_ns"]:
-        found.append(f"more than {UNEXPLAINED_LIMIT:.0%} of the wall is not explained.")
-    missing = _missing(run)
-    if missing:
-        found.append(f"the parts do not sum to the wall: {missing} ns are missing.")
-    return found
-
-
-def _audits(run: dict[str, Any]) -> list[str]:
+def _audits(run: Run, found: Summary) -> list[str]:
     """How many sources agree; each pair that does not, with both figures."""
-    if run["audits"] is None:
-        return [] if run["wall_ns"] is None else ["audits: unknown, as it was made by an older dlobd: dlobd verify"]
-    counts = Counter(one["verdict"] for one in run["audits"])
-    failed = [one for one in run["audits"] if one["verdict"] == "fail"]
+    if run.audits is None:
+        return [] if run.wall_ns is None else ["audits: unknown, as it was made by an older dlobd: dlobd verify"]
+    counts = Counter(one.verdict for one in run.audits)
     line = f"audits: {counts['pass']} pass, {counts['unknown']} unknown"
-    return [line + f", {len(failed)} FAIL" * bool(failed), *(f"audit failed: {figures(one)}" for one in failed)]
+    failed = found.failed_audits
+    return [line + f", {len(failed)} FAIL" * bool(failed), *(f"audit failed: {one.figures}" for one in failed)]
 
 
-def _noise(found: dict[str, Any]) -> str:
-    figures_alone = {field.name: found[field.name] for field in fields(Noise)}
-    if None in (figures_alone["loop_variation"], found["sleep_over_p99_ns"], found["loopback_p99_ns"]):
+def _noise(run: Run) -> str:
+    noise = run.noise
+    if noise is None or None in (noise.loop_variation, noise.sleep_over_p99_ns, noise.loopback_p99_ns):
         return "noise: not all of it could be measured"
-    of = "" if found["machine"] == ALL else f" ({found['machine']})"
-    return f"noise: {Noise(**figures_alone).short()}{of}"
+    of = "" if noise.machine == ALL else f" ({noise.machine})"
+    return f"noise: {noise.short()}{of}"
 
 
-def _layers(run: dict[str, Any], console: Console) -> Table:
+def _layers(found: Summary, console: Console) -> Table:
     full, hatched = ("#", "/") if console.options.ascii_only else ("█", "░")
     table = _table(("layer", "left", 12), ("seconds", "right", 9), ("%", "right", 5), ("lowest", "right", 9),
                    ("highest", "right", 9), ("unexpl.", "right", 8), ("", "left", BAR))  # fmt: skip
-    longest = max([row["ns"] for row in run["layers"]] + [run["unattributed_ns"], 1])
-    hidden = {i[key] for i in run.get("intervals", []) for key in ("layer", "inside")}
-    for row in run["layers"]:
-        unknown = _hatches(row["unexplained_ns"], longest)
-        known = max(0, round(BAR * row["ns"] / longest) - unknown)
-        bar = Text(full * known + hatched * unknown, style=_colour(row["layer"]))
-        # below what the boundaries are certain to there is no number; an interval's bounds are another matter
-        small = row["layer"] not in hidden and 0 < row["ns"] < row["hi_ns"] - row["ns"]
-        number = f"< {_seconds(row['hi_ns'])}" if small else _seconds(row["ns"])
-        _row(
-            table,
-            _title(row["layer"]),
-            number,
-            _percent(row["ns"], run),
-            _seconds(row["lo_ns"]),
-            _seconds(row["hi_ns"]),
-            _seconds(row["unexplained_ns"]) if row["unexplained_ns"] else "",
-            bar,
-        )
+    rest = found.unattributed
+    assert rest is not None  # there is a wall
+    longest = max([part.ns for part in found.parts] + [rest.ns, 1])
+    for part in found.parts:
+        _row(table, *_cells(part), _bar(part, longest, full, hatched))
     _row(table, "", "-" * 9, "-" * 5, "", "", "-" * 8, "")
-    total = sum(row["ns"] for row in run["layers"])
-    unexplained = sum(row["unexplained_ns"] for row in run["layers"])
-    _row(table, "subtotal", _seconds(total), _percent(total, run), "", "", _seconds(unexplained), "")
-    none = run["unattributed_ns"]
-    marks = hatched * _hatches(none, longest)
-    _row(table, UNATTRIBUTED, _seconds(none), _percent(none, run), "", "", _seconds(none), marks)
-    total += none
-    _row(table, "total", _seconds(total), _percent(total, run), "", "", _seconds(_unknown(run)), "")
+    total = sum(part.ns for part in found.parts)
+    unexplained = sum(part.unexplained_ns for part in found.parts)
+    _row(table, "subtotal", _seconds(total), _percent(found.share(total)), "", "", _seconds(unexplained), "")
+    marks = hatched * _hatches(rest.ns, longest)
+    _row(table, rest.title, _seconds(rest.ns), _percent(rest.share), "", "", _seconds(rest.ns), marks)
+    total += rest.ns
+    _row(table, "total", _seconds(total), _percent(found.share(total)), "", "", _seconds(found.unknown_ns), "")
     return table
+
+
+def _cells(part: Part) -> tuple[str, ...]:
+    number = f"< {_seconds(part.hi_ns)}" if part.below_resolution else _seconds(part.ns)
+    unexplained = _seconds(part.unexplained_ns) if part.unexplained_ns else ""
+    return part.title, number, _percent(part.share), _seconds(part.lo_ns), _seconds(part.hi_ns), unexplained
+
+
+def _bar(part: Part, longest_ns: int, full: str, hatched: str) -> Text:
+    unknown = _hatches(part.unexplained_ns, longest_ns)
+    known = max(0, round(BAR * part.ns / longest_ns) - unknown)
+    return Text(full * known + hatched * unknown, style=_colour(part.layer))
 
 
 def _hatches(ns: int, longest_ns: int) -> int:
@@ -206,132 +174,94 @@ def _hatches(ns: int, longest_ns: int) -> int:
     return max(round(BAR * ns / longest_ns), 1 if ns >= 1_000_000 else 0)
 
 
-def _sums(run: dict[str, Any]) -> list[str]:
-    total = sum(row["ns"] for row in run["layers"]) + run["unattributed_ns"]
-    sign = "!=" if _missing(run) else "=="
+def _sums(found: Summary) -> list[str]:
+    wall_ns = found.wall_ns or 0
+    sign = "!=" if found.missing_ns else "=="
     return [
-        f"total {total:,} ns {sign} wall {run['wall_ns']:,} ns: {_window(run)}",
-        f"not explained (hatched): {_seconds(_unknown(run))} s, {_percent(_unknown(run), run)} % of the wall",
+        f"total {wall_ns - found.missing_ns:,} ns {sign} wall {wall_ns:,} ns: {found.window}",
+        f"not explained (hatched): {_seconds(found.unknown_ns)} s, {_percent(found.unknown_share)} % of the wall",
         "Moving one uncertain boundary changes two layers: lowest and highest do not sum.",
     ]
 
 
-def _causes(run: dict[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (_title(row["layer"]), f"{_seconds(ns):>9}  {cause}")
-        for row in run["layers"]
-        for cause, ns in row.get("causes", [])
-    ]
+def _lengths(lengths: tuple[Length, ...]) -> list[tuple[str, str]]:
+    return [(one.title, f"{_seconds(one.ns):>9}  {one.name}") for one in lengths]
 
 
-def _largest(run: dict[str, Any], count: int = 10) -> list[tuple[str, str]]:
-    parts = [(ns, row["layer"], name) for row in run["layers"] for name, ns in row.get("names", [])]
-    largest = sorted(parts, key=lambda part: (-part[0], part[1:]))[:count]
-    return [(_title(layer), f"{_seconds(ns):>9}  {name}") for ns, layer, name in largest]
-
-
-def _intervals(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """Intervals by layer, container and sources: their bounds add up, since each lies in a stretch of its own."""
-    low: Counter[tuple[str, ...]] = Counter()
-    high: Counter[tuple[str, ...]] = Counter()
-    for interval in run.get("intervals", []):
-        key = tuple(interval[field] for field in ("layer", "inside", "lo_source", "hi_source"))
-        low[key] += interval["lo_ns"]
-        high[key] += interval["hi_ns"]
+def _hidden(found: Summary) -> list[tuple[str, str]]:
     rows = []
-    for key in low:
-        layer, inside, low_source, high_source = key
-        bounds = f"{_seconds(low[key])} to {_seconds(high[key])} s inside {_title(inside)}"
-        rows.append((_title(layer), f"{bounds} (lowest: {low_source}; highest: {high_source})"))
+    for one in found.hidden:
+        bounds = f"{_seconds(one.lo_ns)} to {_seconds(one.hi_ns)} s inside {title(one.inside)}"
+        rows.append((title(one.layer), f"{bounds} (lowest: {one.lo_source}; highest: {one.hi_source})"))
     return rows
 
 
-def _hdfs(run: dict[str, Any], console: Console) -> None:
-    if not run["hdfs"]:
+def _hdfs(run: Run, console: Console) -> None:
+    if not run.hdfs:
         return
     _heading(console, "HDFS by purpose, in all lanes, so that it may exceed the layer above")
     table = _table(("purpose", "left", 14), ("calls", "right", 7), ("MB", "right", 9), ("seconds", "right", 15),
                    ("from", "left", 14), ("to", "left", 14))  # fmt: skip
-    for row in run["hdfs"]:
-        if row["ns"] is not None:
-            time = _seconds(row["ns"])
-        elif row["lo_ns"] is not None and row["hi_ns"] is not None:
-            time = f"{_seconds(row['lo_ns'])}..{_seconds(row['hi_ns'])}"
+    for row in run.hdfs:
+        if row.ns is not None:
+            time = _seconds(row.ns)
+        elif row.lo_ns is not None and row.hi_ns is not None:
+            time = f"{_seconds(row.lo_ns)}..{_seconds(row.hi_ns)}"
         else:
             time = "unknown"
-        size = "unknown" if row["bytes"] is None else f"{row['bytes'] / 1e6:.3f}"
-        _row(table, row["purpose"], _plain(row["operations"]), size, time, row["source_begin"], row["source_end"])
+        size = "unknown" if row.bytes is None else f"{row.bytes / 1e6:.3f}"
+        _row(table, row.purpose, _plain(row.operations), size, time, row.source_begin, row.source_end)
     console.print(table)
 
 
-def _ranks(run: dict[str, Any], console: Console) -> None:
-    if not run["ranks"]:
+def _ranks(run: Run, console: Console) -> None:
+    if not run.ranks:
         return
-    if all("main_ns" in rank for rank in run["ranks"]):
+    if run.own:
         _own_ranks(run, console)
         return
     _heading(console, "Ranks: milliseconds a step")
     table = _table(("rank", "left", 14), ("steps", "right", 8), ("p50", "right", 10), ("p99", "right", 10),
                    ("max", "right", 10))  # fmt: skip
-    for rank in run["ranks"]:
-        p99 = rank["step_p99_ns"] if (rank["steps"] or 0) >= SAMPLES_FOR_P99 else None
-        times = ("-" if ns is None else f"{ns / 1e6:.3f}" for ns in (rank["step_p50_ns"], p99, rank["step_max_ns"]))
-        _row(table, f"{rank['role']} {rank['index']}", _plain(rank["steps"]), *times)
+    for rank in run.ranks:
+        p99 = rank.step_p99_ns if (rank.steps or 0) >= SAMPLES_FOR_P99 else None
+        times = ("-" if ns is None else f"{ns / 1e6:.3f}" for ns in (rank.step_p50_ns, p99, rank.step_max_ns))
+        _row(table, rank.name, _plain(rank.steps), *times)
     console.print(table)
-    medians = {f"{r['role']} {r['index']}": r["step_p50_ns"] for r in run["ranks"] if r["step_p50_ns"]}
+    medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
     if len(medians) > 1:
         slow = max(medians, key=medians.__getitem__)
         _line(console, f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest")
-    if any((rank["steps"] or 0) < SAMPLES_FOR_P99 for rank in run["ranks"]):
+    if any((rank.steps or 0) < SAMPLES_FOR_P99 for rank in run.ranks):
         _line(console, f"p99 needs {SAMPLES_FOR_P99} steps; with fewer only the maximum is known")
 
 
-def _own_ranks(run: dict[str, Any], console: Console) -> None:
+def _own_ranks(run: Run, console: Console) -> None:
     _heading(console, "Ranks: seconds in your main function, and of these in DataFeed.next_batch")
     table = _table(("rank", "left", 14), ("seconds", "right", 10), ("feed", "right", 10))
-    for rank in run["ranks"]:
-        length = "unknown" if rank["main_ns"] is None else _seconds(rank["main_ns"])
-        _row(table, f"{rank['role']} {rank['index']}", length, _seconds(rank["feed_wait_ns"]))
+    for rank in run.ranks:
+        lengths = ("unknown" if ns is None else _seconds(ns) for ns in (rank.main_ns, rank.feed_wait_ns))
+        _row(table, rank.name, *lengths)
     console.print(table)
 
 
-def _clips(run: dict[str, Any]) -> list[tuple[str, str]]:
-    kinds: dict[str, list[dict[str, Any]]] = {}
-    for clip in run["clips"]:
-        kinds.setdefault(clip["kind"], []).append(clip)
-    rows = []
-    for kind, clips in kinds.items():
-        largest = max(clips, key=lambda clip: int(clip["ns"]))
-        length = _seconds(sum(clip["ns"] for clip in clips))
-        rows.append((kind, f"{length} s in {len(clips)}; the largest: span {largest['span']}, {_short(largest['ns'])}"))
-    return rows
+def _corrections(found: Summary) -> list[tuple[str, str]]:
+    return [
+        (
+            one.kind,
+            f"{_seconds(one.ns)} s in {one.count}; the largest: span {one.largest.span}, {_short(one.largest.ns)}",
+        )
+        for one in found.corrections
+    ]
 
 
-def _delta(before: dict[str, Any] | None, event: dict[str, Any]) -> str:
+def _delta(before: Event | None, event: Event) -> str:
     """Seconds since the event before; where neither order nor length is certain, that bound."""
     if before is None:
         return ""
-    delta_ns = event["at_ns"] - before["at_ns"]
-    resolution_ns = max(before["resolution_ns"], event["resolution_ns"])
+    delta_ns = event.at_ns - before.at_ns
+    resolution_ns = max(before.resolution_ns, event.resolution_ns)
     return f"< {_short(resolution_ns)}" if abs(delta_ns) < resolution_ns else f"{delta_ns / 1e9:+.3f}"
-
-
-def _unknown(run: dict[str, Any]) -> int:
-    return int(run["unattributed_ns"]) + sum(int(row["unexplained_ns"]) for row in run["layers"])
-
-
-def _missing(run: dict[str, Any]) -> int:
-    if run["wall_ns"] is None:
-        return 0
-    return int(run["wall_ns"]) - int(run["unattributed_ns"]) - sum(int(row["ns"]) for row in run["layers"])
-
-
-def _window(run: dict[str, Any]) -> str:
-    return run["window"]["name"] if run["window"] else "window unknown"
-
-
-def _title(layer: str) -> str:
-    return LAYERS[layer].title if layer in LAYERS else layer
 
 
 def _colour(layer: str) -> str:
@@ -342,8 +272,8 @@ def _seconds(ns: int) -> str:
     return f"{ns / 1e9:.3f}"
 
 
-def _percent(ns: int, run: dict[str, Any]) -> str:
-    return f"{100 * ns / run['wall_ns']:.1f}" if run["wall_ns"] else "-"
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
 
 
 def _short(ns: int) -> str:
@@ -362,10 +292,9 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-def _metrics(run: dict[str, Any]) -> list[tuple[str, str]]:
+def _metrics(run: Run) -> list[tuple[str, str]]:
     """Of a script of one's own the metrics of training are not known, and not missed."""
-    own = "script" in run["configuration"]
-    return [_metric(key, value) for key, value in run["metrics"].items() if value is not None or not own]
+    return [_metric(key, value) for key, value in run.metrics.items() if value is not None or not run.own]
 
 
 def _metric(name: str, value: object) -> tuple[str, str]:

@@ -62,7 +62,7 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
     command = runner.command_of(experiment, place.target(), bundle.path)
     run_record = run_records.begin(bundle, experiment)
     run_record["command"] = list(command.argv)
-    run_record["cause"] = PREPARED
+    run_record["reason"] = PREPARED
     bundle.write(run_record)
     logs = [f"{sign} {bundle.logs / name}" for sign, name in ((">", "driver.stdout"), ("2>", "driver.stderr"))]
     return bundle.path, " ".join([runner.shell_line(command), *logs])
@@ -113,7 +113,7 @@ def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, pr
         bundle.add_bytes(json.dumps({"missing": missing, "metrics": {}}).encode(), "evidence/collected.json")
     progress("import: trace and attribution")
     with timed(run_record["setup"], "import_ns"):
-        record.fill(run_record, bundle, experiment)
+        run_record |= record.computed(bundle, experiment)
     bundle.write(run_record)
     bundle.seal()
     return bundle.path
@@ -159,7 +159,7 @@ def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
     """The run's record as `prepare` began it, or a new one where that was on another machine."""
     begun = run_records.begin(bundle, experiment)
     try:
-        return bundle.read() | {"setup": {}} if (bundle.path / "run.json").exists() else begun
+        return bundle.read_json() | {"setup": {}} if (bundle.path / "run.json").exists() else begun
     except BundleError:
         return begun
 

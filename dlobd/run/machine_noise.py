@@ -6,7 +6,6 @@ another neighbour.
 
 from __future__ import annotations
 
-import math
 import socket
 import threading
 import time
@@ -16,13 +15,11 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
+from dlobd.bundle.run import Noise
+
 SLEEP_NS = 1_000_000
 LOOP_NS = 25_000_000
 PING_BYTES = 64
-
-Z = 1.96 + 0.84
-"""A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""
-
 
 ALL = "this machine, which runs all of it"
 CLIENT = "the client machine; the cluster's nodes were not measured"
@@ -43,45 +40,6 @@ class Effort:
 
 FULL = Effort(timer_reads=20_000, sleeps=300, loops=60, pings=4_000, settle=8)
 SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """Times in nanoseconds; shares of 1; None where the kernel does not say."""
-
-    timer_ns: int  # median distance of two readings of the clock
-    sleep_over_p50_ns: int  # how much later than asked a sleep of 1 ms ends
-    sleep_over_p99_ns: int
-    loop_variation: float  # standard deviation over mean of a fixed piece of work of about 25 ms
-    loop_slowest: float  # slowest over median of them
-    steal_share: float | None  # CPU time that the hypervisor gave to others meanwhile
-    loopback_p50_ns: int  # round trip of 64 bytes by TCP over loopback
-    loopback_p99_ns: int
-    load_1m: float
-
-    def smallest_effect(self, runs: int) -> float:
-        """The smallest difference of CPU-bound times, as a share, that two groups of `runs` runs would show.
-
-        Raises:
-            ValueError: a group of one run has no spread.
-        """
-        if runs < 2:
-            raise ValueError("two groups of at least 2 runs are needed")
-        return Z * self.loop_variation * math.sqrt(2 / runs)
-
-    def sentence(self, runs: int = 5) -> str:
-        """What cannot be seen here."""
-        return (
-            f"With {runs} runs a side, a difference below {self.smallest_effect(runs):.1%} of CPU-bound time, or below "
-            f"{(self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6:.2f} ms in a single wait, cannot be told from "
-            "noise on this machine now."
-        )
-
-    def short(self, runs: int = 5) -> str:
-        """The same in a few words."""
-        wait_ms = (self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6
-        share = self.smallest_effect(runs)
-        return f"{runs} runs a side cannot show below {share:.1%} of CPU time, {wait_ms:.2f} ms of a wait"
 
 
 def measure(effort: Effort = FULL) -> Noise:

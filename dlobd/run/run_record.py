@@ -6,7 +6,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from dlobd.bundle.store import Bundle, redact_words
+from dlobd.bundle.redaction import redact_words
+from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import key
 from dlobd.run import provenance
 from dlobd.schema import SCHEMA_VERSION, OwnJob, Runnable
@@ -18,7 +19,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "run_id": bundle.run_id,
         "status": "interrupted",
-        "cause": "ended before the job was submitted",
+        "reason": "ended before the job was submitted",
         "experiment": experiment.name,
         "experiment_key": key(experiment),
         "configuration": _configuration(experiment),

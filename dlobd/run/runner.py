@@ -8,7 +8,7 @@
     store     run.json, hashes
 
 The steps hand each other nothing but files in the bundle, so that everything after `collect` can be repeated on any
-machine, without a cluster (`dlobd.attribution.record.fill`).
+machine, without a cluster (`dlobd.attribution.record.computed`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 from dlobd import tracing
 from dlobd.attribution import reasons, record
 from dlobd.bundle import store
+from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError, Interrupted
 from dlobd.experiment import own_job
@@ -102,7 +103,7 @@ def run(
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
     bundle = _run(experiment, out, progress, where, began, changed)
-    if reasons.LOST_RACE in (bundle.read()["cause"] or ""):
+    if reasons.LOST_RACE in (bundle.read().reason or ""):
         progress(f"submit: once more, for {reasons.LOST_RACE} ({bundle.run_id})")
         bundle = _run(experiment, out, progress, where, began, changed)
     return bundle.path
@@ -167,8 +168,8 @@ def _execute(
 
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
     command = changed(command_of(experiment, place.target(), bundle.path))
-    run_record["command"] = store.redact_words(command.argv)
-    run_record["cause"] = record.INTERRUPTED
+    run_record["command"] = redact_words(command.argv)
+    run_record["reason"] = record.INTERRUPTED
     bundle.write(run_record)  # what stays if this process is killed
     with timed(setup, "noise_ns"):
         _note_noise(bundle, place, progress)
@@ -183,7 +184,7 @@ def _execute(
     )
     bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
     if window.ended_by != "interrupt":
-        run_record["cause"] = record.INTERRUPTED_LATE
+        run_record["reason"] = record.INTERRUPTED_LATE
 
     progress(f"collect: {choice.evidence_of(experiment)}")
     with timed(setup, "collect_ns"):
@@ -195,7 +196,7 @@ def _execute(
 
     progress("import: trace and attribution")
     with timed(setup, "import_ns"):
-        record.fill(run_record, bundle, experiment)
+        run_record |= record.computed(bundle, experiment)
     # from here on the result is safe, whatever happens while the cluster stops
     bundle.write(run_record)
     if window.ended_by == "interrupt":
@@ -285,7 +286,7 @@ def job_of(experiment: Experiment, place: Place, staged: staging.Staged, bundle:
 def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
     """Ctrl-C may come at any point: the record says at which."""
     if run_record["status"] != "interrupted":  # it was complete
-        run_record["cause"] = f"interrupted after the job had ended: it was {run_record['status']}"
+        run_record["reason"] = f"interrupted after the job had ended: it was {run_record['status']}"
         run_record["status"] = "interrupted"
     _store(bundle, run_record)
 
@@ -295,7 +296,7 @@ def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) ->
     if run_record["status"] == "interrupted":  # it was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         run_record["status"] = "failed"
-        run_record["cause"] = " ".join(f"the run could not be completed: {what}".split())[:300]
+        run_record["reason"] = " ".join(f"the run could not be completed: {what}".split())[:300]
     _store(bundle, run_record)
 
 

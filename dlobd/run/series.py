@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 
 from dlobd.bundle import store
+from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, UsageError
 from dlobd.experiment.files import key
@@ -97,7 +98,7 @@ class Series:
         for begun in self.begun:
             bundle = Bundle((self.out / self.points[begun.point].name / begun.run_id).resolve())
             try:
-                over = bundle.read()["status"] in ENDED and (bundle.path / "hashes").exists()
+                over = bundle.read().status in ENDED and (bundle.path / "hashes").exists()
             except BundleError:
                 continue  # it was killed before it had a record, or was removed: as if it had not begun
             if over:
@@ -217,9 +218,9 @@ def settled_busy_percent() -> float:
     return busy
 
 
-def _line(number: int, of: int, label: str, record: Mapping[str, Any], left_s: float) -> str:
-    wall = f"{record['wall_ns'] / 1e9:.1f} s" if record["wall_ns"] else "no wall"
+def _line(number: int, of: int, label: str, record: Run, left_s: float) -> str:
+    wall = f"{record.wall_ns / 1e9:.1f} s" if record.wall_ns else "no wall"
     rest = "the last one" if not left_s else f"about {left_s / 60:.0f} min left"
     at = datetime.now(UTC).strftime("%H:%M")
-    why = f" ({record['cause']})" if record["cause"] else ""
-    return f"run {number} of {of}: {label} {record['status']}{why}, {wall}; {at} UTC, {rest}"
+    why = f" ({record.reason})" if record.reason else ""
+    return f"run {number} of {of}: {label} {record.status}{why}, {wall}; {at} UTC, {rest}"

@@ -117,16 +117,17 @@ def _switched(way: str) -> Iterator[None]:
 
 def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float) -> Measurement:
     run = bundle.read()
-    ok = run["status"] == "ok"
-    loop = (run["overhead"] or {}).get("loop") or {}
+    ok = run.status == "ok"
+    loop = run.overhead.loop if run.overhead else None
+    loop_ns = run.metrics.get("loop_ns")
     return Measurement(
         repeat,
         way,
         str(bundle.path),
-        run["status"],
-        run["wall_ns"] if ok else None,
-        run["metrics"].get("loop_ns") if ok else None,
-        loop.get("ns") if ok else None,
+        run.status,
+        run.wall_ns if ok else None,
+        loop_ns if ok and isinstance(loop_ns, int) else None,
+        loop.ns if ok and loop else None,
         steps,
         busy,
     )

@@ -30,8 +30,8 @@ def document(rans: Sequence[Ran]) -> dict[str, Any]:
                 "run": ran.bundle.name,
                 "plan": ran.plan.name,
                 "settings": list(ran.plan.settings),
-                "status": ran.record["status"],
-                "cause": ran.record["cause"],
+                "status": ran.record.status,
+                "reason": ran.record.reason,
                 "missing": list(ran.missing),
             }
             for ran in rans
@@ -57,12 +57,12 @@ def facts(rans: Sequence[Ran]) -> list[str]:
     """Where and when it was made, one line each."""
     settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
     first = rans[0].record
-    machine, versions = first["platform"], first["versions"]
+    machine, versions = first.platform, first.versions
     named = [f"{name} {versions.get(name)}" for name in ("dlobd", "java", "hadoop", "pyspark", "tensorflow")]
     return [
-        f"{first['started_at'][:10]}, {machine.get('processor')}, {machine['cores']} cores",
+        f"{first.started_at[:10]}, {machine.get('processor')}, {machine['cores']} cores",
         ", ".join(named),
-        f"{len(rans)} runs of {first['experiment']}, with {settings}",
+        f"{len(rans)} runs of {first.experiment}, with {settings}",
     ]
 
 
@@ -88,7 +88,7 @@ def tables(rans: Sequence[Ran], console: Console) -> None:
         console.print(table, "")
     for run in whole["runs"]:
         if run["status"] != "ok":
-            console.print(f"run {run['run']} ({run['plan']}) is {run['status']}: {run['cause']}")
+            console.print(f"run {run['run']} ({run['plan']}) is {run['status']}: {run['reason']}")
         if run["missing"]:
             console.print(f"run {run['run']} ({run['plan']}): not made: {', '.join(run['missing'])}")
     console.print(verdict(whole))

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.lanes.assemble import assemble
+from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import default_settings
@@ -34,14 +34,14 @@ class Ran:
 
     plan: Plan
     bundle: Path
-    record: Mapping[str, Any]
+    record: Run
     found: tuple[Found, ...]
     missing: tuple[str, ...]
 
     @property
     def ok(self) -> bool:
         """Whether the run was sound, and every delay was made and found."""
-        return self.record["status"] == "ok" and not self.missing and all(found.ok for found in self.found)
+        return self.record.status == "ok" and not self.missing and all(found.ok for found in self.found)
 
 
 def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) -> list[Ran]:
@@ -115,5 +115,5 @@ def _line(number: int, of: int, ran: Ran) -> str:
     right = sum(found.ok for found in ran.found)
     what = f"{right} of {len(ran.found)} delays in the right layer"
     more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""
-    why = f" ({ran.record['cause']})" if ran.record["cause"] else ""
-    return f"run {number} of {of}: {ran.plan.name} {ran.record['status']}{why}, {what}{more}"
+    why = f" ({ran.record.reason})" if ran.record.reason else ""
+    return f"run {number} of {of}: {ran.plan.name} {ran.record.status}{why}, {what}{more}"

@@ -65,7 +65,7 @@ def record(quick_run: Any) -> dict[str, Any]:
 
 def test_the_parts_sum_to_the_wall_and_are_explained(record: dict[str, Any]) -> None:
     """Exactly; what nothing explains is at most 5 % of the wall, and every layer of the stack has a part."""
-    assert record["status"] == "ok", record["cause"]
+    assert record["status"] == "ok", record["reason"]
     assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"]
     unknown_ns = record["unattributed_ns"] + sum(layer["unexplained_ns"] for layer in record["layers"])
     assert unknown_ns <= 0.05 * record["wall_ns"]

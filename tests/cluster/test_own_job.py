@@ -30,7 +30,7 @@ def test_a_spark_submit_line_runs_as_it_is(dlobd) -> None:
     assert "('BROWN', 400)" in (ended.bundle.logs / "driver.stdout").read_text().replace("Row(word=", "(").replace(
         "sum(n)=", ""
     )
-    record = ended.bundle.read()
+    record = ended.bundle.read_json()
     assert record["configuration"]["options"] == list(line[1:-1])
     assert "spark.sql.shuffle.partitions=2" in record["command"]
     (hidden,) = [row for row in record["not_measured"] if row["layer"] == "hdfs"]
@@ -44,7 +44,7 @@ def test_a_script_that_never_asks_for_spark_has_a_breakdown(dlobd, tmp_path) -> 
     ended = dlobd("run", "--job", str(script), "--out", str(dlobd.out))
     assert ended.code == 5
     assert ended.line == "dlobd: run failed: the script exited with code 3"
-    record = ended.bundle.read()
+    record = ended.bundle.read_json()
     layers = {row["layer"]: row["ns"] for row in record["layers"]}
     assert sum(layers.values()) + record["unattributed_ns"] == record["wall_ns"]
     assert layers["user"] >= 1_000_000_000

@@ -64,7 +64,7 @@ def main(source: Path, target: Path) -> None:
     run = json.loads(names.hide((source / "run.json").read_text()))
     bundle = Bundle(target)
     # its own figures: the importers' of now, not those of the day when the job ran
-    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
+    run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
     bundle.write(run)
     bundle.seal()
 

@@ -66,9 +66,8 @@ def _attribution(trace: Trace) -> Iterator[str]:
 
 def _refresh(bundle: Bundle) -> None:
     """Makes the figures in a capture's run.json those of the importers of now; what was measured stays as it is."""
-    run = bundle.read()
-    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
-    bundle.write(run)
+    run = bundle.read_json()
+    bundle.write(run | record.computed(bundle, own_job.from_dict(run["configuration"])))
     bundle.seal()
 
 

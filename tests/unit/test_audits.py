@@ -303,16 +303,16 @@ def test_evidence_that_cannot_be_read_is_unknown(quick: Path) -> None:
 def test_a_contradiction_makes_the_run_invalid(quick: Path) -> None:
     """As a check that does not hold: the cause names the audit, both figures and their sources."""
     bundle = Bundle(quick)
-    run = bundle.read()
+    run = bundle.read_json()
     experiment = own_job.from_dict(run["configuration"])
     run["experiment_key"] = key(experiment)
-    record.fill(run, bundle, experiment)
-    assert (run["status"], run["cause"]) == ("ok", None)
+    run |= record.computed(bundle, experiment)
+    assert (run["status"], run["reason"]) == ("ok", None)
     PLANTED["a DataNode sent a byte more"][0](quick)
-    record.fill(run, bundle, experiment)
+    run |= record.computed(bundle, experiment)
     bundle.write(run)
     assert run["status"] == "invalid"
-    assert run["cause"] == (
+    assert run["reason"] == (
         "sources contradict each other: input bytes, DataNodes: 5067289 (DataNode client trace), 5067288 (file lengths "
         "in HDFS x passes over them, with checksums)"
     )
@@ -322,6 +322,6 @@ def test_a_contradiction_makes_the_run_invalid(quick: Path) -> None:
 def test_a_failed_run_stays_failed() -> None:
     """What a job that died left may not add up; why it died is what counts."""
     bundle = Bundle(DATA / "killed-trainer")
-    run = bundle.read()
-    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
+    run = bundle.read_json()
+    run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
     assert run["status"] == "failed"

@@ -8,23 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run_record
+from records import run as run_of
 
 from bench import cluster, jobs, publish, recorder
 from bench.points import points
 from bench.tables import Table, compared
+from dlobd.bundle.run import Run
 from dlobd.experiment import files
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def record(number: int, first_s: float, loop_s: float, **changes: Any) -> dict[str, Any]:
+def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
     """A run whose first step ended after `first_s`, whose others took `loop_s`, and that exited 2 s later."""
     start_ns = 5_000
     first_ns = start_ns + int(first_s * 1e9)
     last_ns = first_ns + int(loop_s * 1e9)
     known = {"source": "own mark", "resolution_ns": 1}
-    return run_record(
+    return run_of(
         f"20260102T0304{number:02}Z-0a1b",
         window={"name": "w", "start_ns": start_ns, "end_ns": last_ns + 2 * 10**9, "clock": "c"},
         startup=[{"event": "first step done", "at_ns": first_ns, **known}],
@@ -34,7 +35,7 @@ def record(number: int, first_s: float, loop_s: float, **changes: Any) -> dict[s
     )
 
 
-def runs() -> dict[str, list[dict[str, Any]]]:
+def runs() -> dict[str, list[Run]]:
     """Stock takes 30 s to the first step, the others 18; reading takes 3 s for the loop, feeding 4."""
     made = {}
     for place, label in enumerate(points()):
@@ -79,12 +80,12 @@ def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
 def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
     """Its figures are left out, and the page says so."""
     every = runs()
-    every["tfos feed"][0] |= {"status": "failed", "cause": "died"}
+    every["tfos feed"][0] = dataclasses.replace(every["tfos feed"][0], status="failed", reason="died")
     first, *_ = jobs.tables(every)
     assert rows(first)["tfos"][0] == "2"
     assert rows(first)["tfos"][-1] == "0.60"
     facts = publish.machine([run for each in every.values() for run in each])
-    assert f"{every['tfos feed'][0]['run_id']} failed" in facts[-1]
+    assert f"{every['tfos feed'][0].run_id} failed" in facts[-1]
     assert "1 of 15 runs, not ok: 1 failed" in facts[-1]
 
 

@@ -15,7 +15,7 @@ import pytest
 from dlobd.attribution.checks import Check, check
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.experiment import files
-from dlobd.schema import Experiment
+from dlobd.schema import Clip, Experiment
 
 DATA = Path(__file__).parents[1] / "data"
 WALL_NS = 10**10
@@ -42,7 +42,7 @@ def change(bundle: Path, how: Callable[[Results], None]) -> None:
     path.write_text(json.dumps({name: json.dumps(result) for name, result in results.items()}))
 
 
-def broken(bundle: Path, clips: list[dict[str, Any]] | None = None, wanted: Experiment | None = None) -> list[str]:
+def broken(bundle: Path, clips: list[Clip] | None = None, wanted: Experiment | None = None) -> list[str]:
     """Names of the checks that do not hold."""
     found = check(wanted or main(), Evidence(bundle), clips or [], WALL_NS)
     return [item.check for item in found if not item.ok]
@@ -116,6 +116,6 @@ def test_another_experiment_expects_other_numbers(bundle: Path) -> None:
 
 def test_contradicting_evidence_is_named(bundle: Path) -> None:
     """Clips up to one percent of the wall are tolerated, and only those that contradict count."""
-    small, large = [{"kind": "inconsistent", "span": "1", "ns": ns} for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
-    assert broken(bundle, [small, {"kind": "outside window", "span": "2", "ns": WALL_NS}]) == []
+    small, large = [Clip("inconsistent", "1", ns) for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
+    assert broken(bundle, [small, Clip("outside window", "2", WALL_NS)]) == []
     assert broken(bundle, [large]) == ["evidence is consistent"]

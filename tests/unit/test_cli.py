@@ -157,7 +157,7 @@ def test_run_shows_the_breakdown_and_ends_with_the_bundle(
 ) -> None:
     """Whatever became of the run, the last line of stdout is its bundle; the exit code says what became of it."""
     cause = None if status == "ok" else "rank 1 was killed"
-    bundle.write(run_record(bundle.run_id, status=status, cause=cause))
+    bundle.write(run_record(bundle.run_id, status=status, reason=cause))
     calls = _stand_in_runner(monkeypatch, bundle.path)
     got_code, out, err = command("run", "softmax-mnist-quick", "--set", "seed=5", "--out", "elsewhere")
     assert got_code == code
@@ -198,7 +198,7 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
         bundle = store.create(out, experiment.name)
         began(bundle)
         status = statuses.pop(0)
-        bundle.write(run_record(bundle.run_id, status=status, cause=None if status == "ok" else "a rank died"))
+        bundle.write(run_record(bundle.run_id, status=status, reason=None if status == "ok" else "a rank died"))
         bundle.seal()
         return bundle.path
 
@@ -231,7 +231,7 @@ def test_show_json_prints_the_one_object(command: Command, bundle: store.Bundle)
     code, out, err = command("show", str(bundle.path), "--json")
     record = json.loads(out)
     assert (code, err) == (0, "")
-    assert record == bundle.read()
+    assert record == bundle.read_json()
     store.validate(record, "stdout")
 
 

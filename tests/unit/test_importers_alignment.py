@@ -110,7 +110,7 @@ def warnings_of(bundle: Path) -> list[str]:
     wanted = files.load("softmax-mnist-quick")
     (bundle / "evidence" / "collected.json").write_text('{"missing": [], "metrics": {}}')
     found = run_records.begin(Bundle(bundle), wanted)
-    record.fill(found, Bundle(bundle), wanted)
+    found |= record.computed(Bundle(bundle), wanted)
     return found["warnings"]  # type: ignore[no-any-return]
 
 

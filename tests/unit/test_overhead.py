@@ -36,11 +36,11 @@ def bundle_of(directory: Path, known: dict[str, Any] | None = ON) -> Bundle:
 
 def filled(bundle: Bundle) -> dict[str, Any]:
     """Its record, made anew and kept."""
-    run = bundle.read()
+    run = bundle.read_json()
     metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
     (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
     run["metrics"] = {}
-    record.fill(run, bundle, own_job.from_dict(run["configuration"]))
+    run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
     bundle.write(run)
     bundle.seal()
     return run
@@ -203,4 +203,4 @@ def test_version_2_has_no_overhead(tmp_path: Path) -> None:
     old = json.loads((DATA / "quick-run" / "run.json").read_text())
     old = {name: value for name, value in old.items() if name != "overhead"} | {"schema_version": 2}
     (bundle.path / "run.json").write_text(json.dumps(old))
-    assert bundle.read()["overhead"] is None
+    assert bundle.read_json()["overhead"] is None

@@ -37,7 +37,7 @@ def filled(bundle: Bundle, wanted: Experiment | None = None, **window: Any) -> d
     found = run_records.begin(bundle, wanted or main())
     noted = {"missing": ["something was missing"], "metrics": {"staged_bytes": 7}}
     (bundle.evidence / "collected.json").write_text(json.dumps(noted))
-    record.fill(found, bundle, wanted or main())
+    found |= record.computed(bundle, wanted or main())
     store.validate(json.loads(json.dumps(found)), "test")
     return found
 
@@ -47,9 +47,9 @@ def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
     bundle = store.create(tmp_path, "softmax-mnist-quick")
     begun = run_records.begin(bundle, main())
     bundle.write(begun)
-    found = bundle.read()
+    found = bundle.read_json()
     assert (found["status"], found["wall_ns"], found["layers"]) == ("interrupted", None, [])
-    assert found["cause"] == "ended before the job was submitted"
+    assert found["reason"] == "ended before the job was submitted"
     assert found["configuration"] == dataclasses.asdict(main())
     assert found["experiment_key"] == files.key(main())
     assert found["seeds"] == {"data_order": main().seed, "weights": main().seed}
@@ -58,7 +58,7 @@ def test_a_record_before_submission_is_valid(tmp_path: Path) -> None:
 def test_a_good_run(tmp_path: Path) -> None:
     """Status, checks, exact sum, metrics from the ranks' own reports, quantiles only where there are enough steps."""
     found = filled(bundle_of("quick-run", tmp_path))
-    assert (found["status"], found["cause"]) == ("ok", None)
+    assert (found["status"], found["reason"]) == ("ok", None)
     assert all(item["ok"] for item in found["checks"])
     assert sum(layer["ns"] for layer in found["layers"]) + found["unattributed_ns"] == found["wall_ns"]
     assert found["window"]["end_ns"] - found["window"]["start_ns"] == found["wall_ns"]
@@ -80,12 +80,12 @@ def test_the_same_evidence_gives_the_same_record() -> None:
     After a wanted change of the importers: `pytest tests/golden --update-golden`."""
     for run in ("quick-run", "killed-trainer"):
         bundle = Bundle(DATA / run)
-        stored = bundle.read()
+        stored = bundle.read_json()
         wanted = dataclasses.replace(main(), epochs=stored["configuration"]["epochs"])
         found = run_records.begin(bundle, wanted)
-        record.fill(found, bundle, wanted)
+        found |= record.computed(bundle, wanted)
         found = json.loads(json.dumps(found))
-        for key in ("status", "cause", "wall_ns", "layers", "startup", "teardown", "hdfs", "ranks", "clips", "checks"):
+        for key in ("status", "reason", "wall_ns", "layers", "startup", "teardown", "hdfs", "ranks", "clips", "checks"):
             assert found[key] == stored[key], (run, key)
 
 
@@ -93,8 +93,8 @@ def test_a_killed_trainer_is_a_failed_run_with_its_spans(tmp_path: Path) -> None
     """The cause is one line; what was recorded up to then is attributed, and the cut spans are counted."""
     found = filled(bundle_of("killed-trainer", tmp_path))
     assert found["status"] == "failed"
-    assert found["cause"]
-    assert "\n" not in found["cause"]
+    assert found["reason"]
+    assert "\n" not in found["reason"]
     assert found["checks"] == []
     assert found["metrics"]["test_accuracy"] is None
     assert sum(rank["steps"] for rank in found["ranks"]) > 20
@@ -115,7 +115,7 @@ def test_how_a_job_ended_is_its_cause(tmp_path: Path, window: dict[str, Any], st
     """By us, by a signal, or by itself; a run that did not end well is never checked for its result."""
     found = filled(bundle_of("quick-run", tmp_path), dataclasses.replace(main(), timeout_s=600), **window)
     assert found["status"] == status
-    assert said in found["cause"]
+    assert said in found["reason"]
     assert found["checks"] == []
 
 
@@ -123,21 +123,21 @@ def test_what_the_driver_said_comes_first(tmp_path: Path) -> None:
     """Its last line about the failure is the cause, before signals and YARN's diagnostics."""
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.logs / "driver.stdout").write_text("dlobd: job failed: first\nx\ndlobd: job failed: rank 1: boom \n")
-    assert filled(bundle, exit_code=1)["cause"] == "rank 1: boom"
+    assert filled(bundle, exit_code=1)["reason"] == "rank 1: boom"
 
 
 def test_what_yarn_said_comes_before_an_exit_code(tmp_path: Path) -> None:
     """The first line of the diagnostics, without line breaks and not endless."""
     bundle = bundle_of("quick-run", tmp_path)
     (bundle.evidence / "rm-app.json").write_text(json.dumps({"diagnostics": "\n AM container  is launched\nmore" * 99}))
-    assert filled(bundle, exit_code=1)["cause"] == "AM container is launched"
+    assert filled(bundle, exit_code=1)["reason"] == "AM container is launched"
 
 
 def test_a_run_with_a_wrong_result_is_invalid(tmp_path: Path) -> None:
     """It ended well, but a check does not hold: the first one that does not is the cause."""
     found = filled(bundle_of("quick-run", tmp_path), dataclasses.replace(main(), min_accuracy=0.999))
     assert found["status"] == "invalid"
-    assert found["cause"].startswith("test accuracy: ")
+    assert found["reason"].startswith("test accuracy: ")
 
 
 def test_a_cut_span_file_is_a_warning(tmp_path: Path) -> None:
@@ -234,4 +234,4 @@ def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(
     path = next(bundle.spans.rglob("spans-*.jsonl"))
     path.write_text(f"{path.read_text()}{failed}\n")
     (bundle.logs / "driver.stderr").write_text(f"dlobd: job failed: {said}\n")
-    assert filled(bundle, exit_code=1)["cause"].startswith(cause)
+    assert filled(bundle, exit_code=1)["reason"].startswith(cause)

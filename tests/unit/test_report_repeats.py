@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from dataclasses import replace
 
-from records import run_record
+from records import run as run_of
 from rich.console import Console
 
-from dlobd.report import repeats
+from dlobd.bundle.run import Run
+from dlobd.report import repeats, summary
+from dlobd.schema import Event
 
 
-def records() -> list[dict[str, Any]]:
+def runs() -> list[Run]:
     """Walls of 1, 2 and 4 seconds, and one run that failed after 100."""
-    made = [run_record(f"20260102T03040{i}Z-0a1b", wall_ns=wall * 10**9) for i, wall in enumerate((1, 2, 4))]
-    failed = run_record("20260102T030409Z-0a1b", wall_ns=100 * 10**9, status="failed", cause="a rank died")
+    made = [run_of(f"20260102T03040{i}Z-0a1b", wall_ns=wall * 10**9) for i, wall in enumerate((1, 2, 4))]
+    failed = run_of("20260102T030409Z-0a1b", wall_ns=100 * 10**9, status="failed", reason="a rank died")
     return [*made, failed]
 
 
 def test_only_runs_that_are_ok_count() -> None:
     """Of four runs three do; the failed one's wall moves nothing."""
-    found = repeats.over_repeats(records(), repeats.wall_s)
+    found = repeats.over_repeats(runs(), summary.wall_s)
     assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 4.0)
 
 
 def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
     """In 80 columns, without colours."""
     console = Console(width=80, record=True, file=io.StringIO())
-    repeats.table({"main": records()}, console)
+    repeats.table({"main": runs()}, console)
     text = console.export_text()
     (row,) = (line.split() for line in text.splitlines() if line.startswith("main "))
     assert row == ["main", "3/4", "2.000", "1.000", "4.000", "1.500"]
@@ -39,20 +41,21 @@ def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
 
 def test_runs_that_are_left_out_are_counted_by_status() -> None:
     """Of none nothing is said."""
-    every = [*records(), run_record(status="invalid", cause="sources contradict each other: steps: 1 (a), 2 (b)")]
+    every = [*runs(), run_of(status="invalid", reason="sources contradict each other: steps: 1 (a), 2 (b)")]
     assert repeats.left_out(every) == "2 of 5 runs, not ok: 1 failed, 1 invalid"
     assert repeats.left_out(every[:3]) == ""
 
 
 def test_what_a_run_did_not_reach_is_not_a_zero() -> None:
     """A run without a first step has no time to it; a layer that was not measured has no seconds."""
-    run = run_record()
-    assert repeats.first_step_s(run) is None
-    assert repeats.teardown_s(run) is None
-    assert repeats.layer_s(run, "channel") is None
-    assert repeats.layer_s(run, "hdfs") == 0
-    run["startup"] += [{"event": "first step done", "at_ns": 5_000 + at} for at in (3 * 10**9, 2 * 10**9)]
-    run["teardown"] += [{"event": "last step done", "at_ns": 5_000 + 6 * 10**8}]
-    assert repeats.first_step_s(run) == 3.0
-    assert repeats.teardown_s(run) == 0.4
-    assert repeats.metric("training_ns", 1e9)(run | {"metrics": {"training_ns": 5 * 10**8}}) == 0.5
+    run = run_of()
+    assert summary.first_step_s(run) is None
+    assert summary.teardown_s(run) is None
+    assert summary.layer_s(run, "channel") is None
+    assert summary.layer_s(run, "hdfs") == 0
+    firsts = (Event("first step done", 5_000 + at_ns, "own mark") for at_ns in (3 * 10**9, 2 * 10**9))
+    last = Event("last step done", 5_000 + 6 * 10**8, "own mark")
+    run = replace(run, startup=(*run.startup, *firsts), teardown=(*run.teardown, last))
+    assert summary.first_step_s(run) == 3.0
+    assert summary.teardown_s(run) == 0.4
+    assert repeats.metric("training_ns", 1e9)(replace(run, metrics={"training_ns": 5 * 10**8})) == 0.5

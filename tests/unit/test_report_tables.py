@@ -10,27 +10,28 @@ from typing import Any
 
 import pytest
 
+from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.report.tables import COLUMNS, overhead_table, picture
 
 RECORD = json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text())
 
 
-def record(**changes: Any) -> dict[str, Any]:
-    """The golden record with some of its keys changed."""
-    return deepcopy(RECORD) | changes
+def run(**changes: Any) -> Run:
+    """The golden run with some of its keys changed."""
+    return Run.from_json(deepcopy(RECORD) | changes)
 
 
-def longer() -> dict[str, Any]:
+def longer() -> Run:
     """The same run, with two seconds more of HDFS."""
-    run = record(run_id="second", wall_ns=RECORD["wall_ns"] + 2_000_000_000)
-    next(row for row in run["layers"] if row["layer"] == "hdfs")["ns"] += 2_000_000_000
-    return run
+    layers = deepcopy(RECORD["layers"])
+    next(row for row in layers if row["layer"] == "hdfs")["ns"] += 2_000_000_000
+    return run(run_id="second", wall_ns=RECORD["wall_ns"] + 2_000_000_000, layers=layers)
 
 
 def test_one_run_has_one_row_a_layer_and_sums_to_the_wall() -> None:
     """Rows are the run's layers in their order, then unattributed, then the wall that they sum to."""
-    table = overhead_table([RECORD])
+    table = overhead_table([run()])
     assert list(table.columns) == list(COLUMNS)
     assert list(table["layer"]) == [row["layer"] for row in RECORD["layers"]] + ["unattributed", "wall"]
     assert table["seconds"][:-1].sum() == pytest.approx(table["seconds"].iloc[-1], abs=1e-9) == 50.0
@@ -42,7 +43,7 @@ def test_one_run_has_one_row_a_layer_and_sums_to_the_wall() -> None:
 
 def test_several_runs_give_mean_deviation_and_count() -> None:
     """HDFS took 0.9 s and 2.9 s: 1.9 s on average with a deviation of sqrt(2) s; the others do not vary."""
-    table = overhead_table([RECORD, longer()]).set_index("layer")
+    table = overhead_table([run(), longer()]).set_index("layer")
     assert table.loc["hdfs", "n"] == 2
     assert table.loc["hdfs", "seconds"] == pytest.approx(1.9)
     assert table.loc["hdfs", "seconds_sd"] == pytest.approx(math.sqrt(2))
@@ -52,25 +53,23 @@ def test_several_runs_give_mean_deviation_and_count() -> None:
 
 def test_what_was_not_measured_is_not_a_zero() -> None:
     """A layer that one run measured and another could not keeps the mean of the run that measured it."""
-    with_channel = record(not_measured=[], run_id="second")
-    with_channel["layers"].append(
-        {"layer": "channel", "group": "network", "ns": 10**9, "unexplained_ns": 0, "lo_ns": 10**9, "hi_ns": 10**9}
-    )
-    table = overhead_table([RECORD, with_channel]).set_index("layer")
+    channel = {"layer": "channel", "group": "network", "ns": 10**9, "unexplained_ns": 0, "lo_ns": 10**9, "hi_ns": 10**9}
+    with_channel = run(not_measured=[], run_id="second", layers=[*RECORD["layers"], channel])
+    table = overhead_table([run(), with_channel]).set_index("layer")
     assert (table.loc["channel", "n"], table.loc["channel", "seconds"]) == (1, 1.0)
-    assert "channel" not in overhead_table([RECORD]).set_index("layer").index
+    assert "channel" not in overhead_table([run()]).set_index("layer").index
 
 
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
         ([], "no run"),
-        ([record(wall_ns=None)], "no wall time"),
-        ([RECORD, record(status="failed", run_id="bad")], "Run bad is failed"),
-        ([RECORD, record(experiment_key="f" * 16)], "different experiments"),
+        ([run(wall_ns=None)], "no wall time"),
+        ([run(), run(status="failed", run_id="bad")], "Run bad is failed"),
+        ([run(), run(experiment_key="f" * 16)], "different experiments"),
     ],
 )
-def test_runs_that_have_no_common_mean_are_refused(runs: list[dict[str, Any]], said: str) -> None:
+def test_runs_that_have_no_common_mean_are_refused(runs: list[Run], said: str) -> None:
     """Apples stay with apples; the line says which run does not fit."""
     with pytest.raises(UsageError, match=said):
         overhead_table(runs)
@@ -80,8 +79,8 @@ def test_runs_that_have_no_common_mean_are_refused(runs: list[dict[str, Any]], s
 def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
     """A picture can be made again from its bundles, byte for byte, and another table makes another one."""
     files = [tmp_path / f"{name}{suffix}" for name in ("a", "b", "c")]
-    for file, run in zip(files, (RECORD, RECORD, longer()), strict=True):
-        picture(overhead_table([run]), file)
+    for file, one in zip(files, (run(), run(), longer()), strict=True):
+        picture(overhead_table([one]), file)
     first, again, other = (file.read_bytes() for file in files)
     assert first == again != other
     assert first.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
@@ -89,7 +88,7 @@ def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
 
 def test_another_suffix_or_folder_is_refused(tmp_path: Path) -> None:
     """One clear line instead of a traceback."""
-    table = overhead_table([RECORD])
+    table = overhead_table([run()])
     with pytest.raises(UsageError, match="neither"):
         picture(table, tmp_path / "a.jpg")
     with pytest.raises(UsageError, match="cannot be written"):

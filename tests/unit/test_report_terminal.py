@@ -17,6 +17,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from dlobd.bundle.run import Run
 from dlobd.report.terminal import anatomy, breakdown, verdict
 from dlobd.run import machine_noise
 
@@ -24,7 +25,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 RECORD = json.loads((GOLDEN / "run.json").read_text())
 FAILED = deepcopy(RECORD) | {
     "status": "failed",
-    "cause": "the trainer of worker 1 was killed by signal 9 in step 117",
+    "reason": "the trainer of worker 1 was killed by signal 9 in step 117",
     "window": None,
     "wall_ns": None,
     "layers": [],
@@ -34,7 +35,7 @@ FAILED = deepcopy(RECORD) | {
     "startup": RECORD["startup"][:3],
     "teardown": [],
 }
-VIEWS: dict[str, tuple[Callable[[dict[str, Any], Console], None], dict[str, Any]]] = {
+VIEWS: dict[str, tuple[Callable[[Run, Console], None], dict[str, Any]]] = {
     "breakdown.txt": (breakdown, RECORD),
     "anatomy.txt": (anatomy, RECORD),
     "breakdown-failed.txt": (breakdown, FAILED),
@@ -42,12 +43,10 @@ VIEWS: dict[str, tuple[Callable[[dict[str, Any], Console], None], dict[str, Any]
 }
 
 
-def render(
-    view: Callable[[dict[str, Any], Console], None], run: dict[str, Any], width: int = 80, **options: Any
-) -> str:
+def render(view: Callable[[Run, Console], None], run: dict[str, Any], width: int = 80, **options: Any) -> str:
     """What the view prints, without the blanks that tables leave at the end of a line."""
     text = io.StringIO()
-    view(run, Console(file=text, width=width, **options))
+    view(Run.from_json(run), Console(file=text, width=width, **options))
     return "".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
 
 
@@ -68,7 +67,7 @@ def test_colour_adds_nothing_that_is_not_readable_without() -> None:
     """With colour the report has the same characters, and the layers have theirs."""
     text = io.StringIO()
     console = Console(file=text, width=80, force_terminal=True, color_system="truecolor", record=True)
-    breakdown(RECORD, console)
+    breakdown(Run.from_json(RECORD), console)
     assert "\x1b[" in text.getvalue()
     plain = "".join(f"{line.rstrip()}\n" for line in console.export_text().splitlines())
     assert plain == (GOLDEN / "breakdown.txt").read_text()
@@ -78,7 +77,7 @@ def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
     """The report prints where only ASCII can be written, and still tells explained from not explained."""
     raw = io.BytesIO()
     text = io.TextIOWrapper(raw, encoding="ascii")
-    breakdown(RECORD, Console(file=text, width=80))
+    breakdown(Run.from_json(RECORD), Console(file=text, width=80))
     text.flush()
     assert "######/" in raw.getvalue().decode("ascii")
 
@@ -139,8 +138,8 @@ def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> 
 
 def test_the_verdict_names_the_largest_layer_or_the_cause() -> None:
     """One sentence: seconds first, percent second."""
-    assert verdict(RECORD).startswith("TensorFlow took most: 21.332 of 50.000 s, 42.7 %")
-    assert verdict(FAILED) == f"The run is failed: {FAILED['cause']}."
+    assert verdict(Run.from_json(RECORD)).startswith("TensorFlow took most: 21.332 of 50.000 s, 42.7 %")
+    assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
 
 
 def test_a_run_that_was_never_audited_says_so() -> None:

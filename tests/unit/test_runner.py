@@ -43,8 +43,8 @@ def test_a_job_that_spark_lost_at_its_start_is_submitted_once_more(
     experiment = load("softmax-mnist-quick", ["launcher=native", "input=read"])
     path = runner.run(experiment, tmp_path / "runs", said.append, began=began.append, changed=fails)
     assert path == began[-1].path
-    records = [bundle.read() for bundle in began]
+    records = [bundle.read_json() for bundle in began]
     assert [record["status"] for record in records] == ["failed"] * len(statuses)
     for record, cause in zip(records, statuses, strict=True):
-        assert cause in record["cause"]
+        assert cause in record["reason"]
     assert sum("once more" in line for line in said) == len(statuses) - 1

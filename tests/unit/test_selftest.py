@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from records import run_record
+from records import run as run_of
 from rich.console import Console
 from strategies import span
 
@@ -27,7 +27,7 @@ from dlobd.selftest.runs import Ran
 from dlobd.selftest.truth import Injected
 
 S = 1_000_000_000
-OK = run_record()
+OK = run_of()
 
 
 def found(*delays: tuple[str, int, int]) -> list[score.Found]:

@@ -158,7 +158,7 @@ def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
     def run(point: Any, out: Path, progress: Any, cluster: Any) -> Path:
         seen.append(os.environ.get(tracing.SWITCH))
         bundle = store.create(out, point.name)
-        record = run_record(bundle.run_id, status="ok" if len(seen) > 1 else "invalid", cause=None)
+        record = run_record(bundle.run_id, status="ok" if len(seen) > 1 else "invalid", reason=None)
         record["metrics"]["loop_ns"] = 5 * len(seen)
         bundle.write(record)
         return bundle.path

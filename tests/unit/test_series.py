@@ -43,7 +43,7 @@ class Runs:
         if isinstance(ending, BaseException):
             raise ending
         cause = None if ending == "ok" else "because"
-        bundle.write(run_record(bundle.run_id, status=ending, cause=cause, experiment=point.name))
+        bundle.write(run_record(bundle.run_id, status=ending, reason=cause, experiment=point.name))
         bundle.seal()
         return bundle.path
 

@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 from records import run_record
 
-from dlobd.bundle import store
+from dlobd.bundle import redaction, store, upgrade
 from dlobd.errors import BundleError
 from dlobd.experiment import files
 from dlobd.schema import OwnJob
@@ -37,7 +37,7 @@ def test_what_is_written_is_read(bundle: store.Bundle) -> None:
     """run.json comes back as it was, and no other file is left beside it."""
     record = run_record(bundle.run_id)
     bundle.write(record)
-    assert bundle.read() == record
+    assert bundle.read_json() == record
     assert sorted(path.name for path in bundle.path.iterdir()) == ["evidence", "logs", "run.json", "spans"]
 
 
@@ -46,7 +46,7 @@ def test_a_refused_record_leaves_the_old_one(bundle: store.Bundle) -> None:
     _write(bundle)
     with pytest.raises(BundleError):
         bundle.write(run_record(bundle.run_id, status="fine"))
-    assert bundle.read()["status"] == "ok"
+    assert bundle.read_json()["status"] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_refused_record_leaves_the_old_one(bundle: store.Bundle) -> None:
         ({"status": "fine"}, "status"),
         ({"wall_ns": 1.5}, "wall_ns"),
         ({"surprise": 1}, "the whole"),
-        ({"cause": "two\nlines"}, "cause"),
+        ({"reason": "two\nlines"}, "reason"),
         ({"clips": [{"kind": "crossing"}]}, "clips/0"),
         ({"experiment_key": "short"}, "experiment_key"),
         ({"metrics": {"steps": 1}}, "metrics"),
@@ -78,7 +78,7 @@ def test_a_run_that_never_got_to_its_job_is_valid() -> None:
     store.validate(
         run_record(
             status="failed",
-            cause="HDFS did not start",
+            reason="HDFS did not start",
             window=None,
             wall_ns=None,
             layers=[],
@@ -108,26 +108,27 @@ def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 3\. Next: use a newer dlobd"):
-        bundle.read()
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 4\. Next: use a newer dlobd"):
+        bundle.read_json()
 
 
 def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each upgrade brings a record one version on, until it is this version's. Version 1 had neither a replication nor
-    a deadline of its own for YARN; version 2 was not audited."""
+    a deadline of its own for YARN; version 2 was not audited; version 3 called a run's reason its cause."""
     old = run_record(schema_version=0)
     old["state"] = old.pop("status")
+    old["cause"] = old.pop("reason")
     del old["configuration"]["replication"], old["configuration"]["accept_timeout_s"]
     del old["audits"], old["noise"]
     (bundle.path / "run.json").write_text(json.dumps(old))
     monkeypatch.setitem(
-        store._UPGRADES,
+        upgrade._UPGRADES,
         0,
         lambda run: {k: v for k, v in run.items() if k != "state"} | {"schema_version": 1, "status": run["state"]},
     )
-    found = bundle.read()
-    assert (found["schema_version"], found["status"]) == (3, "ok")
-    assert found["audits"] is found["noise"] is None
+    found = bundle.read_json()
+    assert (found["schema_version"], found["status"]) == (4, "ok")
+    assert found["audits"] is found["noise"] is found["reason"] is None
     assert found["configuration"]["replication"] == 1
     assert found["configuration"]["accept_timeout_s"] == found["configuration"]["timeout_s"]
 
@@ -137,13 +138,13 @@ def test_a_damaged_record_is_one_line(bundle: store.Bundle, text: str) -> None:
     """Whatever is in run.json, the answer is a BundleError."""
     (bundle.path / "run.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(BundleError, match="damaged"):
-        bundle.read()
+        bundle.read_json()
 
 
 def test_a_bundle_without_a_record_is_one_line(bundle: store.Bundle) -> None:
     """A run that was killed early has no run.json."""
     with pytest.raises(BundleError, match=r"run\.json cannot be read: No such file"):
-        bundle.read()
+        bundle.read_json()
 
 
 def test_a_sealed_bundle_verifies_anywhere(bundle: store.Bundle, tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ def test_a_bundle_cannot_be_made_where_a_file_is(tmp_path: Path) -> None:
 )
 def test_secrets_are_hidden_and_what_is_around_them_stays(text: bytes, hidden: bytes) -> None:
     """The value goes, its quotes and its neighbours stay."""
-    assert store.redact(text) == hidden
+    assert redaction.redact(text) == hidden
 
 
 @pytest.mark.parametrize(
@@ -267,13 +268,13 @@ def test_secrets_are_hidden_and_what_is_around_them_stays(text: bytes, hidden: b
 )
 def test_lines_that_importers_read_are_not_touched(line: bytes) -> None:
     """YARN's logs speak of token managers all the time; those are no secrets."""
-    assert store.redact(line) == line
+    assert redaction.redact(line) == line
 
 
 def test_redacted_json_is_still_json() -> None:
     """An event log stays readable after its secrets are gone."""
     text = json.dumps({"spark.yarn.secret": 'a"b\\', "list": [["x.password", "p'q"]], "n": 1}).encode()
-    assert json.loads(store.redact(text)) == {
+    assert json.loads(redaction.redact(text)) == {
         "spark.yarn.secret": "[redacted]",
         "list": [["x.password", "[redacted]"]],
         "n": 1,
@@ -292,6 +293,6 @@ def test_a_bundle_holds_no_secret_of_an_added_log(bundle: store.Bundle, tmp_path
 def test_secrets_of_a_command_line_are_replaced() -> None:
     """Both forms: in one word, and where the option is one word and its value the next."""
     words = ["--epochs", "3", "--api-token", "abc", "spark.my.password=xyz", "--name", "token"]
-    assert store.redact_words(words) == [
+    assert redaction.redact_words(words) == [
         *("--epochs", "3", "--api-token", "[redacted]", "spark.my.password=[redacted]", "--name", "token"),
     ]

@@ -67,7 +67,8 @@ def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
     """A trainer that lives long does not hold the file of the worker that forked it."""
     code = FORK.replace("pass", "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
                         " if os.path.exists(f'/proc/self/fd/{f}')], sep='\\n')").replace(
-        'with tracing.span("spark", "parent"):', 'tracing.instant("x"); tracing.flush()\nwith tracing.span("spark", "parent"):'
+        'with tracing.span("spark", "parent"):',
+        'tracing.instant("x"); tracing.flush()\nwith tracing.span("spark", "parent"):',
     )  # fmt: skip
     done = python(code, str(tmp_path))
     parent, _ = recorder.read_all(tmp_path)

@@ -12,21 +12,9 @@ from typing import Any, Literal
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.bundle.run import Audit
 
 Verdict = Literal["pass", "fail", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """Two figures of one quantity, and where each is from. `detail` is the rule, or why the verdict is unknown."""
-
-    audit: str
-    verdict: Verdict
-    left: int | None
-    left_source: str
-    right: int | None
-    right_source: str
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def test_kill_9_of_a_process_fails_the_run_and_keeps_its_evidence(dlobd: Any, vi
     assert ended.code == 5
     assert re.fullmatch(f"dlobd: run failed: {cause}", ended.line)
     record = kept(ended.bundle, "failed")
-    assert re.fullmatch(cause, record["cause"])
+    assert re.fullmatch(cause, record["reason"])
     app = json.loads((ended.bundle.evidence / "rm-app.json").read_text())
     assert re.fullmatch(yarn_says, app["finalStatus"])
     warned = [warning for warning in record["warnings"] if warning.startswith("YARN calls the application SUCCEEDED")]
@@ -119,7 +119,7 @@ def test_sigterm_during_the_job_marks_the_run_interrupted(dlobd: Any) -> None:
     assert ended.code == 130
     bundle = dlobd.newest()
     assert ended.line == f"dlobd: interrupted; what is known is in {bundle.path}."
-    assert kept(bundle, "interrupted")["cause"] == "interrupted by a person or the system while the job ran"
+    assert kept(bundle, "interrupted")["reason"] == "interrupted by a person or the system while the job ran"
 
 
 def test_kill_9_of_the_command_leaves_no_process_of_the_job(dlobd: Any) -> None:
@@ -131,7 +131,7 @@ def test_kill_9_of_the_command_leaves_no_process_of_the_job(dlobd: Any) -> None:
     started.ended(END_S)
     dlobd.is_quiet(60)
     bundle = dlobd.newest()
-    assert bundle.read()["status"] == "interrupted"
+    assert bundle.read_json()["status"] == "interrupted"
     shown = dlobd("show", str(bundle.path))
     assert shown.code == 0
     assert shown.said == [f"dlobd: warning: {bundle.path} has no hashes: its run was killed before it ended."]
@@ -152,8 +152,8 @@ def test_a_signal_during_the_start_of_the_cluster_leaves_no_daemon(
     if number == signal.SIGINT:
         bundle = alone.newest()
         assert ended.line == f"dlobd: interrupted; what is known is in {bundle.path}."
-        assert bundle.read()["status"] == "interrupted"
-        assert bundle.read()["cause"] == "ended before the job was submitted"
+        assert bundle.read_json()["status"] == "interrupted"
+        assert bundle.read_json()["reason"] == "ended before the job was submitted"
         assert daemons_of(alone.work_dir) == []
     alone.is_empty()
 
@@ -169,7 +169,7 @@ def test_ctrl_c_twice_leaves_no_cluster(alone: Any) -> None:
     ended = started.ended(60)
     assert ended.code == 130
     assert ended.line.startswith("dlobd: interrupted")
-    assert alone.newest().read()["status"] == "interrupted"
+    assert alone.newest().read_json()["status"] == "interrupted"
     alone.is_empty()
 
 
@@ -178,7 +178,7 @@ def test_a_job_past_its_timeout_is_ended(dlobd: Any) -> None:
     ended = dlobd.run(LONG, "timeout_s=10")
     assert ended.code == 5
     assert ended.line == ("dlobd: run failed: not finished after timeout_s = 10 s; raise it with --set timeout_s=...")
-    assert ended.bundle.read()["window"] is not None
+    assert ended.bundle.read_json()["window"] is not None
 
 
 def test_a_container_beyond_its_memory_is_named(dlobd: Any) -> None:
@@ -198,7 +198,7 @@ def test_a_result_below_the_wanted_accuracy_is_invalid(dlobd: Any) -> None:
     ended = dlobd.run("min_accuracy=0.999")
     assert ended.code == 6
     assert re.fullmatch(r"dlobd: run invalid: test accuracy: 0\.\d{4}, at least 0\.9990 expected", ended.line)
-    record = ended.bundle.read()
+    record = ended.bundle.read_json()
     assert record["status"] == "invalid"
     assert record["metrics"]["test_accuracy"] < 0.999
 

@@ -36,7 +36,7 @@ END_S = 300
 
 def consistent(ended: Any) -> dict[str, Any]:
     """The record of a run whose parts sum to its wall and whose ranks have taken steps."""
-    record: dict[str, Any] = ended.bundle.read()
+    record: dict[str, Any] = ended.bundle.read_json()
     assert ended.bundle.verify() == []
     assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"] > 0
     assert "first step done" in [event["event"] for event in record["startup"]]
@@ -111,7 +111,7 @@ def test_a_datanode_that_dies_with_the_only_replica_fails_the_run(alone: Any, wa
     path = f"{job['train_dir']}/part-00001.tfrecord"
     name = holder(alone, path)
     daemon(alone, name).kill(signal.SIGKILL)
-    cause = failed(started.ended(END_S))["cause"]
+    cause = failed(started.ended(END_S))["reason"]
     assert re.match(rf"{name} \(127\.0\.0\.1:\d+\) died while the job ran: ", cause)
     assert f"{job['train_dir']}/part-0000" in cause
 
@@ -123,10 +123,10 @@ def test_a_namenode_that_dies_fails_the_run(alone: Any) -> None:
     daemon(alone, "namenode").kill(signal.SIGKILL)
     record = failed(started.ended(END_S))
     # the rank's own words, or those of the DataNode that was writing its checkpoint
-    assert re.match(r"namenode \(127\.0\.0\.1:\d+\) died while the job ran: rank 0 \(chief\): ", record["cause"])
+    assert re.match(r"namenode \(127\.0\.0\.1:\d+\) died while the job ran: rank 0 \(chief\): ", record["reason"])
     assert re.search(
         "refused the connection|Connection refused|Connection reset|EOFException|broke the connection off",
-        record["cause"],
+        record["reason"],
     )
     assert "namenode died during the run" in record["warnings"]
 
@@ -168,7 +168,7 @@ def test_a_namenode_that_hangs_while_the_job_trains_fails_the_run(dlobd: Any, st
     stopped("namenode")
     record = failed(started.ended(END_S))
     assert re.fullmatch(
-        r"rank 0 \(chief\): Unreachable: the NameNode at 127\.0\.0\.1:\d+ did not answer within 20 s", record["cause"]
+        r"rank 0 \(chief\): Unreachable: the NameNode at 127\.0\.0\.1:\d+ did not answer within 20 s", record["reason"]
     )
 
 
@@ -250,4 +250,4 @@ def test_writes_that_hdfs_refuses_while_the_job_trains_fail_the_run(
     started = dlobd.start_run(LONG)
     started.trains()
     admin(*words)
-    assert re.fullmatch(cause, failed(started.ended(END_S))["cause"])
+    assert re.fullmatch(cause, failed(started.ended(END_S))["reason"])

@@ -33,7 +33,7 @@ END_S = 300
 def failed(ended: Any) -> dict[str, Any]:
     """The record of a run that failed, after a look at its bundle."""
     assert ended.code == 5, ended.err
-    record: dict[str, Any] = ended.bundle.read()
+    record: dict[str, Any] = ended.bundle.read_json()
     assert record["status"] == "failed"
     assert ended.line == f"dlobd: run failed: {record['cause']}"
     assert ended.bundle.verify() == []
@@ -84,7 +84,7 @@ def test_a_file_that_gets_shorter_once_the_job_is_submitted(
     started.child("SparkSubmit", program="java")
     damage()
     record = failed(started.ended(END_S))
-    assert re.fullmatch(cause, record["cause"])
+    assert re.fullmatch(cause, record["reason"])
 
 
 # ---- ranks that do not arrive
@@ -114,7 +114,7 @@ def test_a_rank_that_hangs_before_it_joins_is_named(dlobd: Any, launcher: str) -
     stopped = "worker" if launcher == "tfos" else "(chief|worker)"
     assert re.fullmatch(
         rf"{stopped} 0 at 127\.0\.0\.1:\d+ did not join TensorFlow's cluster within 60 s of the others",
-        record["cause"],
+        record["reason"],
     )
 
 
@@ -143,7 +143,7 @@ def test_a_python_worker_that_hangs_before_its_rank_has_an_address(
 
     until(found, 180, "executor 2 starts Python").send_signal(signal.SIGSTOP)
     record = failed(started.ended(END_S))
-    assert re.fullmatch(cause, record["cause"])
+    assert re.fullmatch(cause, record["reason"])
 
 
 # ---- feeds that stall
@@ -157,6 +157,6 @@ def test_a_feed_that_stalls_is_named(dlobd: Any, launcher: str, victim: str) -> 
     next(p for p in above if p.name().startswith(victim)).send_signal(signal.SIGSTOP)
     record = failed(started.ended(END_S))
     assert re.fullmatch(
-        r"rank 1 \(worker\): the feed stalled: no block came for 60 s, after \d+ of 6000", record["cause"]
+        r"rank 1 \(worker\): the feed stalled: no block came for 60 s, after \d+ of 6000", record["reason"]
     )
     assert "first step done" in [event["event"] for event in record["startup"]]

@@ -92,7 +92,7 @@ def test_an_application_that_yarn_never_starts(dlobd: Any, shared_cluster: Embed
         f"dlobd: run failed: still ACCEPTED after accept_timeout_s = {ACCEPT_TIMEOUT_S} s; the ResourceManager says: "
     )
     assert re.fullmatch(re.escape(said) + words, ended.line), ended.line
-    record = ended.bundle.read()
+    record = ended.bundle.read_json()
     assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"] > 0
     assert "application accepted" in [event["event"] for event in record["startup"]]
     assert json.loads((ended.bundle.evidence / "rm-app.json").read_text())["state"] == "KILLED"
@@ -141,7 +141,7 @@ def test_a_resourcemanager_that_dies_and_comes_back(dlobd: Any, shared_cluster: 
     shared_cluster.restart("resourcemanager")
     ended = started.ended(END_S + 60)
     assert ended.code == 0, ended.err
-    record = ended.bundle.read()
+    record = ended.bundle.read_json()
     assert record["status"] == "ok"
     (warning,) = (line for line in record["warnings"] if "resourcemanager" in line)
     assert re.fullmatch(
@@ -166,7 +166,7 @@ def test_an_event_log_that_is_gone(dlobd: Any, shared_cluster: EmbeddedCluster) 
     client.delete("/spark-events", recursive=True)
     ended = started.ended(END_S)
     assert ended.code == 0, ended.err
-    record = ended.bundle.read()
+    record = ended.bundle.read_json()
     assert warnings_of(record) == ["event log: File /spark-events does not exist."]
     assert not (ended.bundle.evidence / "event-log.jsonl").exists()
     explained(ended.bundle)

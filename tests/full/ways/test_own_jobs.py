@@ -35,7 +35,7 @@ def test_a_mode_of_tensorflowonspark(dlobd, script, settings, arguments, ranks) 
     assert layers["launcher"] > 0
     if script == "feed.py":
         assert layers["feed"] > 0
-    found = {(rank["role"], rank["index"]) for rank in ended.bundle.read()["ranks"]}
+    found = {(rank["role"], rank["index"]) for rank in ended.bundle.read_json()["ranks"]}
     assert found == ranks
 
 
@@ -75,4 +75,4 @@ def test_ctrl_c_ends_a_script(dlobd, tmp_path) -> None:
     started.signal(signal.SIGINT)
     ended = started.ended(90)
     assert ended.code == 130
-    assert dlobd.newest().read()["status"] == "interrupted"
+    assert dlobd.newest().read_json()["status"] == "interrupted"

@@ -29,7 +29,7 @@ def test_a_killed_series_goes_on_where_it_was(alone: Any) -> None:
     started.ended(10)
     alone.is_empty()
     (kept,) = series.load(files[0]).ended().values()
-    before = kept.read()
+    before = kept.read_json()
 
     ended = alone(*words, within_s=400)
     assert ended.code == 0, ended.err
@@ -37,7 +37,7 @@ def test_a_killed_series_goes_on_where_it_was(alone: Any) -> None:
     found = series.load(files[0])
     assert [cell.repeat for cell in sorted(found.ended())] == [1, 2]
     assert len(found.begun) == 3
-    assert kept.read() == before
+    assert kept.read_json() == before
     assert kept.verify() == []
     assert "starting 6 daemons" in ended.err
     assert sum("cluster ready" in line for line in ended.err.splitlines()) == 1

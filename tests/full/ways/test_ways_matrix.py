@@ -61,7 +61,7 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, scheduler, launcher
     """It ends well, its parts sum exactly, 95 % is explained, and every step has the loss of the main job's."""
     ended = dlobd.run(f"scheduler={scheduler}", f"launcher={launcher}", f"input={source}", f"deploy_mode={mode}")
     assert ended.code == 0, ended.err
-    run = ended.bundle.read()
+    run = ended.bundle.read_json()
     assert warnings_of(run) == [], "all evidence could be had"
     verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
     assert [one for one in run["audits"] if one["verdict"] == "fail"] == []

@@ -1,0 +1,274 @@
+"""A run as its run.json tells it, typed: what reports, frames, comparisons and verification read.
+
+`Run.from_json` is the one place in which a record becomes a Run. Parts that are the data model's own (layers, clips,
+events) are those of `dlobd.schema`. None stands for what is unknown: not measured, or the run ended before it could be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from dlobd.schema import (
+    Clip,
+    Event,
+    Experiment,
+    Interval,
+    LayerTime,
+    NotMeasured,
+    OwnJob,
+    Runnable,
+    Status,
+)
+
+Z = 1.96 + 0.84
+"""A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the wall time covers: [start_ns, end_ns) of the clock domain `clock`. `name` is for people."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    clock: str
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsUse:
+    """What HDFS was used for: operations, bytes, and time as a number or as an interval; sums over all lanes."""
+
+    purpose: str
+    operations: int | None
+    bytes: int | None
+    ns: int | None
+    lo_ns: int | None
+    hi_ns: int | None
+    source_begin: str
+    source_end: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """A rank's steps. Of a person's own script only `main_ns`, the length of its main function, is known."""
+
+    role: str
+    index: int
+    steps: int | None
+    step_p50_ns: int | None
+    step_p99_ns: int | None
+    step_max_ns: int | None
+    first_step_ns: int | None = None
+    feed_wait_ns: int | None = None
+    main_ns: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Role and index: chief 0."""
+        return f"{self.role} {self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCost:
+    """What recording cost the training loop of the slowest rank: `ns` of `length_ns`."""
+
+    rank: str
+    length_ns: int
+    spans: int
+    ns: int | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingCost:
+    """What recording a run has cost. See `dlobd.attribution.recording_cost`."""
+
+    recording: Literal["on", "off"]
+    span_cost_ns: int | None
+    spans: int
+    lines: int
+    lost_lines: int
+    left_out: int | None
+    flush_ns: int | None
+    flush_cpu_ns: int | None
+    span_bytes: int
+    log_bytes: int
+    chain_spans: int
+    chain_ns: int | None
+    chain_share: float | None
+    loop: LoopCost | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must hold before a run's numbers count. `ok` is None where the evidence to decide is missing."""
+
+    check: str
+    ok: bool | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Two figures of one quantity, and where each is from. `detail` is the rule, or why the verdict is unknown."""
+
+    audit: str
+    verdict: Literal["pass", "fail", "unknown"]
+    left: int | None
+    left_source: str
+    right: int | None
+    right_source: str
+    detail: str
+
+    @property
+    def figures(self) -> str:
+        """One line: both figures, with their sources."""
+        return f"{self.audit}: {self.left} ({self.left_source}), {self.right} ({self.right_source})"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """The state of dlobd's own checkout."""
+
+    commit: str | None
+    dirty: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Times in nanoseconds; shares of 1; None where the kernel does not say."""
+
+    timer_ns: int  # median distance of two readings of the clock
+    sleep_over_p50_ns: int  # how much later than asked a sleep of 1 ms ends
+    sleep_over_p99_ns: int
+    loop_variation: float  # standard deviation over mean of a fixed piece of work of about 25 ms
+    loop_slowest: float  # slowest over median of them
+    steal_share: float | None  # CPU time that the hypervisor gave to others meanwhile
+    loopback_p50_ns: int  # round trip of 64 bytes by TCP over loopback
+    loopback_p99_ns: int
+    load_1m: float
+    machine: str = ""  # whose it is
+
+    def smallest_effect(self, runs: int) -> float:
+        """The smallest difference of CPU-bound times, as a share, that two groups of `runs` runs would show.
+
+        Raises:
+            ValueError: a group of one run has no spread.
+        """
+        if runs < 2:
+            raise ValueError("two groups of at least 2 runs are needed")
+        return Z * self.loop_variation * math.sqrt(2 / runs)
+
+    def sentence(self, runs: int = 5) -> str:
+        """What cannot be seen here."""
+        return (
+            f"With {runs} runs a side, a difference below {self.smallest_effect(runs):.1%} of CPU-bound time, or below "
+            f"{(self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6:.2f} ms in a single wait, cannot be told from "
+            "noise on this machine now."
+        )
+
+    def short(self, runs: int = 5) -> str:
+        """The same in a few words."""
+        wait_ms = (self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6
+        share = self.smallest_effect(runs)
+        return f"{runs} runs a side cannot show below {share:.1%} of CPU time, {wait_ms:.2f} ms of a wait"
+
+
+Metric = int | float | str | None | list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution, immutable. `docs/metrics.md` says how each number is computed."""
+
+    schema_version: int
+    run_id: str
+    status: Status
+    reason: str | None  # why the status is not ok
+    experiment: str
+    experiment_key: str
+    configuration: Runnable
+    started_at: str
+    command: tuple[str, ...]
+    window: Window | None
+    wall_ns: int | None
+    layers: tuple[LayerTime, ...]
+    unattributed_ns: int | None
+    not_measured: tuple[NotMeasured, ...]
+    clips: tuple[Clip, ...]
+    metrics: Mapping[str, Metric]
+    startup: tuple[Event, ...]
+    teardown: tuple[Event, ...]
+    hdfs: tuple[HdfsUse, ...]
+    ranks: tuple[RankSteps, ...]
+    setup: Mapping[str, int | None]
+    overhead: RecordingCost | None
+    audits: tuple[Audit, ...] | None  # None: nobody asked
+    noise: Noise | None
+    platform: Mapping[str, Any]
+    versions: Mapping[str, str | None]
+    git: Checkout | None
+    seeds: Mapping[str, int]
+    intervals: tuple[Interval, ...] = ()
+    checks: tuple[Check, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Run:
+        """The run of a run.json of this version; `dlobd.bundle.store` upgrades older ones and checks them.
+
+        Raises:
+            KeyError, TypeError: it is not one.
+        """
+        run: Run = _built(cls, record)
+        return run
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` takes."""
+        return dataclasses.asdict(self)
+
+    @property
+    def own(self) -> bool:
+        """Whether a person's own script was run."""
+        return isinstance(self.configuration, OwnJob)
+
+    @property
+    def unexplained_ns(self) -> int:
+        """Time of the wall that no evidence explains, inside layers and outside of them."""
+        return (self.unattributed_ns or 0) + sum(layer.unexplained_ns for layer in self.layers)
+
+    def event_ns(self, name: str) -> int | None:
+        """When an event of start-up or teardown happened; of one that every rank has, the last one."""
+        return max((event.at_ns for event in (*self.startup, *self.teardown) if event.event == name), default=None)
+
+
+def _built(kind: Any, value: Any) -> Any:
+    """`value`, of JSON, as `kind`: a dataclass, a tuple, an optional or a plain value."""
+    if value is None or kind is Any:
+        return value
+    if kind == Runnable:
+        kind = OwnJob if "script" in value else Experiment
+    elif get_origin(kind) in (Union, UnionType):
+        kind = next(
+            (member for member in get_args(kind) if get_origin(member) or dataclasses.is_dataclass(member)), Any
+        )
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
+        return kind(**{name: _built(hints[name], part) for name, part in value.items() if name in hints})
+    if get_origin(kind) is tuple:
+        members = get_args(kind)
+        if members[-1] is Ellipsis:
+            return tuple(_built(members[0], part) for part in value)
+        return tuple(_built(member, part) for member, part in zip(members, value, strict=True))
+    return value
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

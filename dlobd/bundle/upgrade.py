@@ -1,0 +1,40 @@
+"""run.json of older versions, made what this version would have written. The history is in `dlobd.schema`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dlobd.schema import SCHEMA_VERSION
+
+
+def upgraded(run: dict[str, Any]) -> dict[str, Any]:
+    """`run` in the form of this version.
+
+    Raises:
+        KeyError: it is of a newer version, or of none.
+    """
+    for version in range(run["schema_version"], SCHEMA_VERSION):
+        run = _UPGRADES[version](run)
+    return run
+
+
+def _from_1(run: dict[str, Any]) -> dict[str, Any]:
+    """What version 1 could not say was so: one replica, and nothing but `timeout_s` ended a run."""
+    configuration = {"replication": 1, "accept_timeout_s": run["configuration"]["timeout_s"], **run["configuration"]}
+    return {**run, "schema_version": 2, "configuration": configuration}
+
+
+def _from_2(run: dict[str, Any]) -> dict[str, Any]:
+    """Nobody audited a run of version 2, or measured the noise before it or what recording cost."""
+    return {"audits": None, "noise": None, "overhead": None, **run, "schema_version": 3}
+
+
+def _from_3(run: dict[str, Any]) -> dict[str, Any]:
+    """A cause is a named wait; what a run failed of is its reason."""
+    kept = {name: value for name, value in run.items() if name != "cause"}
+    return {**kept, "reason": run["cause"], "schema_version": 4}
+
+
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2, 3: _from_3}
+"""Schema version to the function that turns its run.json into the next version's."""

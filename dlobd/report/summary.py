@@ -1,0 +1,240 @@
+"""The figures of a run that reports show, computed once: terminal, tables, series and pages cannot disagree.
+
+Numbers, not text: nanoseconds, shares of 1. How they are written is each report's own affair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dlobd.bundle.run import Audit, Run
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import Clip, Experiment, LayerTime
+
+UNEXPLAINED_LIMIT = 0.05
+"""A run that cannot explain more than this share of its wall says so first."""
+
+SAMPLES_FOR_P99 = 299
+"""With fewer samples the 99th percentile is not bounded by the maximum with 95 % confidence: it is not shown."""
+
+LARGEST = 10
+"""So many spans are listed as the largest parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A layer's part of the wall, or what is unattributed. `share` is of the wall.
+
+    below_resolution: its boundaries are known to less than its length, so that there is no number, only `hi_ns`.
+    """
+
+    layer: str
+    title: str
+    ns: int
+    share: float
+    lo_ns: int
+    hi_ns: int
+    unexplained_ns: int
+    below_resolution: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """So much of a layer has one name: a span's, or a cause's."""
+
+    layer: str
+    title: str
+    name: str
+    ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Time of one layer inside another one, between two bounds; stretches of equal kind added up."""
+
+    layer: str
+    inside: str
+    lo_ns: int
+    hi_ns: int
+    lo_source: str
+    hi_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """The clips of one kind: how many, how long together, and the largest."""
+
+    kind: str
+    count: int
+    ns: int
+    largest: Clip
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a report shows. Without a window `parts` is empty, and `wall_ns` None.
+
+    parts: the layers in their order, without the unattributed rest.
+    unknown_ns: not explained, inside layers and outside of them.
+    missing_ns: by how much the parts fail to sum to the wall: 0, or the record is damaged.
+    not_sound: what a reader must know before any number, one line each.
+    """
+
+    wall_ns: int | None
+    window: str
+    parts: tuple[Part, ...]
+    unattributed: Part | None
+    unknown_ns: int
+    missing_ns: int
+    causes: tuple[Length, ...]
+    largest: tuple[Length, ...]
+    hidden: tuple[Hidden, ...]
+    corrections: tuple[Correction, ...]
+    failed_audits: tuple[Audit, ...]
+    not_sound: tuple[str, ...]
+
+    @property
+    def top(self) -> Part | None:
+        """The part that took most."""
+        return max(self.parts, key=lambda part: part.ns, default=None)
+
+    @property
+    def unknown_share(self) -> float:
+        """Of the wall; 0 without one."""
+        return self.unknown_ns / self.wall_ns if self.wall_ns else 0.0
+
+    def share(self, ns: int) -> float:
+        """Of the wall; 0 without one."""
+        return ns / self.wall_ns if self.wall_ns else 0.0
+
+
+def summary(run: Run) -> Summary:
+    """The figures of one run."""
+    wall_ns = run.wall_ns
+    hidden_in = {name for interval in run.intervals for name in (interval.layer, interval.inside)}
+    rest_ns = run.unattributed_ns or 0
+    missing_ns = 0 if wall_ns is None else wall_ns - rest_ns - sum(layer.ns for layer in run.layers)
+    return Summary(
+        wall_ns=wall_ns,
+        window=run.window.name if run.window else "window unknown",
+        parts=tuple(_part(run, layer, layer.layer in hidden_in) for layer in run.layers),
+        unattributed=Part(UNATTRIBUTED, UNATTRIBUTED, rest_ns, _share(run, rest_ns), rest_ns, rest_ns, rest_ns)
+        if wall_ns is not None
+        else None,
+        unknown_ns=run.unexplained_ns,
+        missing_ns=missing_ns,
+        causes=tuple(Length(row.layer, title(row.layer), name, ns) for row in run.layers for name, ns in row.causes),
+        largest=_largest(run),
+        hidden=_hidden(run),
+        corrections=_corrections(run),
+        failed_audits=tuple(one for one in run.audits or () if one.verdict == "fail"),
+        not_sound=_not_sound(run, missing_ns),
+    )
+
+
+def title(layer: str) -> str:
+    """A layer's name for people."""
+    return LAYERS[layer].title if layer in LAYERS else layer
+
+
+def settings(run: Run) -> str:
+    """What was run, in one line."""
+    chosen = run.configuration
+    way = f"launcher {chosen.launcher} on {chosen.scheduler} ({chosen.deploy_mode})"
+    if not isinstance(chosen, Experiment):
+        return f"own script {chosen.script}, {chosen.workers} executors, {way}"
+    return (
+        f"{chosen.model} on {chosen.dataset}, {chosen.workers} workers, {way}, "
+        f"input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
+    )
+
+
+# ---- one figure of a run, for those that compare runs; None where it was not measured
+
+
+def wall_s(run: Run) -> float | None:
+    """Seconds of the run's window."""
+    return run.wall_ns / 1e9 if run.wall_ns else None
+
+
+def layer_s(run: Run, layer: str) -> float | None:
+    """Seconds that a layer, or the unattributed rest, has of the wall."""
+    if layer == UNATTRIBUTED:
+        return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
+    given = {row.layer: row.ns for row in run.layers}
+    absent = layer not in given and layer in {row.layer for row in run.not_measured}
+    return None if absent or not given else given.get(layer, 0) / 1e9
+
+
+def first_step_s(run: Run) -> float | None:
+    """Seconds from the window's start until the first step was done."""
+    at_ns = run.event_ns("first step done")
+    return (at_ns - run.window.start_ns) / 1e9 if run.window and at_ns is not None else None
+
+
+def steady_rate(run: Run) -> float | None:
+    """Samples of all ranks a second, from the end of the first step, which is traced and compiled, to the last's."""
+    begin, end = run.event_ns("first step done"), run.event_ns("last step done")
+    steps, samples = run.metrics.get("steps"), run.metrics.get("train_samples")
+    if begin is None or end is None or not isinstance(steps, int) or not isinstance(samples, int) or not steps:
+        return None
+    return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
+
+
+def teardown_s(run: Run) -> float | None:
+    """Seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
+    last = run.event_ns("last step done")
+    return (run.window.end_ns - last) / 1e9 if run.window and last is not None else None
+
+
+# ---- parts of the summary
+
+
+def _share(run: Run, ns: int) -> float:
+    return ns / run.wall_ns if run.wall_ns else 0.0
+
+
+def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
+    # below what the boundaries are certain to there is no number; an interval's bounds are another matter
+    small = not hidden and 0 < row.ns < row.hi_ns - row.ns
+    share = _share(run, row.ns)
+    return Part(row.layer, title(row.layer), row.ns, share, row.lo_ns, row.hi_ns, row.unexplained_ns, small)
+
+
+def _largest(run: Run) -> tuple[Length, ...]:
+    every = [Length(row.layer, title(row.layer), name, ns) for row in run.layers for name, ns in row.names]
+    return tuple(sorted(every, key=lambda one: (-one.ns, one.layer, one.name))[:LARGEST])
+
+
+def _hidden(run: Run) -> tuple[Hidden, ...]:
+    """By layer, container and sources: the bounds add up, since each interval lies in a stretch of its own."""
+    low: Counter[tuple[str, str, str, str]] = Counter()
+    high: Counter[tuple[str, str, str, str]] = Counter()
+    for interval in run.intervals:
+        key = interval.layer, interval.inside, interval.lo_source, interval.hi_source
+        low[key] += interval.lo_ns
+        high[key] += interval.hi_ns
+    return tuple(Hidden(key[0], key[1], low[key], high[key], key[2], key[3]) for key in low)
+
+
+def _corrections(run: Run) -> tuple[Correction, ...]:
+    kinds: dict[str, list[Clip]] = {}
+    for clip in run.clips:
+        kinds.setdefault(clip.kind, []).append(clip)
+    return tuple(
+        Correction(kind, len(clips), sum(clip.ns for clip in clips), max(clips, key=lambda clip: clip.ns))
+        for kind, clips in kinds.items()
+    )
+
+
+def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:
+    found = list(run.warnings)
+    inconsistent = sum(clip.kind == "inconsistent" for clip in run.clips)
+    if inconsistent:
+        found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections below.")
+    if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:
+        found.append(f"more than {UNEXPLAINED_LIMIT:.0%} of the wall is not explained.")
+    if missing_ns:
+        found.append(f"the parts do not sum to the wall: {missing_ns} ns are missing.")
+    return tuple(found)
