@@ -1,0 +1,28 @@
+"""dlobd clean"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlobd.cli.options import RUNS, Out
+
+
+def clean(
+    out: Out = RUNS,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove what is cached.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove run bundles and self-tests too.")] = False,
+) -> None:
+    """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
+    from dlobd.run import clean as cleaning
+
+    entries = cleaning.kept(out)
+    if not entries:
+        print("nothing is kept")
+    for entry in entries:
+        goes = yes and (runs or entry.name not in ("runs", cleaning.SELFTEST))
+        if goes:
+            cleaning.remove(entry)
+        where = entry.paths[0] if entry.name != "runs" else out
+        print(f"{'removed ' if goes else ''}{entry.size_bytes / 1e6:10.1f} MB  {entry.name:8} {where}  ({entry.title})")

@@ -1,0 +1,80 @@
+"""dlobd cluster up | status | down"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from dlobd.cli.options import Json
+from dlobd.cli.printing import print_json
+from dlobd.errors import DlobdError
+
+app = typer.Typer(help="An embedded cluster that stays up for many runs.", no_args_is_help=True)
+
+
+@app.command()
+def up(
+    hosts: Annotated[
+        str | None,
+        typer.Option("--hosts", help="Loopback addresses; a DataNode and a NodeManager on each: 127.0.0.2,127.0.0.3."),
+    ] = None,
+) -> None:
+    """Start HDFS and YARN and leave them running; `dlobd run` then uses them."""
+    from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+    from dlobd.hadoop.embedded.configuration import default_settings
+    from dlobd.run.progress import Progress
+
+    cluster = EmbeddedCluster(default_settings(hosts))
+    with Progress() as progress:
+        cluster.start(progress, stays=True)
+    _print_endpoints(cluster.endpoints)
+    cluster.release()
+
+
+@app.command()
+def status(as_json: Json = False) -> int:
+    """Show the daemons of the cluster that stays, their memory and web addresses."""
+    import dataclasses
+
+    from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+    from dlobd.paths import cluster_dir
+
+    cluster = EmbeddedCluster.attach(cluster_dir(), hold=False)
+    now = cluster.status()
+    if as_json:
+        print_json(dataclasses.asdict(now))
+    else:
+        print(f"{now.state}, up {now.up_s:.0f} s, {now.applications} applications" + ", safe mode" * now.safe_mode)
+        for daemon in now.daemons:
+            state = "ready" if daemon.ready else "not ready" if daemon.alive else "dead"
+            figures = f"pid {daemon.pid or '-':>7} {daemon.rss_bytes / 1e6:6.0f} MB"
+            print(f"  {daemon.name:16} {state:9} {figures}  {daemon.web_url}")
+        _print_endpoints(cluster.endpoints)
+    return 0 if now.state == "running" else 4
+
+
+@app.command()
+def down() -> None:
+    """Stop the cluster that stays. What is in HDFS is kept."""
+    from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+    from dlobd.hadoop.embedded.configuration import ClusterSettings
+    from dlobd.paths import cluster_dir
+    from dlobd.run.progress import Progress
+
+    try:
+        cluster = EmbeddedCluster.attach(cluster_dir())
+    except DlobdError as error:
+        if error.exit_code != 4:
+            raise
+        # some of its daemons died, or none runs: end what is left
+        cluster = EmbeddedCluster(ClusterSettings(cluster_dir()))
+    with Progress() as progress:
+        cluster.stop(progress)
+    print("cluster is down")
+
+
+def _print_endpoints(endpoints: Any) -> None:
+    print(f"HDFS     {endpoints.fs_uri}")
+    for name, url in endpoints.web.items():
+        print(f"{name}  {url}")

@@ -1,0 +1,33 @@
+"""dlobd collect"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlobd.cli.options import RUNS, HadoopConf, Out
+from dlobd.cli.printing import print_result
+from dlobd.errors import UsageError
+
+
+def collect(
+    application_id: Annotated[str, typer.Argument(help="Of a run that was prepared with dlobd run --by-hand.")],
+    hadoop_conf: HadoopConf = None,
+    out: Out = RUNS,
+) -> int:
+    """Collect a run that was submitted by hand, and show where its time went. Takes HADOOP_CONF_DIR by default."""
+    from dlobd.bundle.store import Bundle
+    from dlobd.run.by_hand import collect_application
+    from dlobd.run.deploy.external import Elsewhere
+    from dlobd.run.progress import Progress
+
+    if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
+        hadoop_conf = Path(os.environ["HADOOP_CONF_DIR"])
+    if hadoop_conf is None:
+        raise UsageError("No cluster is named.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
+    with Progress() as progress:
+        path = collect_application(application_id, Elsewhere(hadoop_conf), out, progress)
+    return print_result(Bundle(path))

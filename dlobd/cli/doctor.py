@@ -1,0 +1,47 @@
+"""dlobd doctor"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlobd.cli.options import HadoopConf, Json
+from dlobd.cli.printing import print_json
+
+
+def doctor(
+    as_json: Json = False,
+    noise: Annotated[bool, typer.Option("--noise", help="Measure this machine's noise too (about 5 s).")] = False,
+    runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs a side of a comparison.")] = 5,
+    hadoop_conf: HadoopConf = None,
+) -> int:
+    """Say what this machine can do, what a run listens on, and with --noise what cannot be measured on it; with
+    --hadoop-conf also whether that cluster can be reached.
+
+    Exit code 3 if a run would fail for this machine, 4 if only that cluster does not answer."""
+    import dataclasses
+
+    from dlobd.run import doctor as doctors
+    from dlobd.run.machine_noise import measure
+
+    findings = doctors.examine(hadoop_conf)
+    found = measure() if noise else None
+    if as_json:
+        print_json({
+            "findings": [dataclasses.asdict(finding) for finding in findings],
+            "listeners": [dataclasses.asdict(listener) for listener in doctors.listeners(hadoop_conf)],
+            "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence(runs)},
+        })  # fmt: skip
+    else:
+        for finding in findings:
+            print(
+                f"{finding.verdict:7} {finding.part:15} {finding.what}"
+                + f"  Next: {finding.remedy}." * bool(finding.remedy)
+            )
+        print("While a run lasts, others can connect to:")
+        for listener in doctors.listeners(hadoop_conf):
+            print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
+        if found:
+            print(found.sentence(runs))
+    return doctors.exit_code(findings)

@@ -1,0 +1,38 @@
+"""dlobd list"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlobd.cli.options import Json
+from dlobd.cli.printing import print_json
+from dlobd.errors import UsageError
+
+
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="One axis: experiments, models, datasets, launchers, ...")] = None,
+    as_json: Json = False,
+) -> None:
+    """List what can be chosen, with the reason where something is not available."""
+    from dlobd.experiment.files import experiments
+    from dlobd.registry import REGISTRIES, unknown
+
+    rows: dict[str, list[tuple[str, str, str | None]]] = {
+        "experiments": [(n, title, None) for n, title in experiments()]
+    }
+    rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
+    if kind is not None:
+        if kind not in rows:
+            raise UsageError(unknown("lists", kind, rows), "dlobd list")
+        rows = {kind: rows[kind]}
+    if as_json:
+        keys = ("name", "title", "unavailable")
+        print_json({name: [dict(zip(keys, row, strict=True)) for row in members] for name, members in rows.items()})
+        return
+    width = max(len(row[0]) for members in rows.values() for row in members)
+    for name, members in rows.items():
+        print(name)
+        for member, title, reason in members:
+            print(f"  {member:{width}}  {title}" + (f"  [not available: {reason}]" if reason else ""))

@@ -1,0 +1,28 @@
+"""Options that several commands share, and what stands for a run's status."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlobd.errors import Interrupted, RunFailed, RunInvalid
+
+RUNS = Path("runs")
+
+Out = Annotated[Path, typer.Option("--out", help="Directory of run bundles.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit line, start nothing.")]
+RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="A bundle's path, a run id, or latest.")]
+HadoopConf = Annotated[
+    Path | None, typer.Option("--hadoop-conf", metavar="DIR", help="Run on an external cluster: its HADOOP_CONF_DIR.")
+]
+
+EXIT_CODES = {
+    "ok": 0,
+    "failed": RunFailed.exit_code,
+    "invalid": RunInvalid.exit_code,
+    "interrupted": Interrupted.exit_code,
+}
+"""Status of a run to the exit code of `dlobd run`."""

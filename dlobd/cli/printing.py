@@ -1,0 +1,41 @@
+"""What commands print: JSON documents, and the result of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from dlobd.cli.options import EXIT_CODES
+
+if TYPE_CHECKING:
+    from dlobd.bundle.run import Run
+    from dlobd.bundle.store import Bundle
+
+
+def print_json(value: Any) -> None:
+    """One document."""
+    json.dump(value, sys.stdout, indent=1, default=str)
+    print()
+
+
+def print_run(run: Run) -> None:
+    """The terminal report."""
+    from rich.console import Console
+
+    from dlobd.report import terminal
+
+    console = Console(highlight=False)
+    terminal.breakdown(run, console)
+    terminal.anatomy(run, console)
+
+
+def print_result(bundle: Bundle) -> int:
+    """The run, why it did not end well, and where it is; returns the exit code."""
+    run = bundle.read()
+    print_run(run)
+    if run.reason:
+        print(f"dlobd: run {run.status}: {run.reason}", file=sys.stderr)
+    print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
+    print(f"bundle: {bundle.path}")
+    return EXIT_CODES[run.status]

@@ -1,0 +1,137 @@
+"""dlobd run"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dlobd.cli.options import EXIT_CODES, RUNS, DryRun, HadoopConf, Out
+from dlobd.cli.printing import print_result
+from dlobd.errors import UsageError
+from dlobd.schema import Runnable
+
+if TYPE_CHECKING:
+    from dlobd.run.deploy.external import Elsewhere
+
+
+def run(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPERIMENT]...",
+            help="TOML files or names of shipped experiments (softmax-mnist), several are interleaved; "
+            "with --job, the script's arguments.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="SCRIPT", help="A PySpark script of your own, instead.")
+    ] = None,
+    out: Out = RUNS,
+    dry_run: DryRun = False,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, max=1000, help="Runs of each experiment; the same command goes on.")
+    ] = 1,
+    order_seed: Annotated[int, typer.Option("--seed", help="Of the random order in which repeats run.")] = 0,
+    hadoop_conf: HadoopConf = None,
+    by_hand: Annotated[
+        bool, typer.Option("--by-hand", help="With --hadoop-conf: prepare all and print the line, for you to submit.")
+    ] = False,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", help="With --hadoop-conf: a conda-pack or venv-pack archive to run in.")
+    ] = None,
+) -> int:
+    """Run an experiment, or with --job SCRIPT [-- ARGUMENTS] a script of your own, and show where its time went. The
+    last line is the path of its bundle.
+
+    With several experiments or --repeats: run them all, in a random order within each repeat, and compare them.
+    """
+    if job is not None:
+        from dlobd.experiment import own_job
+
+        every: list[Runnable] = [own_job.from_script(job, words or [], settings or [])]
+    else:
+        from dlobd.experiment import files as experiments
+
+        every = [experiments.load(name, settings or []) for name in words or ["softmax-mnist"]]
+    elsewhere = _elsewhere(hadoop_conf, archive)
+    if repeats > 1 or len(every) > 1:
+        if elsewhere:
+            raise UsageError(
+                "--repeats and several experiments run on the embedded cluster.", "leave --hadoop-conf out"
+            )
+        return _run_series(every, out, repeats, order_seed, dry_run)
+    if by_hand and not dry_run:
+        return _prepare(every[0], elsewhere, out)
+    return run_one(every[0], out, dry_run, elsewhere)
+
+
+def run_one(chosen: Runnable, out: Path, dry_run: bool, elsewhere: Elsewhere | None = None) -> int:
+    """One run, or with `dry_run` its plan; returns the exit code."""
+    from dlobd.bundle import store
+    from dlobd.run import runner
+    from dlobd.run.progress import Progress
+
+    if dry_run:
+        for step in runner.plan(chosen, elsewhere):
+            print(step)
+        return 0
+    with Progress() as progress:
+        bundle = store.Bundle(runner.run(chosen, out, progress, elsewhere))
+    return print_result(bundle)
+
+
+def _prepare(chosen: Runnable, elsewhere: Elsewhere | None, out: Path) -> int:
+    from dlobd.run.by_hand import prepare
+    from dlobd.run.progress import Progress
+
+    if elsewhere is None:
+        raise UsageError("--by-hand is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
+    with Progress() as progress:
+        path, line = prepare(chosen, elsewhere, out, progress)
+    print(line)
+    print(f"bundle: {path}")
+    return 0
+
+
+def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: int, dry_run: bool) -> int:
+    """Runs what is missing of a series; the exit code is that of its worst run."""
+    points = {experiment.name: experiment for experiment in every}
+    if len(points) < len(every):
+        raise UsageError("Two of the experiments have one name.", "give each a name = ... of its own in its file")
+    from dlobd.run import series as scheduling
+    from dlobd.run.progress import Progress
+
+    series = scheduling.opened(points, order_seed, out)
+    if dry_run:
+        ended = series.ended()
+        for number, cell in enumerate(series.order(repeats), 1):
+            there = f"  {ended[cell].run_id}" if cell in ended else ""
+            print(f"{number:4}  repeat {cell.repeat}  {cell.point}{there}")
+        return 0
+    with Progress() as progress:
+        series = scheduling.run(series, repeats, progress, progress.keep)
+    bundles = {cell: bundle for cell, bundle in series.ended().items() if cell.repeat <= repeats}
+    from rich.console import Console
+
+    from dlobd.report import repeats as comparison
+
+    found = {label: [b.read() for cell, b in sorted(bundles.items()) if cell.point == label] for label in points}
+    comparison.table(found, Console(highlight=False))
+    for cell, bundle in sorted(bundles.items()):
+        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
+    print(f"series: {series.path}")
+    return max(EXIT_CODES[run.status] for each in found.values() for run in each)
+
+
+def _elsewhere(hadoop_conf: Path | None, archive: Path | None = None) -> Elsewhere | None:
+    from dlobd.run.deploy.external import Elsewhere
+
+    if hadoop_conf is None and archive is not None:
+        raise UsageError("--archive is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
+    return Elsewhere(hadoop_conf, archive) if hadoop_conf else None

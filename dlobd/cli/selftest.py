@@ -1,0 +1,59 @@
+"""dlobd selftest"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlobd.cli.options import RUNS, Json, Out
+from dlobd.cli.printing import print_json
+from dlobd.errors import RunInvalid
+
+
+def selftest(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="Every point with every size (about 20 minutes), or three runs.")
+    ] = False,
+    overhead: Annotated[
+        bool, typer.Option("--overhead", help="Instead: what recording costs, by runs with it on and off.")
+    ] = False,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, max=1000, help="With --overhead: runs of each kind.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="With --overhead: of the random order.")] = 0,
+    experiment: Annotated[
+        str, typer.Option("--experiment", help="With --overhead: a TOML file or the name of a shipped experiment.")
+    ] = "softmax-mnist",
+    as_json: Json = False,
+    out: Out = RUNS / "selftest",
+) -> int:
+    """Put delays of known size into real runs on the embedded cluster, and see whether the breakdown blames the right
+    layer for each."""
+    from dlobd.run.progress import Progress
+
+    if overhead:
+        from dlobd.experiment import files as experiments
+        from dlobd.selftest import overhead as costs
+        from dlobd.selftest import step_loop
+
+        with Progress() as progress:
+            measured = costs.measure(experiments.load(experiment), repeats, seed, out, progress, progress.keep)
+            progress("steps with recording on and off by turns")
+            loop = step_loop.measure(seed)
+        if as_json:
+            print_json(costs.document(measured, loop, seed))
+        else:
+            for line in costs.report(measured, loop, seed):
+                print(line)
+        return 0
+    from dlobd.selftest import plans, runs
+    from dlobd.selftest import report as report
+
+    with Progress() as progress:
+        rans = runs.run(plans.full() if full else plans.quick(), out, progress, progress.keep)
+    if as_json:
+        print_json(report.document(rans))
+    else:
+        from rich.console import Console
+
+        report.tables(rans, Console(highlight=False))
+    return 0 if all(ran.ok for ran in rans) else RunInvalid.exit_code

@@ -1,0 +1,27 @@
+"""dlobd show"""
+
+from __future__ import annotations
+
+import sys
+
+from dlobd.cli.options import RUNS, Json, Out, RunRef
+from dlobd.cli.printing import print_json, print_run
+from dlobd.errors import BundleError
+
+
+def show(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> None:
+    """Show a run: where its time went, how it started and ended."""
+    from dlobd.bundle import store
+
+    bundle = store.find(run, out)
+    if as_json:
+        print_json(bundle.read_json())
+        return
+    print_run(bundle.read())
+    try:
+        problems = bundle.verify()
+    except BundleError as error:
+        problems = [error.what]
+    for problem in problems:
+        print(f"dlobd: warning: {problem}", file=sys.stderr)
+    print(f"bundle: {bundle.path}")

@@ -1,0 +1,28 @@
+"""dlobd submit"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dlobd.cli.options import RUNS, DryRun, Out
+from dlobd.cli.run import run_one
+
+
+def submit(
+    line: Annotated[
+        list[str] | None, typer.Argument(metavar="-- spark-submit [OPTIONS] SCRIPT.py [ARGUMENTS]", help="Your line.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="What the line cannot say, such as timeout_s."),
+    ] = None,
+    out: Out = RUNS,
+    dry_run: DryRun = False,
+) -> int:
+    """Run your own spark-submit line on the embedded cluster, unchanged but for the recording, and show where its time
+    went."""
+    from dlobd.experiment import own_job
+
+    return run_one(own_job.from_line(line or [], settings or []), out, dry_run)
