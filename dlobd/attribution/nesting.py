@@ -94,7 +94,7 @@ def _clip_to_parents(
     for index in sorted(range(len(spans)), key=depths.__getitem__):  # parents before their children
         span = spans[index]
         if span.end_ns < span.start_ns:
-            clips.append(Clip("inconsistent", span.id, span.start_ns - span.end_ns))
+            clips.append(Clip(_kind(span.start_ns - span.end_ns, span, span), span.id, span.start_ns - span.end_ns))
             continue
         if span.truncated:  # closed at the last evidence: the true end is unknown, so only the length is told
             clips.append(Clip("truncated", span.id, span.end_ns - span.start_ns))

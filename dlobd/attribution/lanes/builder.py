@@ -20,8 +20,10 @@ class LaneBuilder:
         self.spans: list[Span] = []
 
     def add(self, layer: str, name: str, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
-        """Adds [start, end) unless a bound is unknown or the interval is empty: what is not known is not drawn."""
-        if start_ns is None or end_ns is None or end_ns <= start_ns:
+        """Adds [start, end) unless a bound is unknown or the interval is empty: what is not known is not drawn.
+
+        One that ends before it starts is added: its sources contradict each other, which `nesting` counts as a clip."""
+        if start_ns is None or end_ns is None or end_ns == start_ns:
             return
         process = more.pop("process", self.process)
         span_id = f"{self.lane}/{len(self.spans)}"

@@ -86,7 +86,8 @@ def build(
             # from then on there is room: what it still takes is the pipe's own time
             if at_ns <= span.start_ns:
                 return {}
-            lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
+            if at_ns < span.end_ns:  # else room came so late that the pipe took the block in parts
+                lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
         if wait.get("waits_for") == ["@trainer"]:
             rank = _latest(ranks, span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}

@@ -125,7 +125,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         name = purpose if verb not in ("read", "write") or purpose in ("staging",) else f"{verb} {purpose}"
         row = rows.setdefault(name, _row(name, 0, begin, end or begin))
         row["operations"] += 1
-        row["ns"] += span.end_ns - span.start_ns
+        row["ns"] += max(0, span.end_ns - span.start_ns)  # one that ends before it starts is counted as a clip
         row["bytes"] += span.attrs.get("bytes", 0)
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]

@@ -53,7 +53,8 @@ def build(
             # from then on nobody is waited for: the queue hands the block over
             if at_ns <= span.start_ns:
                 return {}
-            lane.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
+            if at_ns < span.end_ns:  # else the put returned after the get: the queue had the block before
+                lane.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
         target = {"@feeder": executor, "@reader": reader_of(rank)}.get(next(iter(wait.get("waits_for", ())), ""))
         return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
 
