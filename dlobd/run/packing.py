@@ -1,8 +1,13 @@
 """What a job needs on nodes that have nothing of ours: the Python environment, dlobd itself and Spark's jars, packed.
 
-The environment is a plain tarball of site-packages with a `bin/python` that looks for the node's own interpreter of
-the same minor version. Archives of venv-pack and conda-pack work as well (`check_archive`); venv-pack does not make
-ours: it copies the finder of an editable install with its absolute path, and finds the interpreter by path only.
+The environment is a tarball of packages with a `bin/python` that looks for the node's own interpreter of the same minor
+version. In it are
+    - what dlobd imports on nodes, and all that this declares to require (`NODES`);
+    - whatever else is installed and dlobd did not bring: a person's own model or job may want it.
+What dlobd brought for the client and for its developers stays here, pandas and matplotlib too, unless a package of the
+second kind requires it. Who wants them on nodes, or everything as it is, brings an archive of venv-pack or conda-pack
+(`check_archive`). venv-pack does not make ours: it copies the finder of an editable install with its absolute path, and
+finds the interpreter by path only.
 
 Everything is named by the hash of what is in it, so that it is made and uploaded once. Tarballs are written as a
 stream, straight into HDFS: no copy of gigabytes stays on this machine.
@@ -12,21 +17,24 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import io
 import json
+import re
 import shlex
 import sys
 import sysconfig
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import PACKAGE, cache_dir, make_writable
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever an archive's content changes for equal packages."""
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -39,8 +47,31 @@ ENVIRONMENT = "environment"
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 """What a NodeManager unpacks."""
 
-LEFT_OUT = ("dlobd", "pyspark", "tensorflow/include")
-"""Below site-packages: dlobd and pyspark travel by themselves, and nobody compiles against TensorFlow on a node."""
+NODES = ("hdfs", "numpy", "requests", "tensorflow", "tensorflowonspark", "urllib3")
+"""The distributions that dlobd's modules import on nodes. TensorFlow requires keras: a model may use tf.keras."""
+
+APART = {"dlobd", "py4j", "pyspark"}
+"""They travel by themselves: by --py-files, and as Spark sends its own Python part."""
+
+BUILD = {"libclang", "pip", "setuptools", "wheel"}
+"""To build and to install with. TensorFlow and others declare to require some of them, and none of NODES imports them:
+TensorFlowOnSpark's pkg_resources, which newer setuptools lack, has a stand-in (`launchers.tfos_compat`)."""
+
+BUILD_FILES = re.compile(r"tensorflow/include/|.*\.(pyi|pxd|h|hpp|cc|a)$|.*/tests/")
+"""To compile against, to check types, to test: of the packages that dlobd brings, whose modules do without. Others do
+not always: astropy imports its tests, and lazy_loader reads stubs."""
+
+UNUSED_JARS = re.compile(
+    r"""(spark-)?kubernetes|volcano-|vertx-                    # another scheduler, and its HTTP client
+    |spark-(connect|pipelines|repl)_|scala-compiler-           # Spark's other front ends
+    |(spark-)?hive-(?!storage-api)|spark-hive_|datanucleus-|derby  # Hive's metastore; ORC files need its storage-api
+    |rocksdbjni-                                               # on-disk state of streams, history and shuffle servers
+    """,
+    re.VERBOSE,
+)
+"""Spark's jars without which a YARN application starts and computes, by RDDs, SQL or MLlib: no class of the others
+needs them before it is asked for one of these things. Spark is also built without all of them but the last and the
+compiler."""
 
 # PYTHONPATH, not a virtual environment: that would hold the absolute path of the interpreter that made it. What Spark
 # puts into PYTHONPATH comes first: its pyspark.zip, and dlobd's.
@@ -69,7 +100,7 @@ class Tarball:
         return sum(path.lstat().st_size for path in self.files.values())
 
     def chunks(self) -> Iterator[bytes]:
-        """The archive, uncompressed: gzip at its fastest level would take longer than the larger upload does.
+        """The archive, uncompressed: gzip took minutes here and saved nodes next to nothing (docs/cluster.md).
 
         Raises:
             SetupError: a file cannot be read, or changed meanwhile.
@@ -102,14 +133,16 @@ def environment() -> Tarball:
     site = Path(sysconfig.get_path("purelib"))
     origin = shlex.quote(f"{sys.base_prefix}/bin/{PYTHON}")
     launcher = _LAUNCHER.format(python=PYTHON, origin=origin)
-    name = f"{ENVIRONMENT}-{_digest(launcher + _installed(site))}.tar"
-    files = {f"lib/{PYTHON}/site-packages/{path.relative_to(site)}": path for path in _files(site)}
-    return Tarball(name, files, {"bin/python": launcher})
+    needed = _needed(site)
+    records = "\n".join([launcher, f"format {FORMAT}", *(_recorded(distribution) for distribution, _ in needed)])
+    paths = [path for distribution, whole in needed for path in _files(distribution, site, whole)]
+    files = {f"lib/{PYTHON}/site-packages/{path.relative_to(site)}": path for path in paths}
+    return Tarball(f"{ENVIRONMENT}-{_digest(records)}.tar", files, {"bin/python": launcher})
 
 
 def spark_libs(jars: Path) -> Tarball:
     """Spark's own jars, for spark.yarn.archive."""
-    files = {path.name: path for path in sorted(jars.glob("*.jar"))}
+    files = {path.name: path for path in sorted(jars.glob("*.jar")) if not UNUSED_JARS.match(path.name)}
     names = "\n".join(f"{name} {path.stat().st_size}" for name, path in files.items())
     return Tarball(f"spark-libs-{_digest(names)}.tar", files, {})
 
@@ -169,20 +202,55 @@ def package() -> Path:
     return path
 
 
-def _installed(site: Path) -> str:
-    """What is installed, by each package's own record of its files. Raises SetupError for what cannot travel."""
-    lines = [f"format {FORMAT}"]
-    for distribution in importlib.metadata.distributions(path=[str(site)]):
-        name = distribution.metadata["Name"]
-        if name == "dlobd":
-            continue
-        if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
-            raise SetupError(
-                f"{name} is installed editable, so that its code is not in the environment to be packed.",
-                f"install {name} without --editable, or bring an environment with --archive",
-            )
-        lines.append(f"{name} {distribution.version} {_digest(distribution.read_text('RECORD') or '')}")
-    return "\n".join(sorted(lines))
+def _needed(site: Path) -> list[tuple[Distribution, bool]]:
+    """What is to be packed of what is installed, and of each whether with all its files."""
+    found = importlib.metadata.distributions(path=[str(site)])
+    installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
+    requires = {name: _required(name, distribution) for name, distribution in installed.items()}
+    brought = _reached({"dlobd"}, requires)
+    needed = _reached(set(NODES), requires) - BUILD
+    needed = _reached(installed.keys() - brought - BUILD, requires, needed) - APART
+    return [(installed[name], name not in brought) for name in sorted(needed)]
+
+
+def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] = frozenset()) -> set[str]:
+    """`start` and all that it requires, as far as it is installed; what `known` requires is known."""
+    reached, left = set(known), set(start)
+    while left:
+        name = left.pop()
+        if name in requires and name not in reached:
+            reached.add(name)
+            left |= requires[name]
+    return reached
+
+
+def _required(name: str, distribution: Distribution) -> set[str]:
+    """The names in its requirements. Markers need no answer: what another Python or system needs is not installed."""
+    found = set()
+    for requirement in distribution.requires or []:
+        if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):
+            found.add(_normal(re.split(r"[^\w.-]", requirement, maxsplit=1)[0]))
+    return found
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _recorded(distribution: Distribution) -> str:
+    """What is installed, by the package's own record of its files. Raises SetupError for what cannot travel."""
+    name = distribution.metadata["Name"]
+    if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
+        raise SetupError(
+            f"{name} is installed editable, so that its code is not in the environment to be packed.",
+            f"install {name} without --editable, or bring an environment with --archive",
+        )
+    if distribution.files is None:
+        raise SetupError(
+            f"{name} has no record of its files, so that they cannot be packed.",
+            f"install {name} with pip, or bring an environment with --archive",
+        )
+    return f"{name} {distribution.version} {_digest(distribution.read_text('RECORD') or '')}"
 
 
 def _ending(path: Path) -> str:
@@ -209,14 +277,14 @@ def _padded(data: bytes, size: int | None = None) -> bytes:
     return data + bytes(-(len(data) if size is None else size) % tarfile.BLOCKSIZE)
 
 
-def _files(site: Path) -> Iterator[Path]:
-    left_out = {site / name for name in LEFT_OUT}
-    for path in sorted(site.rglob("*")):
-        top = path.relative_to(site).parts[0]
-        if top.startswith(("__editable__", "dlobd-")) or left_out & {path, *path.parents}:
+def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path]:
+    """Its files below site-packages, with the compiled modules: without them nodes would compile at every start."""
+    for file in distribution.files or []:
+        path = site / file
+        if ".." in file.parts or path.suffix == ".pyc" or (not whole and BUILD_FILES.match(str(file))):
             continue
-        if path.is_file() or path.is_symlink():
-            yield path
+        compiled = [Path(importlib.util.cache_from_source(path))] if path.suffix == ".py" else []
+        yield from (found for found in (path, *compiled) if found.is_file())
 
 
 def _names(path: Path) -> Iterator[str]:

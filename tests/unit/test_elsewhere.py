@@ -7,12 +7,16 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from unit.test_hadoop_conf import write
 
 from dlobd import cli
 from dlobd.hadoop import web
+from dlobd.hadoop.embedded.java import Java
+from dlobd.run import packing
+from dlobd.run.deploy import external
 
 
 @pytest.fixture
@@ -138,3 +142,51 @@ def test_the_plan_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "spark.pyspark.python=./environment/bin/python" in out
     assert f"HADOOP_CONF_DIR={tmp_path}" in out
     assert list(tmp_path.glob("runs/*")) == []
+
+
+class Hdfs:
+    """HDFS's files, as far as an upload uses them: `Storage` and client in one."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def write(self, path: str, data: Iterator[bytes]) -> None:
+        self.files[path] = b"".join(data)
+
+    def rename(self, path: str, to: str) -> None:
+        self.files[to] = self.files.pop(path)
+
+    def delete(self, path: str) -> None:
+        self.files.pop(path, None)
+
+
+def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And where it lies. What is there already is not mentioned."""
+    hdfs, said = Hdfs(), []
+    large = tmp_path / "large"
+    large.write_bytes(bytes(3_000_000))
+    monkeypatch.setattr(external, "TELL_S", -1.0)
+    monkeypatch.setattr(external, "find_java", lambda: Java(tmp_path, "17", "here"))
+    monkeypatch.setattr(external, "WebHdfs", lambda url, user: hdfs)
+    monkeypatch.setattr(external.webhdfs, "connect", lambda url, user, timed: hdfs)
+    monkeypatch.setattr(packing, "environment", lambda: packing.Tarball("environment-1.tar", {"a": large}, {}))
+    monkeypatch.setattr(packing, "spark_libs", lambda jars: packing.Tarball("spark-libs-2.tar", {}, {}))
+    monkeypatch.setattr(packing, "package", lambda: tmp_path / "dlobd.zip")
+    conf = SimpleNamespace(fs_uri="hdfs://nn:8020")
+    web = SimpleNamespace(
+        conf=conf, webhdfs_url="http://nn:1", user="me", home="/user/me", hadoop_version="3", node_urls=lambda: ["n"]
+    )
+    place = external.RemoteHadoop(web, None, said.append)  # type: ignore[arg-type]
+    place.upload()
+    assert said[0] == "uploads the Python environment, 3 MB, once: hdfs://nn:8020/user/me/dlobd/cache/environment-1.tar"
+    assert "2 of 3 MB of the Python environment uploaded" in said
+    assert "uploads Spark's jars, 0 MB, once: hdfs://nn:8020/user/me/dlobd/cache/spark-libs-2.tar" in said
+    assert sorted(path.rpartition("/")[2] for path in hdfs.files) == ["environment-1.tar", "spark-libs-2.tar"]
+    said.clear()
+    place.upload()
+    assert said == []

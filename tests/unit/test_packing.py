@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from dlobd.errors import UsageError
+from dlobd.errors import SetupError, UsageError
+from dlobd.paths import spark_home
 from dlobd.run import packing
 
 
@@ -51,16 +53,158 @@ def test_a_tarball_is_what_tar_reads(tmp_path: Path) -> None:
     assert subprocess.check_output([top / "bin" / "hello"]) == b"hello\n"
 
 
-def test_the_environment_holds_packages_and_not_what_travels_apart() -> None:
-    """TensorFlow and compiled libraries are in it; dlobd, pyspark and headers are not; equal content, equal name."""
+SITE = f"lib/{packing.PYTHON}/site-packages/"
+
+STAYS = [
+    *("dlobd", "pyspark", "py4j"),
+    *("pip", "setuptools", "pkg_resources", "_distutils_hack", "wheel", "clang", "tensorflow/include"),
+    *("pandas", "matplotlib", "PIL", "fontTools", "jsonschema", "psutil", "typer", "pydantic"),
+    *("pytest", "_pytest", "hypothesis", "mypy", "mypyc", "ruff", "grimp", "importlinter"),
+]
+"""What no node needs of this environment: ourselves, tools, and what only the client imports."""
+
+
+def test_the_environment_holds_what_nodes_need() -> None:
+    """TensorFlow, Keras, compiled modules and libraries are in it; nothing that stays here is."""
+    names = {name.removeprefix(SITE) for name in packing.environment().files}
+    compiled = f"numpy/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
+    assert {"tensorflow/__init__.py", "keras/__init__.py", "numpy/__init__.py", compiled} <= names
+    assert any(name.endswith(".so") for name in names)
+    stays = tuple(name for top in STAYS for name in (f"{top}/", f"{top}.", f"{top}-", f"{top}_"))
+    assert [name for name in names if name.startswith(("__editable__", *stays))] == []
+    assert [name for name in names if "/tests/" in name or name.endswith((".h", ".a", ".pyi"))] == []
+
+
+def installed(site: Path, name: str, *requires: str, files: tuple[str, ...] = ()) -> None:
+    """A package as pip leaves it: one module, a stub, a test, and further `files`."""
+    lines = [f"{name}-1.dist-info/{file},,\n" for file in ("METADATA", "RECORD")]
+    for file in (f"{name}/__init__.py", f"{name}/stub.pyi", f"{name}/tests/t.py", f"../../../bin/{name}", *files):
+        path = site / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        lines.append(f"{file},,\n")
+    info = site / f"{name}-1.dist-info"
+    info.mkdir()
+    required = "".join(f"Requires-Dist: {line}\n" for line in requires)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{required}")
+    (info / "RECORD").write_text("".join(lines))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment with dlobd, what it requires, and nothing else."""
+    site = tmp_path / "venv" / SITE
+    needs = ("tensorflow==2.21.*", "pandas", "rich", 'pytest; extra == "dev"')
+    installed(site, "dlobd", *needs)
+    installed(site, "tensorflow", "keras>=3", "libclang", "setuptools", 'pandas; extra == "frames"')
+    installed(site, "keras", "rich (>=1)", files=("keras/__pycache__/stale.cpython-30.pyc",))
+    for name in ("pandas", "rich", "pytest", "libclang", "pip", "setuptools"):
+        installed(site, name)
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(site))
+    return site
+
+
+def packed() -> dict[str, set[str]]:
+    """What is packed of each package."""
+    found: dict[str, set[str]] = {}
+    for name in packing.environment().files:
+        top, _, file = name.removeprefix(SITE).partition("/")
+        found.setdefault(top, set()).add(file)
+    return found
+
+
+def test_what_is_required_travels_along(site: Path) -> None:
+    """By what nodes need, not by the client or by an extra; a package's record travels for importlib.metadata."""
+    assert sorted(packed()) == sorted(
+        name for top in ("tensorflow", "keras", "rich") for name in (top, f"{top}-1.dist-info")
+    )
+    assert packed()["keras"] == {"__init__.py"}
+
+
+def test_a_persons_own_package_travels_whole_and_with_what_it_requires(site: Path) -> None:
+    """A model may want it: dlobd has not brought it. Tools alone are not somebody's own."""
+    (site / "own").mkdir()
+    cache = f"own/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
+    installed(site, "own", "Pandas>=2; python_version > '3'", "tensorflow", "setuptools", files=(cache,))
+    found = packed()
+    assert {"own", "pandas", "setuptools"} <= found.keys()
+    assert not {"pytest", "libclang", "pip", "dlobd"} & found.keys()
+    assert found["own"] == {"__init__.py", "stub.pyi", "tests/t.py", cache.removeprefix("own/")}
+    assert found["pandas"] == {"__init__.py"}
+
+
+def test_only_a_change_of_what_travels_is_a_new_archive(site: Path) -> None:
+    """A developer's new tool is not uploaded, a new version of a package is."""
+    before = packing.environment().name
+    (site / "pytest-1.dist-info" / "RECORD").write_text("pytest/new.py,,\n")
+    assert packing.environment().name == before
+    (site / "keras-1.dist-info" / "RECORD").write_text("keras/new.py,,\n")
+    assert packing.environment().name != before
+
+
+@pytest.mark.parametrize(("file", "text"), [("direct_url.json", '{"dir_info": {"editable": true}}'), ("RECORD", None)])
+def test_a_package_whose_files_are_not_known_is_refused(site: Path, file: str, text: str | None) -> None:
+    """Its code would be missing on nodes. It is not asked of what stays here."""
+    for name in ("pytest", "keras"):
+        path = site / f"{name}-1.dist-info" / file
+        if text is None:
+            path.unlink()
+        else:
+            path.write_text(text)
+    with pytest.raises(SetupError, match=r"keras .*packed"):
+        packing.environment()
+
+
+JOB = """
+import importlib, pkgutil
+import dlobd.job
+from dlobd.job.launchers import tfos_compat
+tfos_compat.install()
+for module in pkgutil.walk_packages(dlobd.job.__path__, "dlobd.job."):
+    importlib.import_module(module.name)
+from dlobd.job.launchers.framework import import_tensorflow
+import_tensorflow()
+import tensorflow as tf
+weights = tf.Variable([1.0])
+with tf.GradientTape() as tape:
+    loss = weights * 3.0
+print("gradient", tape.gradient(loss, weights).numpy()[0])
+import tensorflowonspark.pipeline
+model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+model.compile(loss="mse")
+model.fit(tf.ones((2, 3)), tf.ones((2, 1)), verbose=0)
+print("keras", model.count_params())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_job_finds_all_that_it_imports(tmp_path: Path) -> None:
+    """With what is packed, dlobd's zip and Spark's own Python part, and no other package: modules, and a step."""
     tarball = packing.environment()
-    site = f"lib/{packing.PYTHON}/site-packages/"
-    assert f"{site}tensorflow/__init__.py" in tarball.files
-    assert f"{site}numpy/__init__.py" in tarball.files
-    assert any(name.endswith(".so") for name in tarball.files)
-    left_out = ("dlobd", "pyspark/", "__editable__", "tensorflow/include/")
-    assert [name for name in tarball.files if name.removeprefix(site).startswith(left_out)] == []
-    assert packing.environment().name == tarball.name
+    top = unpacked(packing.Tarball("a.tar", {}, tarball.scripts), tmp_path / "node")
+    for name, path in tarball.files.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).symlink_to(path)
+    spark = sorted((spark_home() / "python" / "lib").glob("*.zip"))
+    env = {"PYTHONPATH": ":".join(map(str, [*spark, packing.package()])), "PYTHONDONTWRITEBYTECODE": "1"}
+    # -S: the interpreter that stands in for the node's may have packages of its own
+    done = subprocess.run(
+        [top / "bin" / "python", "-S", "-c", JOB], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["gradient 3.0", "keras 4"], done.stderr
+
+
+def test_sparks_jars_are_those_of_an_application() -> None:
+    """RDDs, SQL, MLlib and YARN; nothing for other clusters, shells and servers; under 300 MB."""
+    tarball = packing.spark_libs(spark_home() / "jars")
+    kept = {name.split("_2.13")[0] for name in tarball.files}
+    parts = ("core", "sql", "catalyst", "yarn", "mllib", "streaming", "network-common", "network-shuffle")
+    assert {f"spark-{part}" for part in parts} <= kept
+    assert [name for name in tarball.files if name.startswith(("hadoop-client-", "hive-storage-api-"))] != []
+    others = ("kubernetes-", "spark-kubernetes", "spark-connect", "spark-hive", "hive-exec", "rocksdbjni", "derby")
+    assert [name for name in tarball.files if name.startswith(others)] == []
+    assert tarball.size_bytes < 300e6
 
 
 def test_the_environments_python_runs_with_its_packages(tmp_path: Path) -> None:

@@ -129,11 +129,13 @@ class RemoteHadoop:
         """
         if not self.web.node_urls():
             raise ClusterError(f"No NodeManager runs at {self.web.rm_url}.", "look at its /cluster/nodes page")
+        what = "the Python environment"
         if self._archive:
             archive = self._archive
-            environment = self._cached(packing.archive_name(archive), lambda: _pieces(archive))
+            size_bytes = archive.stat().st_size
+            environment = self._cached(what, packing.archive_name(archive), size_bytes, lambda: _pieces(archive))
         else:
-            environment = self._cached_tarball("the Python environment", packing.environment())
+            environment = self._cached_tarball(what, packing.environment())
         libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
         uri = self.web.conf.fs_uri
         name = packing.ENVIRONMENT
@@ -145,28 +147,18 @@ class RemoteHadoop:
         )
 
     def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
-        total_mb = tarball.size_bytes >> 20
+        return self._cached(what, tarball.name, tarball.size_bytes, tarball.chunks)
 
-        def told() -> Iterator[bytes]:
-            done, told_s = 0, 0.0
-            for piece in tarball.chunks():
-                if time.monotonic() - told_s > TELL_S:
-                    told_s = time.monotonic()
-                    self._progress(f"{what} into HDFS, once: {done >> 20} of {total_mb} MB")
-                done += len(piece)
-                yield piece
-
-        return self._cached(tarball.name, told)
-
-    def _cached(self, name: str, pieces: Callable[[], Iterable[bytes]]) -> str:
+    def _cached(self, what: str, name: str, size_bytes: int, pieces: Callable[[], Iterable[bytes]]) -> str:
         """The path in HDFS of what `name` names; written if it is not there."""
         path = f"{self.top}/dlobd/cache/{name}"
         part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
         client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
         try:
             if not self.storage.exists(path):
-                self._progress(f"{path} into HDFS")
-                client.write(part, data=iter(pieces()))
+                size = f"{size_bytes / 1e6:.0f} MB"
+                self._progress(f"uploads {what}, {size}, once: {self.web.conf.fs_uri}{path}")
+                client.write(part, data=self._told(f"of {size} of {what} uploaded", pieces()))
                 try:
                     client.rename(part, path)
                 except webhdfs.HdfsError:
@@ -181,6 +173,16 @@ class RemoteHadoop:
             except failures():
                 pass  # it is gone already, or HDFS is
         return path
+
+    def _told(self, words: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The pieces, and every now and then how much they were."""
+        done, told_s = 0, time.monotonic()
+        for piece in pieces:
+            if time.monotonic() - told_s > TELL_S:
+                told_s = time.monotonic()
+                self._progress(f"{done / 1e6:.0f} {words}")
+            done += len(piece)
+            yield piece
 
     def target(self) -> Target:
         if self._packed is None:

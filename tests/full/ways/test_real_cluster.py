@@ -34,7 +34,7 @@ def tensorflow_paths(bundle: Bundle) -> list[str]:
 @pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, mode) -> None:
     """The same training and a full explanation; TensorFlow and Spark come from what was unpacked in the containers."""
-    # the first run of both unpacks 2 GB before its ApplicationMaster starts
+    # the first run of both unpacks 1.9 GB before its ApplicationMaster starts
     words = [
         "--set",
         f"deploy_mode={mode}",
