@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -254,6 +255,16 @@ def archive(path: Path, *names: str) -> Path:
 
 
 OURS = f"lib/{packing.PYTHON}/os.py"
+
+
+def test_what_is_compressed_is_what_a_node_unpacks(tmp_path: Path) -> None:
+    """As YARN does it: gzip and tar read the stream, whatever the pieces are."""
+    (tmp_path / "file").write_bytes(bytes(3 << 20) + os.urandom(100))
+    tarball = packing.Tarball("a.tar.gz", {"lib/file": tmp_path / "file"}, {})
+    data = b"".join(packing.compressed(tarball.chunks()))
+    assert len(data) < 1 << 20
+    subprocess.run(["tar", "-xz", "-C", tmp_path], input=data, check=True)
+    assert (tmp_path / "lib" / "file").read_bytes() == (tmp_path / "file").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tgz", "a.zip"])

@@ -133,7 +133,12 @@ class RemoteHadoop:
         if self._archive:
             archive = self._archive
             size_bytes = archive.stat().st_size
-            environment = self._cached(what, packing.archive_name(archive), size_bytes, lambda: _pieces(archive))
+            environment = self._cached(
+                what,
+                packing.archive_name(archive),
+                size_bytes,
+                lambda: self._told(what, size_bytes, _pieces(archive)),
+            )
         else:
             environment = self._cached_tarball(what, packing.environment())
         libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
@@ -147,7 +152,13 @@ class RemoteHadoop:
         )
 
     def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
-        return self._cached(what, tarball.name, tarball.size_bytes, tarball.chunks)
+        name, size_bytes = tarball.name, tarball.size_bytes
+        if not name.endswith(".gz"):
+            return self._cached(what, name, size_bytes, lambda: self._told(what, size_bytes, tarball.chunks()))
+        told = f"{what}, compressed on its way"
+        return self._cached(
+            told, name, size_bytes, lambda: packing.compressed(self._told(what, size_bytes, tarball.chunks()))
+        )
 
     def _cached(self, what: str, name: str, size_bytes: int, pieces: Callable[[], Iterable[bytes]]) -> str:
         """The path in HDFS of what `name` names; written if it is not there."""
@@ -156,9 +167,8 @@ class RemoteHadoop:
         client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
         try:
             if not self.storage.exists(path):
-                size = f"{size_bytes / 1e6:.0f} MB"
-                self._progress(f"uploads {what}, {size}, once: {self.web.conf.fs_uri}{path}")
-                client.write(part, data=self._told(f"of {size} of {what} uploaded", pieces()))
+                self._progress(f"uploads {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
+                client.write(part, data=iter(pieces()))
                 try:
                     client.rename(part, path)
                 except webhdfs.HdfsError:
@@ -174,13 +184,13 @@ class RemoteHadoop:
                 pass  # it is gone already, or HDFS is
         return path
 
-    def _told(self, words: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _told(self, what: str, size_bytes: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces, and every now and then how much they were."""
         done, told_s = 0, time.monotonic()
         for piece in pieces:
             if time.monotonic() - told_s > TELL_S:
                 told_s = time.monotonic()
-                self._progress(f"{done / 1e6:.0f} {words}")
+                self._progress(f"{done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB of {what} uploaded")
             done += len(piece)
             yield piece
 
