@@ -26,6 +26,7 @@ from rich.text import Text
 
 from dlobd.attribution.audits import AUDITS
 from dlobd.bundle import store
+from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report import terminal
 from dlobd.selftest import report
@@ -455,11 +456,11 @@ def numbers(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, str]]
         yield from ((p, d or described) for p, d in numbers(element, f"{path}[]"))
 
 
-def picture(record: dict[str, Any]) -> str:
+def picture(run: Run) -> str:
     """The first part of what `dlobd show` prints for a run, up to the largest parts, as SVG."""
     printed = io.StringIO()
     shown = Console(file=printed, force_terminal=True, color_system="truecolor", width=80, highlight=False)
-    terminal.breakdown(record, shown)
+    terminal.breakdown(run, shown)
     text = printed.getvalue().partition("\x1b[1mHidden inside")[0].rstrip()
     canvas = Console(file=io.StringIO(), record=True, width=80, highlight=False)
     canvas.print(Text.from_ansi(text))

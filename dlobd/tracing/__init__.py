@@ -17,7 +17,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dlobd.tracing.recorder import Cost, OpenSpan, Recorder
+from dlobd.tracing.open_span import OpenSpan
+from dlobd.tracing.recorder import Cost, Recorder
 
 __all__ = [
     "SWITCH", "Cost", "Recorder", "flush", "identify", "instant", "left_out", "past", "pause", "resume", "span",

@@ -263,7 +263,7 @@ def planned_target(conf: HadoopConf) -> Target:
             environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
             python=f"./{name}/bin/python",
             spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
-            package=Path("<dlobd.zip>"),
+            package=Path("<package>"),
             tag="dlobd-<run>",
         ),
     )

@@ -1,0 +1,133 @@
+"""The rooms: docs/architecture.md maps them, no module is too long, and a name in a string names something."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+PACKAGE = TOP / "dlobd"
+MAX_LINES = 400
+
+WRITTEN = [
+    *PACKAGE.rglob("*.py"), *(TOP / "jobs").glob("*.py"), *(TOP / "analysis").glob("*.py"),
+    *(TOP / "bench").glob("*.py"), *(TOP / "docs").glob("*.md"), *(TOP / "docs").glob("*.py"),
+    *(TOP / ".ci").glob("*"), TOP / "Makefile",
+    TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "pyproject.toml",
+]  # fmt: skip
+
+
+def mapped() -> set[str]:
+    """What the map of docs/architecture.md lists: modules by name, folders with a slash at their end."""
+    text = (TOP / "docs" / "architecture.md").read_text()
+    return set(re.findall(r"^\| `([^`]+)` \|", text.partition("## Map")[2].partition("### ")[0], re.MULTILINE))
+
+
+def test_the_map_is_the_folders() -> None:
+    """Every module at the top and every folder with modules is a row of the map, and every row is one of them."""
+    modules = {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("__")}
+    folders = {f"{path.parent.relative_to(PACKAGE)}/" for path in PACKAGE.rglob("*/__init__.py")}
+    members = {folder for folder in folders if folder.startswith(("network/", "cli/")) and folder.count("/") > 1}
+    assert mapped() == modules | folders - members
+
+
+def test_the_map_names_what_is_in_a_room() -> None:
+    """A module that the map names in its second column is one of that room."""
+    text = (TOP / "docs" / "architecture.md").read_text().partition("## Map")[2].partition("### ")[0]
+    for room, holds in re.findall(r"^\| `([^`]+/)` \| (.*) \|$", text, re.MULTILINE):
+        for name in re.findall(r"`(\w+)`", holds):
+            found = [PACKAGE / room / f"{name}.py", PACKAGE / room / name]
+            assert any(path.exists() for path in found) or name in ("apply",), f"{room} has no {name}"
+
+
+def test_the_page_has_the_order_of_imports_that_is_held() -> None:
+    """As pyproject.toml has it."""
+    contract = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    assert "\n".join(contract["layers"]) in (TOP / "docs" / "architecture.md").read_text()
+
+
+def test_every_folder_says_what_may_enter() -> None:
+    """In the docstring of its __init__."""
+    for path in PACKAGE.rglob("__init__.py"):
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        assert docstring, path
+        assert len(docstring) > 30, path
+
+
+def test_no_module_is_longer_than_a_person_reads() -> None:
+    """400 lines: what is longer has two reasons to change."""
+    long = {str(path.relative_to(TOP)): lines for path in PACKAGE.rglob("*.py") if (lines := _lines(path)) > MAX_LINES}
+    assert long == {}
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def _named(text: str) -> Iterator[str]:
+    """Dotted names of our modules, also in strings and comments, and our files by their path."""
+    yield from re.findall(r"(?<![\w./-])dlobd(?:\.[a-z]\w*)+(?::\w+)?", text)
+    yield from re.findall(r"(?<![\w.-])dlobd/[\w/]+\.py\b", text)
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(TOP)))
+def test_a_name_in_a_string_names_something(path: Path) -> None:
+    """Registries, `-m` of child processes, Spark's daemon modules, comments and pages."""
+    for name in set(_named(path.read_text())):
+        assert exists(name), f"{path.relative_to(TOP)} names {name}"
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module or something in one, or a path a file."""
+    if name.endswith(".py"):
+        return (TOP / name).exists()
+    module, _, attribute = name.partition(":")
+    parts = module.split(".") + ([attribute] if attribute else [])
+    for cut in range(len(parts), 0, -1):
+        if _is_module(".".join(parts[:cut])):
+            found: object = importlib.import_module(".".join(parts[:cut]))
+            for part in parts[cut:]:
+                if not hasattr(found, part):
+                    return False
+                found = getattr(found, part)
+            return True
+    return False
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_the_check_of_names_can_fail() -> None:
+    """A module that is gone, an attribute that is gone, and a file that is gone."""
+    assert exists("dlobd.job.launchers.tfos:TfosLauncher")
+    assert exists("dlobd.tracing.span")
+    for gone in ("dlobd.launchers.tfos", "dlobd.job.launchers.tfos:Gone", "dlobd.tracing.gone", "dlobd/trace.py"):
+        assert not exists(gone), gone
+
+
+DAEMONS = [
+    "dlobd.job.launchers.worker_daemon", "dlobd.job.launchers.tfos_daemon", "dlobd.job.launchers.tfos_stock_daemon",
+    "dlobd.job.own.daemon", "dlobd.job.own.stock_daemon", "dlobd.job.launchers.barrier", "dlobd.job.launchers.child",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", DAEMONS)
+def test_a_python_worker_imports_no_http_client_before_it_records(module: str) -> None:
+    """What Spark's Python daemon and a trainer's process import first: import time would be nobody's."""
+    heavy = ("requests", "urllib3", "hdfs", "numpy", "pandas", "tensorflow", "pyspark")
+    code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
