@@ -14,6 +14,7 @@ from dlobd.paths import CLUSTER, NATIVE, cache_dir
 
 _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
+    "daemons": "those jars and an archive of their classes, for fast starts, made again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
     "packed": "dlobd itself, as clusters that are not ours get it",

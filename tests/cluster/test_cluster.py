@@ -87,6 +87,14 @@ def test_every_daemon_runs_and_answers(cluster: EmbeddedCluster) -> None:
     rest.close()
 
 
+def test_daemons_start_from_the_archive_of_their_classes(cluster: EmbeddedCluster) -> None:
+    """Every JVM has it in memory: none took it for that of another class path, and none said so."""
+    processes = daemons_of(cluster.work_dir)
+    assert len(processes) == len(NAMES)
+    assert all("/daemons.jsa" in Path(f"/proc/{process.pid}/maps").read_text() for process in processes)
+    assert [path.read_text() for path in cluster.work_dir.glob("log/*/*.out")] == [""] * len(NAMES)
+
+
 def test_webhdfs_round_trip_leaves_records_on_the_monotonic_clock(cluster: EmbeddedCluster) -> None:
     """Bytes written through WebHDFS come back equal; NameNode and DataNodes recorded it within the test's own time."""
     data = os.urandom(3_000_000)

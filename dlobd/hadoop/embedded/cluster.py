@@ -13,19 +13,21 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from dlobd.errors import Busy, ClusterError, SetupError
 from dlobd.hadoop.embedded import configuration, daemons, startup
+from dlobd.hadoop.embedded.class_path import ClassPath, prepare
 from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION, resolve_jars
 from dlobd.hadoop.embedded.java import Java, find_java
 from dlobd.hadoop.embedded.ports import choose_ports
 from dlobd.hadoop.embedded.processes import ProcessId, containers_of, daemons_of, end, identify, rss_bytes
 from dlobd.hadoop.embedded.state import ClusterState, WorkDirLock, read_state, write_state
+from dlobd.hadoop.embedded.status import ClusterStatus, Endpoints, look
 from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
 from dlobd.tracing import clock
 
@@ -34,42 +36,6 @@ Progress = Callable[[str], None]
 START_DEADLINE_S = 180.0
 STOP_DEADLINE_S = 9.0
 PORT_ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """Where the cluster answers. `web` holds the pages for people; the DataNodes and NameNode have JMX only."""
-
-    fs_uri: str
-    webhdfs_url: str
-    rm_url: str
-    nm_urls: tuple[str, ...]
-    dn_urls: tuple[str, ...]
-    web: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonStatus:
-    """One daemon now. `pid` is None and `ready` False where it does not run."""
-
-    name: str
-    pid: int | None
-    alive: bool
-    ready: bool
-    rss_bytes: int
-    web_url: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The cluster now: state is running, incomplete or stopped."""
-
-    state: str
-    daemons: tuple[DaemonStatus, ...]
-    safe_mode: bool
-    applications: int
-    stays: bool
-    up_s: float
 
 
 class LostDaemon(ClusterError):
@@ -209,32 +175,7 @@ class EmbeddedCluster:
 
     def status(self) -> ClusterStatus:
         """Asks every daemon; takes at most a few seconds. Raises ClusterError while the cluster is not started."""
-        state = self._running()
-        alive = self._alive()
-        manager = daemons.web_address(self._one("resourcemanager"))
-        listed = []
-        for daemon in state.daemons:
-            runs = daemon.name in alive
-            listed.append(
-                DaemonStatus(
-                    name=daemon.name,
-                    pid=alive[daemon.name].pid if runs else None,
-                    alive=runs,
-                    ready=runs and daemons.is_ready(daemon, manager, self._rest),
-                    rss_bytes=rss_bytes(alive[daemon.name]) if runs else 0,
-                    web_url=f"http://{daemons.web_address(daemon)}",
-                )
-            )
-        metrics = (self._rest.get(f"http://{manager}/ws/v1/cluster/metrics") or {}).get("clusterMetrics", {})
-        all_ready = all(daemon.ready for daemon in listed)
-        return ClusterStatus(
-            state="running" if all_ready else "incomplete" if alive else "stopped",
-            daemons=tuple(listed),
-            safe_mode=daemons.in_safe_mode(self._one("namenode"), self._rest),
-            applications=int(metrics.get("appsRunning", 0)) + int(metrics.get("appsPending", 0)),
-            stays=state.stays,
-            up_s=max(0.0, time.time() - state.started_wall_s),
-        )
+        return look(self._running(), self._rest)
 
     # ---- start
 
@@ -260,7 +201,8 @@ class EmbeddedCluster:
             startup.check_memory(self.settings)
             startup.prepare_directories(self.work_dir)
             startup.check_disk(self.work_dir)
-            self._start_with_ports(java, jars, progress, deadline_s, stays)
+            classes = prepare(java, jars, progress)
+            self._start_with_ports(java, classes, progress, deadline_s, stays)
         except BaseException:
             self._abandon()
             raise
@@ -280,7 +222,8 @@ class EmbeddedCluster:
         if name in (alive := state.alive()):
             end([alive[name]], 0)
         java = self.java
-        launch = startup.Launch(self.settings, state.daemons, java, resolve_jars(java, lambda line: None), self._record)
+        classes = prepare(java, resolve_jars(java, lambda line: None), lambda line: None)
+        launch = startup.Launch(self.settings, state.daemons, java, classes, self._record)
         try:
             launch.start_again(name, deadline_s)
         except startup.PortClash as clash:
@@ -298,7 +241,7 @@ class EmbeddedCluster:
             end_everything(self.work_dir)
 
     def _start_with_ports(
-        self, java: Java, jars: Sequence[Path], progress: Progress, deadline_s: float, stays: bool
+        self, java: Java, classes: ClassPath, progress: Progress, deadline_s: float, stays: bool
     ) -> None:
         owner = identify(os.getpid())
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -321,7 +264,7 @@ class EmbeddedCluster:
             )
             if owner is not None and self._watchdog is None:
                 self._watchdog = start_watchdog(self.work_dir, owner)
-            launch = startup.Launch(self.settings, planned, java, jars, self._record)
+            launch = startup.Launch(self.settings, planned, java, classes, self._record)
             self._children = launch.children
             try:
                 launch.run(progress, deadline_s)

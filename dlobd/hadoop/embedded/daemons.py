@@ -12,9 +12,8 @@ from typing import Any
 
 import requests
 
-from dlobd.errors import SetupError
+from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import DaemonPlan
-from dlobd.hadoop.embedded.jars import pyspark_jars
 from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.processes import MARK
 
@@ -25,38 +24,11 @@ MAIN_CLASSES = {
     "nodemanager": "org.apache.hadoop.yarn.server.nodemanager.NodeManager",
 }
 
-_FROM_PYSPARK = (
-    "hadoop-client-api",
-    "hadoop-client-runtime",
-    "slf4j-api",
-    "log4j-slf4j2-impl",
-    "log4j-api",
-    "log4j-core",
-    "log4j-1.2-api",
-    "jcl-over-slf4j",
-)
-
 HTTP_TIMEOUT_S = 5.0
 
 
-def class_path(conf_dir: Path, jars: Sequence[Path]) -> str:
-    """A daemon's class path: its configuration, the four jars, and eight of pyspark's.
-
-    Raises:
-        SetupError: one of pyspark's is missing.
-    """
-    directory = pyspark_jars()
-    entries = [conf_dir, *jars]
-    for name in _FROM_PYSPARK:
-        found = sorted(directory.glob(f"{name}-[0-9]*.jar"))
-        if not found:
-            raise SetupError(f"{name}-*.jar is missing from {directory}.", "install pyspark 4.3.0 again.")
-        entries.append(found[0])
-    return os.pathsep.join(str(entry) for entry in entries)
-
-
 def java_command(
-    java: Java, work_dir: Path, name: str, kind: str, jars: Sequence[Path], heap_mb: int, arguments: Sequence[str] = ()
+    java: Java, work_dir: Path, name: str, kind: str, classes: ClassPath, heap_mb: int, arguments: Sequence[str] = ()
 ) -> list[str]:
     """The command line of a daemon. The first-tier JIT alone: it halves the start, and a daemon is mostly waiting."""
     log_dir = work_dir / "log" / name
@@ -72,8 +44,7 @@ def java_command(
         f"-Dhadoop.log.dir={log_dir}",
         f"-Dyarn.log.dir={log_dir}",
         f"-Dhadoop.log.file={name}.log",
-        "-cp",
-        class_path(work_dir / "conf" / name, jars),
+        *classes.options(work_dir / "conf" / name),
         MAIN_CLASSES[kind],
         *arguments,
     ]

@@ -12,6 +12,7 @@ import psutil
 
 from dlobd.errors import ClusterError, SetupError
 from dlobd.hadoop.embedded import configuration, daemons
+from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
 from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.processes import ProcessId, identify
@@ -91,14 +92,14 @@ class Launch:
         settings: ClusterSettings,
         planned: Sequence[DaemonPlan],
         java: Java,
-        jars: Sequence[Path],
+        classes: ClassPath,
         record: Callable[[str, ProcessId], None],
     ) -> None:
         self._settings = settings
         self._work_dir = settings.work_dir
         self._planned = planned
         self._java = java
-        self._jars = jars
+        self._classes = classes
         self._record = record
         self._rest = daemons.Rest(PROBE_TIMEOUT_S)
         self._namenode = next(daemon for daemon in planned if daemon.kind == "namenode")
@@ -122,11 +123,15 @@ class Launch:
                 self._start(daemon)
         waiting = {daemon.name: daemon for daemon in self._planned}
         progress(f"starting {len(waiting)} daemons side by side")
+        # nothing is asked meanwhile: a daemon that answers late would hold up the NameNode, which all wait for
+        while formatting is not None:
+            self._check(waiting, began, deadline_s)
+            time.sleep(POLL_S / 5)
+            formatting = self._after_format(formatting)
         while waiting:
             for name in list(waiting):
-                formatting = self._after_format(formatting)
                 self._check(waiting, began, deadline_s)
-                if name in self._running and daemons.is_ready(waiting[name], self._manager, self._rest):
+                if daemons.is_ready(waiting[name], self._manager, self._rest):
                     del waiting[name]
                     progress(f"{name} ready after {time.monotonic() - began:.1f} s")
             time.sleep(POLL_S)
@@ -162,7 +167,13 @@ class Launch:
 
     def _spawn(self, daemon: DaemonPlan, arguments: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         command = daemons.java_command(
-            self._java, self._work_dir, daemon.name, daemon.kind, self._jars, self._settings.daemon_heap_mb, arguments
+            self._java,
+            self._work_dir,
+            daemon.name,
+            daemon.kind,
+            self._classes,
+            self._settings.daemon_heap_mb,
+            arguments,
         )
         env: Mapping[str, str] = daemons.environment(self._java, self._work_dir, daemon.host)
         child = daemons.start_process(command, env, self._work_dir / "log" / daemon.name, daemon.name)
@@ -190,9 +201,9 @@ class Launch:
             shutil.rmtree(directory, ignore_errors=True)
         return self._spawn(self._namenode, ("-format", "-nonInteractive", "-force"))
 
-    def _after_format(self, child: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes] | None:
-        """Starts the NameNode once `child`, if any, has formatted HDFS; returns `child` until then."""
-        if child is None or child.poll() is None:
+    def _after_format(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
+        """Starts the NameNode once `child` has formatted HDFS; returns `child` until then."""
+        if child.poll() is None:
             return child
         if child.returncode != 0:
             cause = daemons.failure(self._work_dir / "log" / "namenode", "namenode")

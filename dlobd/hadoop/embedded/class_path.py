@@ -1,0 +1,207 @@
+"""What the daemons load their classes from, prepared once so that they start in half the time.
+
+Three things make a start long that have nothing to do with what Hadoop does, and each daemon repeats them:
+- Jetty reads all of a jar of 56 MB, entry by entry, to copy the few files of one web application out of it;
+- Jersey reads all of it once more for each package that it looks for resource classes in;
+- the JVM reads, checks and links some ten thousand classes.
+So what the first two look for is put into a small jar of its own, and the rest into a copy of the jar that lacks it;
+and a class-data-sharing archive of the JVM holds the classes as they are in memory. `bench/class_list.py` says which.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from zipfile import ZipFile, ZipInfo, is_zipfile
+
+from dlobd.errors import SetupError
+from dlobd.hadoop.embedded.jars import pyspark_jars
+from dlobd.hadoop.embedded.java import Java
+from dlobd.paths import cache_dir, locked, shipped
+
+_FROM_PYSPARK = (
+    "hadoop-client-api",
+    "hadoop-client-runtime",
+    "slf4j-api",
+    "log4j-slf4j2-impl",
+    "log4j-api",
+    "log4j-core",
+    "log4j-1.2-api",
+    "jcl-over-slf4j",
+)
+
+_SPLIT = ("hadoop-client-minicluster-", "hadoop-client-api-")
+"""The jars that hold something of `_SCANNED`."""
+
+_SCANNED = (
+    "webapps/",
+    "org/apache/hadoop/hdfs/server/namenode/web/resources/",
+    "org/apache/hadoop/hdfs/web/resources/",
+    "org/apache/hadoop/yarn/server/nodemanager/webapp/",
+)
+"""Web applications, and the packages that NameNode and NodeManager have Jersey look through."""
+
+_LAYOUT = 1
+"""To be raised when what is made here changes."""
+
+_SCANNED_JAR = "scanned.jar"
+_ARCHIVE = "daemons.jsa"
+_IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
+"""At the address that it was made for, daemons share its memory; moved, as by default, each has 97 MB of its own."""
+
+ARCHIVE_DEADLINE_S = 180
+UNUSED_S = 30 * 86400
+"""What no start has used for so long is of a Java or pyspark that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPath:
+    """The jars of every daemon, and the archive of their classes, if there is one."""
+
+    jars: tuple[Path, ...]
+    archive: Path | None = None
+
+    def options(self, conf_dir: Path) -> list[str]:
+        """The JVM's options. One that cannot use the archive ignores it."""
+        # the archive is for class paths that begin as the one that it was made with, so the configuration comes last;
+        # no jar holds a file of its names
+        archive = [] if self.archive is None else [*_IN_PLACE, f"-XX:SharedArchiveFile={self.archive}"]
+        return [*archive, "-cp", os.pathsep.join(str(entry) for entry in (*self.jars, conf_dir))]
+
+
+def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -> ClassPath:
+    """The daemons' class path: the four `jars` and eight of pyspark's, prepared if that can be done.
+
+    Raises:
+        SetupError: one of pyspark's is missing.
+    """
+    plain = (*jars, *_from_pyspark())
+    try:
+        classes = gzip.decompress((shipped("yarn") / "daemon-classes.gz").read_bytes())
+        # the JVM itself refuses an archive when a jar's size or time has changed since
+        known = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in plain]
+        key = sha256(repr((_LAYOUT, str(java.home), java.version, known)).encode() + classes).hexdigest()[:16]
+        directory = cache_dir() / "daemons" / key
+        with locked(directory.parent / ".lock"):
+            return _prepared(directory, java, plain, classes, progress)
+    except (OSError, SetupError) as error:
+        progress(f"the daemons' jars could not be prepared, so they start slowly: {error}")
+        return ClassPath(plain)
+
+
+def _prepared(
+    directory: Path, java: Java, plain: Sequence[Path], classes: bytes, progress: Callable[[str], None]
+) -> ClassPath:
+    """What `directory` holds, made if it does not."""
+    split = [path for path in plain if path.name.startswith(_SPLIT)]
+    made = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
+    jars = (made[0], *(directory / path.name if path in split else path for path in plain))
+    archive = directory / _ARCHIVE
+    if not all(is_zipfile(path) for path in made):
+        _remove_unused(directory)
+        _split(directory, split)
+    if not archive.exists():
+        progress("preparing the daemons' classes for faster starts, once")
+        _make_archive(archive, java, jars, classes)
+    os.utime(directory)
+    # an empty one says that this Java makes none
+    return ClassPath(jars, archive if archive.stat().st_size else None)
+
+
+def _from_pyspark() -> list[Path]:
+    directory = pyspark_jars()
+    entries = []
+    for name in _FROM_PYSPARK:
+        found = sorted(directory.glob(f"{name}-[0-9]*.jar"))
+        if not found:
+            raise SetupError(f"{name}-*.jar is missing from {directory}.", "install pyspark 4.3.0 again.")
+        entries.append(found[0])
+    return entries
+
+
+def _remove_unused(directory: Path) -> None:
+    """Removes `directory`, which is not whole, what makers that were killed left, and what is no longer used."""
+    for other in directory.parent.iterdir():
+        unused = other.name.startswith(".making-") or time.time() - other.stat().st_mtime > UNUSED_S
+        if other.is_dir() and (unused or other == directory):
+            shutil.rmtree(other)
+
+
+def _split(directory: Path, sources: Sequence[Path]) -> None:
+    """Makes `directory` with a copy of each jar less what is looked for by name, and that in a jar of its own."""
+    aside = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
+    try:
+        with ZipFile(aside / _SCANNED_JAR, "w") as scanned:
+            for path in sources:
+                with ZipFile(path) as source, ZipFile(aside / path.name, "w") as rest:
+                    for entry in source.infolist():
+                        into = scanned if entry.filename.startswith(_SCANNED) else rest
+                        if entry.filename not in into.NameToInfo:  # of two equal names a class path uses the first
+                            _copy(entry, source, into)
+        aside.rename(directory)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
+    """Copies an entry as it is compressed: four times as fast as to unpack and pack it."""
+    read, write = source.fp, into.fp
+    assert read is not None
+    assert write is not None
+    read.seek(entry.header_offset)
+    name_bytes, extra_bytes = struct.unpack("<26x2H", read.read(30))
+    read.seek(name_bytes + extra_bytes, os.SEEK_CUR)
+    copied = copy.copy(entry)
+    copied.header_offset = write.tell()
+    copied.extra = b""
+    copied.flag_bits &= ~8  # sizes and checksum are in the header, not behind the data
+    write.write(copied.FileHeader(zip64=False))
+    write.write(read.read(entry.compress_size))
+    into.start_dir = write.tell()
+    into.filelist.append(copied)
+    into.NameToInfo[copied.filename] = copied
+
+
+def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: bytes) -> None:
+    """Lets the JVM make the archive; an empty one where it cannot."""
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as name:
+        listed, made = Path(name) / "classes", Path(name) / _ARCHIVE
+        listed.write_bytes(classes)
+        command = [
+            str(java.command),
+            "-Xshare:dump",
+            "-Xmx512m",
+            "-XX:+UseSerialGC",  # as the daemons, which could not use the objects that another one's archive holds
+            f"-XX:SharedClassListFile={listed}",
+            f"-XX:SharedArchiveFile={made}",
+            "-cp",
+            os.pathsep.join(map(str, jars)),
+        ]
+        # none of JAVA_TOOL_OPTIONS and the like; LANG as the daemons have it, for the names of files
+        env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": os.environ.get("LANG", "C.UTF-8")}
+        with (archive.parent / "archive.log").open("wb") as log:
+            try:
+                subprocess.run(
+                    command,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=ARCHIVE_DEADLINE_S,
+                    check=True,
+                )
+            except subprocess.SubprocessError:
+                made.unlink(missing_ok=True)
+        if not made.exists():
+            made.touch()
+        made.rename(archive)
