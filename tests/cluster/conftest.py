@@ -27,6 +27,7 @@ from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.embedded.jars import resolve_jars
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.processes import daemons_of
+from dlobd.paths import cache_dir
 
 QUICK = "softmax-mnist-quick"
 
@@ -305,6 +306,10 @@ def dlobd(shared_cluster: EmbeddedCluster, jars: Path, tmp_path: Path) -> Iterat
 def alone(jars: Path) -> Iterator[Dlobd]:
     """The command line with an empty cache, so without a cluster; afterwards nothing of it may run."""
     with tempfile.TemporaryDirectory(prefix="dl-", dir="/tmp", ignore_cleanup_errors=True) as cache:
+        # made once, as the jars are fetched once: laying them out takes longer than a start
+        prepared = cache_dir() / "daemons"
+        prepared.mkdir(parents=True, exist_ok=True)
+        (Path(cache) / "daemons").symlink_to(prepared)
         command = Dlobd(Path(cache), Path(cache) / "runs", jars)
         yield command
         try:
