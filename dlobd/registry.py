@@ -24,6 +24,7 @@ class Row:
         target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code of ours.
         needs: modules that must be importable for it to work.
         unavailable: why it cannot be used anywhere with this version; empty if it can.
+        not_for_jobs: why no experiment may choose it, although it works; empty if it may.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Row:
     target: str = ""
     needs: tuple[str, ...] = ()
     unavailable: str = ""
+    not_for_jobs: str = ""
 
     def reason(self) -> str | None:
         """Why the member is not available here; None if it is."""
@@ -83,6 +85,19 @@ class Registry:
         row = self.row(name)
         if reason := row.reason():
             raise SetupError(f"{self.kind}: {name!r} is not available: {reason}.", f"dlobd list {self.kind}")
+        return self._imported(row)
+
+    def declared(self, name: str) -> Any:
+        """As `get`, also where what it needs to work is not installed: for what a member says of itself. Only for
+        members whose own module needs nothing of that.
+
+        Raises:
+            UsageError: no such member; the nearest is named.
+        """
+        return self._imported(self.row(name))
+
+    @staticmethod
+    def _imported(row: Row) -> Any:
         if not row.target:
             return None
         module, _, attribute = row.target.partition(":")
@@ -172,11 +187,38 @@ DEPLOY_MODES = Registry(
     ],
 )
 
-CHANNELS = Registry("channels", [Row("tcp", "TensorFlow's gRPC over the IP network")])
+CHANNELS = Registry(
+    "channels",
+    [
+        Row("tcp", "TensorFlow's gRPC over the IP network"),
+        Row(
+            "inproc",
+            "memory of one process, for tests",
+            not_for_jobs="it joins threads of one process, and the ranks of a job are processes",
+        ),
+    ],
+)
+"""By what bytes travel. Whose code carries them is a library's."""
+
+LIBRARIES = Registry(
+    "libraries",
+    [
+        Row("tensorflow", "TensorFlow's own gRPC; its exchanges alone use it", needs=("tensorflow",)),
+        Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
+    ],
+)
+"""Whose code carries a channel's bytes. Each says which channels it can carry (`transports`)."""
 
 EXCHANGES = Registry(
     "exchanges",
-    [Row("tf-collectives", "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)", needs=("tensorflow",))],
+    [
+        Row(
+            "tf-collectives",
+            "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)",
+            "dlobd.network.exchanges.tf_collectives:TfCollectives",
+            ("tensorflow",),
+        )
+    ],
 )
 
 INPUTS = Registry(
@@ -189,6 +231,6 @@ INPUTS = Registry(
 
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
-    for registry in (MODELS, DATASETS, LAUNCHERS, SCHEDULERS, DEPLOY_MODES, CHANNELS, EXCHANGES, INPUTS)
+    for registry in (MODELS, DATASETS, LAUNCHERS, SCHEDULERS, DEPLOY_MODES, CHANNELS, LIBRARIES, EXCHANGES, INPUTS)
 }
 """Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""

@@ -219,6 +219,8 @@ def _check(name: str, value: Any, source: _Source) -> Any:
         raise UsageError(f"{where}: name {value!r} must be letters, digits, '.', '_' and '-': it names a directory.")
     if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
         raise UsageError(f"{where}: {unknown(registry.kind, value, registry.names())}", f"dlobd list {registry.kind}")
+    if name in AXES and (why := REGISTRIES[AXES[name]].row(value).not_for_jobs):
+        raise UsageError(f"{where}: {name} {value} cannot carry a job: {why}.", f"dlobd list {AXES[name]}")
     if name in RANGES:
         low, high = RANGES[name]
         if not (math.isfinite(value) and low <= value <= high):

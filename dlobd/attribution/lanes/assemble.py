@@ -14,7 +14,7 @@ from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.lanes import anatomy, causality, hdfs_use, native
+from dlobd.attribution.lanes import anatomy, causality, exchange, hdfs_use, native
 from dlobd.attribution.lanes import application as application_lane
 from dlobd.attribution.lanes import driver as driver_lane
 from dlobd.attribution.lanes import executor as executor_lane
@@ -23,14 +23,6 @@ from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
-
-NOT_MEASURED = (
-    NotMeasured(
-        "channel",
-        "tensorflow",
-        "TensorFlow's ring all-reduce runs inside each step, over its own gRPC: no boundary of ours lies in between",
-    ),
-)
 
 IN_OWN_MAIN = NotMeasured(
     "channel",
@@ -59,7 +51,7 @@ def assembled(evidence: Evidence) -> Trace:
         BundleError: nothing was submitted, so that there is no window.
     """
     if evidence.native:
-        return native.assemble(evidence, NOT_MEASURED[0])
+        return native.assemble(evidence)
     window = evidence.window
     host = window["anchors"][0]["domain"].split("/")[0]
     ranks = ranks_of(evidence)
@@ -103,7 +95,8 @@ def assembled(evidence: Evidence) -> Trace:
 
 
 def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasured, ...]:
-    found = NOT_MEASURED if not evidence.own else (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    own = (IN_OWN_MAIN if ranks else NO_RANKS, IN_USER_CODE)
+    found = own if evidence.own else exchange.not_measured(evidence.job)
     return found if evidence.on_yarn else (*found, WITHOUT_YARN)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.lanes import exchange
 from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
 from dlobd.attribution.lanes.ranks import Rank
@@ -25,11 +26,8 @@ NOT_PART = tuple(
 )
 
 
-def assemble(evidence: Evidence, inside_step: NotMeasured) -> Trace:
+def assemble(evidence: Evidence) -> Trace:
     """The trace of a native run.
-
-    Args:
-        inside_step: why the gradient exchange has no time of its own.
 
     Raises:
         BundleError: nothing was started, so that there is no window.
@@ -49,7 +47,7 @@ def assemble(evidence: Evidence, inside_step: NotMeasured) -> Trace:
         end_ns=window["exit_ns"],
         spans=tuple(spans),
         anchors=evidence.anchors,
-        not_measured=(inside_step, *NOT_PART),
+        not_measured=(*exchange.not_measured(evidence.job), *NOT_PART),
         startup=startup,
         teardown=teardown,
     )

@@ -1,0 +1,26 @@
+"""What a run's exchange of gradients says of its own time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlobd.registry import EXCHANGES
+from dlobd.schema import NotMeasured
+
+BEFORE = "tf-collectives"
+"""The exchange of bundles whose job does not name one: there was no other."""
+
+
+def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
+    """Why the exchange has no number; empty where it has.
+
+    Args:
+        job: `dlobd.job.description.Job` as a dict.
+    """
+    name = job.get("exchange", BEFORE)
+    if name not in EXCHANGES.names():
+        why = f"exchange {name} is not known to this version: whether its time lies inside of the steps is not said"
+        return (NotMeasured("channel", "tensorflow", why),)
+    declared: NotMeasured | None = EXCHANGES.declared(name).not_measured
+    return () if declared is None else (declared,)

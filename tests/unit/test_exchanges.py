@@ -1,0 +1,42 @@
+"""What an exchange says of itself, and what reports make of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dlobd.attribution.lanes import exchange
+from dlobd.network.exchanges.tf_collectives import TfCollectives
+from dlobd.registry import EXCHANGES, Registry, Row
+
+
+@pytest.mark.parametrize("name", EXCHANGES.names())
+def test_an_exchange_inside_of_the_step_says_that_it_has_no_number(name: str) -> None:
+    """One outside has spans of its own."""
+    declared = EXCHANGES.declared(name)
+    assert (declared.not_measured is not None) == declared.inside_step
+
+
+def test_what_an_exchange_declares_is_read_without_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report is made where TensorFlow may not be installed; a bundle without the key is of the time of one exchange;
+    of an exchange of a later version nothing is claimed."""
+    row = Row("tf-collectives", "t", "dlobd.network.exchanges.tf_collectives:TfCollectives", ("no_such_module",))
+    monkeypatch.setattr(exchange, "EXCHANGES", Registry("exchanges", [row]))
+    expected = (TfCollectives.not_measured,)
+    assert exchange.not_measured({}) == exchange.not_measured({"exchange": "tf-collectives"}) == expected
+    (unknown,) = exchange.not_measured({"exchange": "later"})
+    assert "exchange later is not known" in unknown.why
+
+
+def test_tensorflow_is_told_the_ranks_in_their_order() -> None:
+    """Rank 0 is the chief, rank i + 1 worker i; one rank alone has no workers."""
+    told = TfCollectives.environment(("a:1", "b:2", "c:3"), 2)
+    assert json.loads(told["TF_CONFIG"]) == {
+        "cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert json.loads(TfCollectives.environment(("a:1",), 0)["TF_CONFIG"]) == {
+        "cluster": {"chief": ["a:1"]},
+        "task": {"type": "chief", "index": 0},
+    }
