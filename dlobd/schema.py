@@ -43,6 +43,7 @@ class Span:
         waits_for: lanes; the last of them to end releases it.
         released_ns: when the release happened, if known; after it only `cause` can explain time.
         rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
+        call: the number of the collective among those of its kind, or of the step that the span is.
         cause, cause_period_ns: the heartbeat, poll or sleep that explains what the releasing lane does not cover,
             up to its period and no further.
     """
@@ -58,6 +59,7 @@ class Span:
     waits_for: tuple[str, ...] = ()
     released_ns: int | None = None
     rendezvous: str = ""
+    call: int | None = None
     cause: str = ""
     cause_period_ns: int = 0
     source: str = ""

@@ -6,7 +6,6 @@ frames of several runs can be laid over each other.
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -59,8 +58,6 @@ STEPS = {
     "duration_ns": "int64",
 }
 """Columns of `RunBundle.steps`. `step` counts from 0 in every rank."""
-
-_STEP_KEY = re.compile(r"step (\d+)")
 
 
 class RunBundle:
@@ -116,11 +113,10 @@ class RunBundle:
 
     def steps(self) -> pd.DataFrame:
         """One row a training step and rank, with the columns `STEPS`, by role, index and step."""
-        # a step is a rendezvous of all ranks, and its key says which step it is
         rows = [
-            {**self._span_row(span), "step": int(key[1])}
+            {**self._span_row(span), "step": span.call}
             for span in self.trace.spans
-            if span.layer == "tensorflow" and (key := _STEP_KEY.fullmatch(span.rendezvous))
+            if span.layer == "tensorflow" and span.call is not None
         ]
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
 

@@ -114,8 +114,9 @@ def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _rank(process: RecordedProcess) -> dict[str, Any]:
-    steps = [span.end_ns - span.start_ns for span in process.named("step") if not span.truncated]
-    first = process.named("first step")
+    taken = process.steps()
+    first = [span for span in taken if span.call == 0]
+    steps = [span.end_ns - span.start_ns for span in taken if span.call and not span.truncated]
     ordered = sorted(steps)
 
     def quantile(q: float) -> int | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from dlobd import tracing
 from dlobd.hadoop import webhdfs
+from dlobd.tracing import names
 
 
 class Storage(Protocol):
@@ -80,7 +81,7 @@ class WebHdfs:
         return {name: facts["length"] for name, facts in self._untimed.list(directory, status=True)}
 
     def files(self, directory: str) -> list[str]:
-        with tracing.span("hdfs", "list directory", path=directory):
+        with tracing.span("hdfs", names.LIST_DIRECTORY, path=directory):
             return [f"{parent}/{name}" for parent, _, names in self._client.walk(directory) for name in names]
 
     def exists(self, path: str) -> bool:

@@ -19,6 +19,7 @@ from hdfs import HdfsError, InsecureClient
 from requests.adapters import HTTPAdapter
 
 from dlobd import tracing
+from dlobd.tracing import names
 
 __all__ = ["HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
 
@@ -184,7 +185,7 @@ def read(client: _Client, path: str, purpose: str) -> bytes:
     """
 
     def whole() -> bytes:
-        with client.read(path) as reader, tracing.span("hdfs", "stream"):
+        with client.read(path) as reader, tracing.span("hdfs", names.STREAM):
             return _take(client, reader, None)
 
     with tracing.span("hdfs", f"read {purpose}", path=path, purpose=purpose) as span:
@@ -210,10 +211,10 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
         def piece() -> bytes:
             nonlocal reader
             if reader is None:
-                with tracing.span("hdfs", "open"):  # between its two legs the client works too
+                with tracing.span("hdfs", names.OPEN):  # between its two legs the client works too
                     reader = opened.enter_context(client.read(path, offset=position))
             try:
-                with tracing.span("hdfs", "stream", path=path, purpose=purpose) as span:
+                with tracing.span("hdfs", names.STREAM, path=path, purpose=purpose) as span:
                     data = _take(client, reader, piece_bytes)
                     span.note(bytes=len(data))
             except Unreachable:
@@ -266,5 +267,5 @@ class _Datanodes:
             raise error
         self._given_up[transfer] = error
         tracing.instant(
-            "DataNode given up", address=error.address, how=error.how, path=self._path, purpose=self._purpose
+            names.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=self._path, purpose=self._purpose
         )

@@ -29,6 +29,7 @@ from dlobd.job.description import Job
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import trainer
 from dlobd.registry import DATASETS
+from dlobd.tracing import names
 
 BLOCK_STEPS = 50
 PAIRS = 200
@@ -66,7 +67,7 @@ class AlternatingFeed:
         if not self._left:
             self._turn()
         self._left -= 1
-        with tracing.span("feed", "get", {"waits_for": ["@feeder"]}) as waiting:
+        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as waiting:
             waiting.note(bytes=len(self._block))
             return self._block
 

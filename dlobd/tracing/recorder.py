@@ -138,7 +138,8 @@ class Recorder:
         self._append(self._process_line())
 
     def span(self, layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> OpenSpan:
-        """An interval of `layer`. `wait` may hold waits_for, released_ns, rendezvous, cause and cause_period_ns."""
+        """An interval of `layer`. `wait` may hold waits_for, released_ns, cause and cause_period_ns; for a rendezvous,
+        its kind `rendezvous` and the number of the collective, `call`."""
         return OpenSpan(self, layer, name, wait, attrs)
 
     def instant(self, name: str, **attrs: Any) -> None:

@@ -33,6 +33,7 @@ def _trace() -> Trace:
                     start,
                     start + 400,
                     rendezvous=f"step {step}",
+                    call=step,
                 )
             )
     spans.append(

@@ -47,7 +47,7 @@ def _sum(evidence: Evidence, key: str) -> int | None:
 
 def _steps(evidence: Evidence) -> Found:
     ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
-    spans = sum(len(p.named("first step")) + len(p.named("step")) for p in ranks)
+    spans = sum(len(p.steps()) for p in ranks)
     return Found(spans if ranks and training_job(evidence) else None, _sum(evidence, "steps"))
 
 

@@ -6,18 +6,27 @@ A file may end anywhere: its writer may be dead.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from dlobd.schema import ClockAnchor, Process
+from dlobd.tracing import names
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
+
+_NUMBERED = re.compile(r"(\w+) (\d+)")
+"""A rendezvous as it was written before its number was written apart: `step 7`."""
 
 
 @dataclass(slots=True)
 class RecordedSpan:
-    """A span as written; `end_ns` is the last evidence of the process where the end is missing."""
+    """A span as written; `end_ns` is the last evidence of the process where the end is missing.
+
+    `rendezvous` is the kind of collective whose member it is, if any, and `call` the collective's number, or that of
+    the step that it is; `wait` holds neither.
+    """
 
     id: int
     parent: int
@@ -29,6 +38,13 @@ class RecordedSpan:
     wait: dict[str, Any]
     attrs: dict[str, Any]
     thread: str
+    rendezvous: str = ""
+    call: int | None = None
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a whole training step, the first or a later one."""
+        return self.layer == "tensorflow" and self.call is not None and self.rendezvous in ("", names.STEP_RENDEZVOUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,10 @@ class RecordedProcess:
     def named(self, name: str) -> list[RecordedSpan]:
         """All spans of that name, in the order of their begin."""
         return [span for span in self.spans if span.name == name]
+
+    def steps(self) -> list[RecordedSpan]:
+        """All its training steps, in the order of their begin."""
+        return [span for span in self.spans if span.is_step]
 
 
 def read(path: Path) -> RecordedProcess | None:
@@ -107,9 +127,10 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
         found.last_ns = max(found.last_ns, line["monotonic_ns"])
     elif kind in ("s", "b"):
         end_ns = line["t"] + (line["d"] if kind == "s" else 0)
+        wait = dict(line.get("w", {}))
         span = RecordedSpan(
             line["i"], line["p"], line["l"], line["n"], line["t"], end_ns, kind == "b",
-            line.get("w", {}), line.get("a", {}), line.get("th", ""),
+            wait, line.get("a", {}), line.get("th", ""), *_rendezvous(wait),
         )  # fmt: skip
         if kind == "b":
             open_spans[span.id] = span
@@ -133,6 +154,14 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
     elif kind == "cost":
         # a sum; of a later version's members only the known ones
         found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
+
+
+def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
+    """Takes kind and number of a collective out of a recorded wait, in today's form or in that of before."""
+    kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
+    if call is None and (numbered := _NUMBERED.fullmatch(kind)):
+        return numbered[1], int(numbered[2])
+    return kind, None if call is None else int(call)
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:

@@ -59,9 +59,16 @@ class LaneBuilder:
                     source=OWN_MARK,
                     truncated=span.truncated,
                     attrs=span.attrs,
+                    rendezvous=_key(span),
+                    call=span.call,
                     **wait,
                 )
             )
+
+
+def _key(span: RecordedSpan) -> str:
+    """What the members of one collective share: `step 7`."""
+    return f"{span.rendezvous} {span.call}" if span.rendezvous and span.call is not None else span.rendezvous
 
 
 def of_threads(

@@ -27,6 +27,7 @@ from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
 from dlobd.job.launchers.driver_clock import BIND_IP, driver_host
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import await_joined, watched
+from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -38,7 +39,7 @@ BARRIER_PATIENCE_S = 120
 """How long tasks wait for one that does not come to the all-gather. All were started together."""
 
 ALL_GATHER = {
-    "rendezvous": "all-gather addresses",
+    "rendezvous": names.ALL_GATHER_ADDRESSES,
     "cause": "Spark's barrier poll (BarrierTaskContext sleeps 1 s before it looks for the answer)",
     "cause_period_ns": 1_000_000_000,
 }
@@ -63,7 +64,7 @@ class BarrierLauncher:
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, done):
                 task = _RankTask(pickle.dumps((main, job)), epochs if blocks is not None else 0, done, address)
-                with tracing.span("spark", "barrier job"):
+                with tracing.span("spark", names.BARRIER_JOB):
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
             missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
@@ -95,8 +96,8 @@ class _RankTask:
 
         context = BarrierTaskContext.get()
         rank = context.partitionId()
-        with tracing.span("launcher", "barrier task", task_attempt=context.taskAttemptId()):
-            with tracing.span("launcher", "start child"):
+        with tracing.span("launcher", names.BARRIER_TASK, task_attempt=context.taskAttemptId()):
+            with tracing.span("launcher", names.START_CHILD):
                 child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             try:
                 self._run(context, rank, child, blocks)
@@ -116,13 +117,13 @@ class _RankTask:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind((host, 0))
             own = f"{host}:{reserved.getsockname()[1]}"
-            with tracing.span("launcher", "all-gather addresses", ALL_GATHER, address=own):
+            with tracing.span("launcher", names.ALL_GATHER_ADDRESSES, ALL_GATHER, address=own):
                 addresses = context.allGather(own)
-        with tracing.span("launcher", "tell child its place"):
+        with tracing.span("launcher", names.TELL_PLACE):
             tell(child.stdin, self._work, rank, addresses, fed=self._epochs > 0)
         ended = threading.Event()
         if rank == 0:
-            servers = dict(zip(names(len(addresses)), addresses, strict=True))
+            servers = dict(zip(in_words(len(addresses)), addresses, strict=True))
             watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
             watch.start()
         try:
@@ -131,7 +132,7 @@ class _RankTask:
             child.stdin.close()
         except BrokenPipeError:
             pass  # the child is gone; its exit code says more
-        with tracing.span("spark", "wait for trainer", {"waits_for": ["@trainer"]}):
+        with tracing.span("spark", names.WAIT_FOR_TRAINER, {"waits_for": [names.WAIT_TRAINER]}):
             code = child.wait()
         ended.set()
         logs.join(timeout=5)
@@ -139,7 +140,7 @@ class _RankTask:
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             cause = f"trainer process {child.pid} of rank {rank} died: {how}"
             if code < 0:
-                tracing.instant("trainer died", cause=cause)
+                tracing.instant(names.TRAINER_DIED, cause=cause)
                 self._unpickled_done().report_death(cause)
             else:
                 self._report_failure(cause)  # the first one counts: a trainer that could speak has spoken
@@ -159,7 +160,7 @@ def start_child(**options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "dlobd.job.launchers.child"], stdin=subprocess.PIPE, **options)
 
 
-def names(ranks: int) -> list[str]:
+def in_words(ranks: int) -> list[str]:
     """What each rank is, in words."""
     return ["chief 0", *(f"worker {index}" for index in range(ranks - 1))]
 
@@ -184,10 +185,10 @@ def tell(pipe: IO[bytes], work: bytes, rank: int, addresses: list[str], fed: boo
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
     """Blocks with their lengths. Spark reads the partition once; later epochs come from the task's memory."""
-    tracing.instant("feed pipe", capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
+    tracing.instant(names.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     kept: list[bytes] = []
     while True:
-        with tracing.span("spark", "read block"):
+        with tracing.span("spark", names.READ_BLOCK):
             block = next(blocks, None)
         if block is None:
             break
@@ -201,5 +202,5 @@ def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
 
 
 def _put(pipe: IO[bytes], block: bytes) -> None:
-    with tracing.span("feed", "put", {"waits_for": ["@trainer"]}, bytes=len(block)):
+    with tracing.span("feed", names.PUT, {"waits_for": [names.WAIT_TRAINER]}, bytes=len(block)):
         pipes.write(pipe, block)

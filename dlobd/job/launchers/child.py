@@ -16,6 +16,7 @@ from dlobd import tracing
 from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.framework import import_tensorflow
+from dlobd.tracing import names
 
 _PR_SET_PDEATHSIG = 1
 
@@ -27,7 +28,7 @@ class _PipeFeed:
         self._pipe = pipe
 
     def next_block(self) -> bytes | None:
-        with tracing.span("feed", "get", {"waits_for": ["@feeder"]}) as span:
+        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as span:
             block = pipes.read(self._pipe)
             span.note(bytes=len(block or b""))
         return block
@@ -39,7 +40,7 @@ def run() -> None:
     tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
     pipe = sys.stdin.buffer
     import_tensorflow()
-    with tracing.span("launcher", "await place", {"waits_for": ["@feeder"]}):
+    with tracing.span("launcher", names.AWAIT_PLACE, {"waits_for": [names.WAIT_FEEDER]}):
         message = pipes.read(pipe)
     place = pickle.loads(message or b"")  # from our parent, over a pipe that nobody else has
     tracing.identify(place["role"], place["index"])

@@ -6,6 +6,7 @@ import os
 import sys
 
 from dlobd import tracing
+from dlobd.tracing import names
 
 
 def import_tensorflow() -> None:
@@ -13,7 +14,7 @@ def import_tensorflow() -> None:
 
     Whoever uses `tf.keras`, or imports keras, later gets it then: TensorFlow loads it when it is asked for.
     """
-    with tracing.span("tensorflow", "import tensorflow"):
+    with tracing.span("tensorflow", names.IMPORT_TENSORFLOW):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         eager = "keras" in sys.modules or "tensorflow" in sys.modules
         if not eager:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlobd import tracing
-from dlobd.job.launchers.barrier import names, start_child, tell
+from dlobd.job.launchers.barrier import in_words, start_child, tell
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
 from dlobd.job.launchers.watching import LOOK_S, Joining
+from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -55,20 +56,20 @@ class NativeLauncher:
     def _launch(self, main: Main, job: Any, roles: Roles, done: Done, environment: dict[str, str]) -> None:
         ranks: list[subprocess.Popen[bytes]] = []
         try:
-            with tracing.span("launcher", "start ranks"):
+            with tracing.span("launcher", names.START_RANKS):
                 for rank in range(roles.ranks):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     # one by one: what was started is ended, also when the next one cannot be
                     ranks.append(start_child(env={**environment, "LOG_DIRS": str(spans)}))
-            with tracing.span("launcher", "tell ranks their places"):
+            with tracing.span("launcher", names.TELL_PLACES):
                 work = pickle.dumps((main, job))
                 addresses = free_addresses(roles.ranks)
                 for rank, process in enumerate(ranks):
                     assert process.stdin is not None
                     tell(process.stdin, work, rank, addresses, fed=False)
                     process.stdin.close()
-            with tracing.span("launcher", "wait for ranks", {"waits_for": ["@trainers"]}):
-                wait(ranks, done, Joining(dict(zip(names(roles.ranks), addresses, strict=True))))
+            with tracing.span("launcher", names.WAIT_FOR_RANKS, {"waits_for": [names.WAIT_TRAINERS]}):
+                wait(ranks, done, Joining(dict(zip(in_words(roles.ranks), addresses, strict=True))))
         except BrokenPipeError:
             wait(ranks, done)  # one has ended before it was told its place: this says which, and how
             raise
@@ -110,7 +111,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: Joining | No
                 poller.unregister(fd)
                 rank = rank_of.pop(fd)
                 code = ranks[rank].wait()
-                tracing.instant("rank exited", rank=rank)
+                tracing.instant(names.RANK_EXITED, rank=rank)
                 if code:
                     how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
                     died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how}"

@@ -11,6 +11,7 @@ from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import Done, Main, Node, Roles, TrainingFailed
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import Joining, watched
+from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -49,13 +50,13 @@ class TfosLauncher:
         self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
     ) -> None:
         """See `dlobd.job.launchers.base`."""
-        with tracing.span("launcher", "import tensorflowonspark"):
+        with tracing.span("launcher", names.IMPORT_TENSORFLOWONSPARK):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
         TFCluster.time = NamedSleep(SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
         watch = _ExecutorWatch(sc)
         tf_args = {"job": job, "markers": done}
         try:
-            with tracing.span("launcher", "TFCluster.run"), watched(sc, done):
+            with tracing.span("launcher", names.TFCLUSTER_RUN), watched(sc, done):
                 cluster = TFCluster.run(
                     sc,
                     _TfosMain(main, roles.ranks, fed=blocks is not None),
@@ -71,7 +72,10 @@ class TfosLauncher:
                 {f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in cluster.cluster_info}
             )
             if blocks is not None:
-                with tracing.span("spark", "feed job", {"waits_for": ["@trainers"]}), watched(sc, done, joining):
+                with (
+                    tracing.span("spark", names.FEED_JOB, {"waits_for": [names.WAIT_TRAINERS]}),
+                    watched(sc, done, joining),
+                ):
                     cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
         except tfos_compat.NotRegistered as error:
             raise TrainingFailed(_unregistered(error, roles)) from error
@@ -82,17 +86,17 @@ class TfosLauncher:
         except Exception as error:
             raise TrainingFailed(one_line(error, done)) from error
         wait = {
-            "waits_for": ["@trainers"],
+            "waits_for": [names.WAIT_TRAINERS],
             "cause": "done-marker poll (0.1 s)",
             "cause_period_ns": int(DONE_POLL_S * 1e9),
         }
-        with tracing.span("launcher", "await trainers", wait):
+        with tracing.span("launcher", names.AWAIT_TRAINERS, wait):
             while len(done.finished()) < roles.ranks:
                 failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost() or joining.look()
                 if failure:
                     raise TrainingFailed(one_line(Exception(failure), done))
                 time.sleep(DONE_POLL_S)
-        with tracing.span("launcher", "TFCluster.shutdown"):
+        with tracing.span("launcher", names.TFCLUSTER_SHUTDOWN):
             cluster.shutdown(timeout=0)
 
 
@@ -123,11 +127,11 @@ class _TfosFeed:
     """TensorFlowOnSpark's DataFeed, one block an item."""
 
     def __init__(self, ctx: Any) -> None:
-        with tracing.span("launcher", "connect to queue"):
+        with tracing.span("launcher", names.CONNECT_TO_QUEUE):
             self._feed = ctx.get_data_feed(train_mode=True)
 
     def next_block(self) -> bytes | None:
-        with tracing.span("feed", "get", {"waits_for": ["@feeder"]}) as span:
+        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as span:
             items: list[bytes] = self._feed.next_batch(1)
             span.note(bytes=sum(map(len, items)))
         return items[0] if items else None
@@ -149,22 +153,22 @@ class FeedTask:
 
         context = TaskContext.get()
         # a Python worker is reused for several tasks: the attempt tells whose spans these are
-        with tracing.span("launcher", "feed task", task_attempt=context.taskAttemptId() if context else None):
+        with tracing.span("launcher", names.FEED_TASK, task_attempt=context.taskAttemptId() if context else None):
             return self._inner(self._timed(blocks))
 
     def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Between two `yield`s TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
         count = 0
         while True:
-            with tracing.span("spark", "read block"):
+            with tracing.span("spark", names.READ_BLOCK):
                 block = next(blocks, None)
             if block is None:
                 break
             count += 1
-            with tracing.span("feed", "put", bytes=len(block)):
+            with tracing.span("feed", names.PUT, bytes=len(block)):
                 yield block
         # what follows in TFSparkNode._train: wait until the trainer has taken everything
-        tracing.instant("feed exhausted", blocks=count, join_poll_ns=self._join_poll_ns)
+        tracing.instant(names.FEED_EXHAUSTED, blocks=count, join_poll_ns=self._join_poll_ns)
 
 
 def record_driver(node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask) -> None:
@@ -196,7 +200,7 @@ class NamedSleep:
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
         cause = f"{self._cause} (sleep {seconds:g} s)"
         wait = {"waits_for": self._waits_for, "cause": cause, "cause_period_ns": int(seconds * 1.1e9)}
-        with tracing.span("launcher", "sleep", wait):
+        with tracing.span("launcher", names.SLEEP, wait):
             time.sleep(seconds)
 
 

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlobd import tracing
+from dlobd.tracing import names
 
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
@@ -47,18 +48,18 @@ def install() -> None:
 
     _choose_host(util, reservation)
     TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
-    TFManager.start = timed("launcher", "TFManager.start")(TFManager.start)
-    reservation.Client.register = timed("launcher", "register reservation")(reservation.Client.register)
+    TFManager.start = timed("launcher", names.TFMANAGER_START)(TFManager.start)
+    reservation.Client.register = timed("launcher", names.REGISTER_RESERVATION)(reservation.Client.register)
     wait = {
-        "waits_for": ["@last-reservation"],
+        "waits_for": [names.WAIT_LAST_RESERVATION],
         "cause": "reservation poll of the compatibility layer (0.05 s)",
         "cause_period_ns": int(POLL_S * 1e9),
     }
-    reservation.Client.await_reservations = timed("launcher", "await reservations", wait)(_await_at_client)
-    reservation.Server.await_reservations = timed("launcher", "await reservations", wait)(
+    reservation.Client.await_reservations = timed("launcher", names.AWAIT_RESERVATIONS, wait)(_await_at_client)
+    reservation.Server.await_reservations = timed("launcher", names.AWAIT_RESERVATIONS, wait)(
         _await_at_server(naming(reservation.Server.await_reservations))
     )
-    TFSparkNode._get_manager = timed("launcher", "connect to TFManager")(TFSparkNode._get_manager)
+    TFSparkNode._get_manager = timed("launcher", names.CONNECT_TO_TFMANAGER)(TFSparkNode._get_manager)
     TFSparkNode.multiprocessing = Multiprocessing
     TFSparkNode.Thread = JoinThread
     TFSparkNode.time = JoinTime
@@ -219,7 +220,7 @@ class WatchedProcess(multiprocessing.Process):
     def start(self) -> None:
         """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
         tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing forgets it once the child runs
-        with tracing.span("launcher", "fork trainer"):
+        with tracing.span("launcher", names.FORK_TRAINER):
             super().start()
         threading.Thread(target=self._watch, args=(tf_args,), name="dlobd-watch", daemon=True).start()
 
@@ -231,7 +232,7 @@ class WatchedProcess(multiprocessing.Process):
             return
         how = f"killed by signal {-self.exitcode}" if self.exitcode < 0 else f"exit code {self.exitcode}"
         cause = f"trainer process {self.pid} died: {how}"
-        tracing.instant("trainer died", cause=cause)
+        tracing.instant(names.TRAINER_DIED, cause=cause)
         tracing.flush()
         try:
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)

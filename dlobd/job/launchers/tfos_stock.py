@@ -22,6 +22,7 @@ from dlobd.job.launchers.base import Roles
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
+from dlobd.tracing import names
 
 DRIVER_OVERHEAD_MB = 1024
 """Room beside the driver's heap for a Python that has imported TensorFlow."""
@@ -60,11 +61,11 @@ class TfosStockLauncher(TfosLauncher):
 def record_reservations(reservation: Any) -> None:
     """A span around the driver's wait for reservations, whose failure names those that came."""
     wait = {
-        "waits_for": ["@last-reservation"],
+        "waits_for": [names.WAIT_LAST_RESERVATION],
         "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
         "cause_period_ns": STOCK_POLL_NS,
     }
-    waiting = timed("launcher", "await reservations", wait)(naming(reservation.Server.await_reservations))
+    waiting = timed("launcher", names.AWAIT_RESERVATIONS, wait)(naming(reservation.Server.await_reservations))
     reservation.Server.await_reservations = waiting
 
 
@@ -75,7 +76,7 @@ class StartTask:
         self._inner = inner
 
     def __call__(self, executor_ids: Any) -> Any:
-        with tracing.span("launcher", "start task"):
+        with tracing.span("launcher", names.START_TASK):
             result = self._inner(executor_ids)
         # beside the trainer there is the queue manager, which multiprocessing names after its class
         for child in [child for child in multiprocessing.active_children() if child.name.startswith("Process-")]:
@@ -91,7 +92,7 @@ def record_death(pid: int) -> None:
     except ChildProcessError:
         return  # its status was taken before
     if ended is not None and ended.si_code != os.CLD_EXITED:
-        tracing.instant("trainer died", cause=f"trainer process {pid} died: killed by signal {ended.si_status}")
+        tracing.instant(names.TRAINER_DIED, cause=f"trainer process {pid} died: killed by signal {ended.si_status}")
         tracing.flush()
 
 

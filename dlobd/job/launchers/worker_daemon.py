@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from dlobd import tracing
+from dlobd.tracing import names
 
 
 def serve(prepare: Callable[[], None] = lambda: None) -> None:
@@ -20,10 +21,10 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     log_dirs = os.environ.get("LOG_DIRS", "")
     if log_dirs:
         tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False)
-    with tracing.span("spark", "import pyspark"):
+    with tracing.span("spark", names.IMPORT_PYSPARK):
         prepare()
         from pyspark.daemon import manager
-    tracing.instant("python daemon up")
+    tracing.instant(names.PYTHON_DAEMON_UP)
     tracing.flush()
     manager()
 

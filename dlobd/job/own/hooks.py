@@ -21,9 +21,8 @@ from dlobd.job.launchers import driver_clock, tfos_compat, tfos_stock
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import SHUTDOWN_POLL, FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
+from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
-
-USER_CODE = "user code"
 
 LONG_CALL_NS = 1_000_000
 """Shorter calls into the JVM are too many for a span each: their time stays with the code that makes them."""
@@ -78,26 +77,26 @@ def _record_pyspark(pyspark: ModuleType) -> None:
 
     @functools.wraps(original_init)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        tracing.instant("SparkContext start")
-        with tracing.span("spark", "SparkContext"):
+        tracing.instant(names.SPARK_CONTEXT_START)
+        with tracing.span("spark", names.SPARK_CONTEXT):
             original_init(self, *args, **kwargs)
         conf = self.getConf()
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
-        tracing.instant("SparkContext ready", application_id=self.applicationId, master=self.master, slots=slots)
+        tracing.instant(names.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = driver_clock.serve(self)
 
     original_stop = context.stop
 
     @functools.wraps(original_stop)
     def stop(self: Any) -> None:
-        with tracing.span("spark", "SparkContext.stop"):
+        with tracing.span("spark", names.SPARK_CONTEXT_STOP):
             original_stop(self)
         if server := getattr(self, "_dlobd_clock", None):
             server.close()
-        tracing.instant("SparkContext stopped")
+        tracing.instant(names.SPARK_CONTEXT_STOPPED)
 
     context.__init__, context.stop = init, stop
-    SparkSession.Builder.getOrCreate = timed("spark", "SparkSession")(SparkSession.Builder.getOrCreate)
+    SparkSession.Builder.getOrCreate = timed("spark", names.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
     original_send = GatewayClient.send_command
 
     @functools.wraps(original_send)
@@ -137,7 +136,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     record_driver(TFSparkNode, join_poll_ns, OwnFeedTask)
     if launcher != "tfos":
         tfos_stock.record_reservations(reservation)
-    TFCluster.time = NamedSleep(SHUTDOWN_POLL, ("@trainers",))
+    TFCluster.time = NamedSleep(SHUTDOWN_POLL, (names.WAIT_TRAINERS,))
     reservation.Server.await_reservations = _waiting(reservation.Server.await_reservations)
     node_run, parallel_run = TFSparkNode.run, TFParallel.run
 
@@ -150,20 +149,20 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
         return parallel_run(sc, OwnMain(map_fn), *args, **kwargs)
 
     TFSparkNode.run = run
-    TFParallel.run = timed("launcher", "TFParallel.run")(run_parallel)
+    TFParallel.run = timed("launcher", names.TFPARALLEL_RUN)(run_parallel)
     TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(OwnFeedTask, join_poll_ns=join_poll_ns))
     TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
-    TFCluster.run = timed("launcher", "TFCluster.run")(TFCluster.run)
+    TFCluster.run = timed("launcher", names.TFCLUSTER_RUN)(TFCluster.run)
     cluster = TFCluster.TFCluster
-    feeding = timed("spark", "TFCluster.train", {"waits_for": ["@trainers"]})
+    feeding = timed("spark", names.TFCLUSTER_TRAIN, {"waits_for": [names.WAIT_TRAINERS]})
     cluster.train = feeding(_waiting(cluster.train))
-    cluster.inference = timed("launcher", "TFCluster.inference")(cluster.inference)
-    shutdown = timed("launcher", "TFCluster.shutdown")(cluster.shutdown)
+    cluster.inference = timed("launcher", names.TFCLUSTER_INFERENCE)(cluster.inference)
+    shutdown = timed("launcher", names.TFCLUSTER_SHUTDOWN)(cluster.shutdown)
 
     @functools.wraps(shutdown)
     def shut_down(self: Any, *args: Any, **kwargs: Any) -> None:
         shutdown(self, *args, **kwargs)
-        tracing.instant("launcher shut down")
+        tracing.instant(names.LAUNCHER_SHUT_DOWN)
 
     cluster.shutdown = shut_down
 
@@ -220,7 +219,7 @@ class OwnMain:
         if not in_task:
             tracing.identify(role, index)
         try:
-            with tracing.span("tensorflow", USER_CODE, role=role, index=index, in_task=in_task):
+            with tracing.span("tensorflow", names.USER_CODE, role=role, index=index, in_task=in_task):
                 return self._main(args, ctx)
         finally:
             tracing.flush()
@@ -233,14 +232,14 @@ class OwnFeedTask(FeedTask):
         """As in FeedTask, but by chunks: rows are too many for two spans each."""
         count = 0
         while True:
-            with tracing.span("spark", "read rows"):
+            with tracing.span("spark", names.READ_ROWS):
                 chunk = list(_chunk(blocks))
             if not chunk:
                 break
             count += len(chunk)
-            with tracing.span("feed", "put", items=len(chunk)):
+            with tracing.span("feed", names.PUT, items=len(chunk)):
                 yield from chunk
-        tracing.instant("feed exhausted", items=count, join_poll_ns=self._join_poll_ns)
+        tracing.instant(names.FEED_EXHAUSTED, items=count, join_poll_ns=self._join_poll_ns)
 
 
 def _chunk(items: Iterator[Any]) -> Iterator[Any]:
@@ -261,9 +260,9 @@ class ShutdownTask:
         """Stops the queues."""
         # the function was pickled by value: its `time` is one of its own globals, and no module's attribute
         own = self._inner.__globals__
-        own["time"] = NamedSleep("TFCluster.shutdown(grace_secs)", ("@trainer",))
+        own["time"] = NamedSleep("TFCluster.shutdown(grace_secs)", (names.WAIT_TRAINER,))
         try:
-            with tracing.span("launcher", "shutdown task"):
+            with tracing.span("launcher", names.SHUTDOWN_TASK):
                 return self._inner(items)
         finally:
             own["time"] = time
@@ -274,7 +273,7 @@ class ShutdownTask:
 
 def _record_worker(worker: Any) -> None:
     """In a Python worker that was just forked: what it runs for a task is the person's code."""
-    worker.read_command = timed("spark", "unpickle function")(worker.read_command)
+    worker.read_command = timed("spark", names.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
         return  # another version of PySpark: the time stays inside its task
@@ -284,7 +283,10 @@ def _record_worker(worker: Any) -> None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        with tracing.span("user", USER_CODE, task_attempt=context.taskAttemptId() if context else None), original():
+        with (
+            tracing.span("user", names.USER_CODE, task_attempt=context.taskAttemptId() if context else None),
+            original(),
+        ):
             yield
 
     worker.capture_outputs = capture_outputs
@@ -297,7 +299,7 @@ def _record_feed() -> None:
     feed = TFNode.DataFeed
     if hasattr(feed.next_batch, "__wrapped__"):
         return
-    feed.next_batch = timed("feed", "get", {"waits_for": ["@feeder"]})(feed.next_batch)
-    feed.batch_results = timed("feed", "put results")(feed.batch_results)
+    feed.next_batch = timed("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]})(feed.next_batch)
+    feed.batch_results = timed("feed", names.PUT_RESULTS)(feed.batch_results)
     drain = {"cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)", "cause_period_ns": 5_000_000_000}
-    feed.terminate = timed("feed", "terminate feed", drain)(feed.terminate)
+    feed.terminate = timed("feed", names.TERMINATE_FEED, drain)(feed.terminate)

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import ModuleType
 
 from dlobd import tracing
-from dlobd.job.own.hooks import USER_CODE, prepare_driver
+from dlobd.job.own.hooks import prepare_driver
+from dlobd.tracing import names
 
 
 def main(argv: list[str]) -> None:
@@ -18,8 +19,8 @@ def main(argv: list[str]) -> None:
     launcher, spans_dir, script, *arguments = argv
     # absolute: the script may change its directory
     tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
-    with tracing.span("spark", "driver"):
-        with tracing.span("client", "install hooks"):
+    with tracing.span("spark", names.DRIVER):
+        with tracing.span("client", names.INSTALL_HOOKS):
             prepare_driver(launcher)
         code = _run(script, arguments)
     tracing.flush()
@@ -36,7 +37,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     try:
-        with tracing.span("user", USER_CODE):
+        with tracing.span("user", names.USER_CODE):
             with io.open_code(script) as file:
                 code = compile(file.read(), script, "exec")
             exec(code, vars(module))
@@ -45,13 +46,13 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
             cause = _status_error() or (
                 f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code)
             )
-            tracing.instant("job failed", cause=cause)
+            tracing.instant(names.JOB_FAILED, cause=cause)
         return error.code
     except BaseException as error:  # noqa: BLE001  whatever it was, the script has ended by it
         # the traceback that a person sees is the script's: without our own frame
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        tracing.instant("job failed", cause=_last_line(error))
+        tracing.instant(names.JOB_FAILED, cause=_last_line(error))
         return 1
     return 0
 

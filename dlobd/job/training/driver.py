@@ -13,6 +13,7 @@ from dlobd.job.launchers.base import Roles
 from dlobd.job.training import trainer
 from dlobd.job.training.blocks import Blocks
 from dlobd.registry import LAUNCHERS
+from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -27,38 +28,38 @@ def run(job_file: str) -> None:
     job = Job.read(job_file)
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
     if job.scheduler == "none":
-        with tracing.span("launcher", "parent"):
+        with tracing.span("launcher", names.PARENT):
             _launch(None, job, None)
         return
-    with tracing.span("spark", "driver"):
+    with tracing.span("spark", names.DRIVER):
         _run_on_spark(job)
 
 
 def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
     roles = Roles(chief=1, worker=job.workers - 1)
     LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, Markers(job))
-    tracing.instant("launcher shut down")
+    tracing.instant(names.LAUNCHER_SHUT_DOWN)
 
 
 def _run_on_spark(job: Job) -> None:
-    with tracing.span("spark", "import pyspark"):
+    with tracing.span("spark", names.IMPORT_PYSPARK):
         from pyspark import SparkConf, SparkContext
-    tracing.instant("SparkContext start")
-    with tracing.span("spark", "SparkContext"):
+    tracing.instant(names.SPARK_CONTEXT_START)
+    with tracing.span("spark", names.SPARK_CONTEXT):
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
-    tracing.instant("SparkContext ready", application_id=sc.applicationId)
+    tracing.instant(names.SPARK_CONTEXT_READY, application_id=sc.applicationId)
     driver_clock.serve(sc)  # until this process ends
     try:
         _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
     finally:
-        with tracing.span("spark", "SparkContext.stop"):
+        with tracing.span("spark", names.SPARK_CONTEXT_STOP):
             sc.stop()
-        tracing.instant("SparkContext stopped")
+        tracing.instant(names.SPARK_CONTEXT_STOPPED)
 
 
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
     """The training files as an RDD of blocks, one partition a worker."""
-    with tracing.span("spark", "input splits"):
+    with tracing.span("spark", names.INPUT_SPLITS):
         records = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.layout.record_bytes)
         partitions = records.getNumPartitions()
     if partitions != job.workers:
@@ -75,7 +76,7 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the person in one line
         cause = " ".join(str(error).split())[:500] or type(error).__name__
         print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
-        tracing.instant("job failed", cause=cause)
+        tracing.instant(names.JOB_FAILED, cause=cause)
         tracing.flush()
         Path(Job.read(argv[0]).spans_dir).mkdir(parents=True, exist_ok=True)
         return 1

@@ -17,6 +17,7 @@ from dlobd.job.datasets.tfrecord import checked_records, decode_block
 from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training.deadline import Deadlines
+from dlobd.tracing import names
 
 PREFETCH = 8
 """Batches that wait decoded for the step loop."""
@@ -28,7 +29,7 @@ PIECE_BYTES = 1 << 20
 """What is read at once, in whole batches: each piece costs a call from TensorFlow into Python, which holds its lock."""
 
 NEXT_BATCH = {
-    "waits_for": ["@reader"],
+    "waits_for": [names.WAIT_READER],
     "cause": "tf.data decodes and hands over a batch, in threads of its own (at most 10 ms a batch)",
     "cause_period_ns": 10_000_000,
 }
@@ -59,7 +60,7 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch
         if not block:
             return
         taken += 1
-        with tracing.span("tensorflow", "decode"):
+        with tracing.span("tensorflow", names.DECODE):
             images, labels = decode_block(block, job.layout)
             batch = tf.constant(images), tf.constant(labels)
         yield batch
@@ -77,7 +78,7 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
         try:
             for _ in range(job.epochs):
                 for piece in storage.stream(path, piece_bytes, "input"):
-                    with tracing.span("tensorflow", "check records"):
+                    with tracing.span("tensorflow", names.CHECK_RECORDS):
                         checked_records(piece, layout)
                     yield piece
         except failures() as error:
@@ -91,11 +92,11 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
         images = tf.cast(records[:, layout.image.start : layout.image.stop], tf.float32) / 255.0
         return images, tf.cast(records[:, layout.label], tf.int32)
 
-    with tracing.span("tensorflow", "build pipeline"):
+    with tracing.span("tensorflow", names.BUILD_PIPELINE):
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
         iterator = iter(read.flat_map(batches).map(decoded).prefetch(PREFETCH))
     while True:
-        with tracing.span("tensorflow", "next batch", NEXT_BATCH):
+        with tracing.span("tensorflow", names.NEXT_BATCH, NEXT_BATCH):
             batch = next(iterator, None)
         if batch is None:
             if broken:

@@ -22,6 +22,7 @@ from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.job.training.deadline import Deadlines
 from dlobd.job.training.inputs import batches
+from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
 
 _STACK = (
@@ -42,7 +43,7 @@ def main(job: Job, node: Node) -> None:
     who = f"rank {node.rank} ({node.role})"
 
     def fail(cause: str) -> None:
-        tracing.instant("rank failed", cause=f"{who}: {cause}")
+        tracing.instant(names.RANK_FAILED, cause=f"{who}: {cause}")
         tracing.flush()  # HDFS may not answer any more
         markers.report_failure(f"{who}: {cause}")
 
@@ -52,7 +53,7 @@ def main(job: Job, node: Node) -> None:
         os._exit(1)  # the main thread is where no exception reaches it
 
     try:
-        with tracing.span("tensorflow", "trainer"):
+        with tracing.span("tensorflow", names.TRAINER):
             result = _train(job, node, Deadlines(give_up))
         markers.report_done(node.rank, result)
     except BaseException as error:
@@ -70,18 +71,18 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     import_tensorflow()
     import tensorflow as tf
 
-    tracing.instant("TensorFlow imported", version=tf.__version__, path=tf.__file__)
+    tracing.instant(names.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
-    with tracing.span("tensorflow", "join ranks", {"rendezvous": "join ranks"}):
+    with tracing.span("tensorflow", names.JOIN_RANKS, {"rendezvous": "join ranks"}):
         # TensorFlow starts its gRPC server here and returns once all ranks have
         strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=tf.distribute.experimental.CommunicationOptions(
                 implementation=tf.distribute.experimental.CommunicationImplementation.RING
             )
         )
-    tracing.instant("TensorFlow rendezvous done")
+    tracing.instant(names.RANKS_JOINED)
 
-    with tracing.span("tensorflow", "build"):
+    with tracing.span("tensorflow", names.BUILD):
         tf.random.set_seed(job.seed)
         with strategy.scope():
             model = job.build_model()
@@ -97,16 +98,16 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
         if batch is None:
             raise RuntimeError(f"the input ended after {k} of {job.steps} steps")
         if k == 0:
-            tracing.instant("first batch")
+            tracing.instant(names.FIRST_BATCH)
             began_ns = monotonic_ns()
-        with tracing.span("tensorflow", "first step" if k == 0 else "step", {"rendezvous": f"step {k}"}):
+        with tracing.span("tensorflow", names.FIRST_STEP if k == 0 else "step", {"rendezvous": f"step {k}"}):
             losses.append(float(step(*batch)))
         if k == 0:
-            tracing.instant("first step done")
+            tracing.instant(names.FIRST_STEP_DONE)
         samples += len(batch[1])
         if node.rank == 0 and job.checkpoint_every_steps and (k + 1) % job.checkpoint_every_steps == 0:
             _checkpoint(tf, job, model, storage, k + 1)
-    tracing.instant("last step done")
+    tracing.instant(names.LAST_STEP_DONE)
     ended_ns = monotonic_ns()
 
     result: dict[str, Any] = {
@@ -121,9 +122,9 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     }
     if node.rank == 0:
         _save(tf, job, model, storage)
-        tracing.instant("saved")
+        tracing.instant(names.SAVED)
         result["test"] = _evaluate(tf, job, storage)
-        tracing.instant("evaluated")
+        tracing.instant(names.EVALUATED)
     return result
 
 
@@ -158,13 +159,13 @@ def _plain_copy(job: Job, model: Any) -> Any:
 
 
 def _checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
-    with tracing.span("tensorflow", "checkpoint"), tempfile.TemporaryDirectory() as local:
+    with tracing.span("tensorflow", names.CHECKPOINT), tempfile.TemporaryDirectory() as local:
         tf.train.Checkpoint(model=_plain_copy(job, model)).write(f"{local}/ckpt-{step}")
         _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
 
 
 def _save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
-    with tracing.span("tensorflow", "save model"), tempfile.TemporaryDirectory() as local:
+    with tracing.span("tensorflow", names.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = _plain_copy(job, model)
         images = tf.TensorSpec([None, job.image_values], tf.float32)
         exported.logits = tf.function(exported.__call__, input_signature=[images])
@@ -186,11 +187,11 @@ def _download(storage: Storage, directory: str, local: Path, purpose: str) -> No
 
 def _evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
     """Accuracy of the model as it was stored, on the test set as it was stored."""
-    with tracing.span("tensorflow", "evaluate"), tempfile.TemporaryDirectory() as local:
+    with tracing.span("tensorflow", names.EVALUATE), tempfile.TemporaryDirectory() as local:
         _download(storage, f"{job.run_dir}/model", Path(local), "model")
-        with tracing.span("tensorflow", "load model"):
+        with tracing.span("tensorflow", names.LOAD_MODEL):
             model = tf.saved_model.load(local)
         images, labels = decode_block(storage.read(job.test_path, "test set"), job.layout)
-        with tracing.span("tensorflow", "predict"):
+        with tracing.span("tensorflow", names.PREDICT):
             predicted = model.logits(tf.constant(images)).numpy().argmax(axis=1)
         return {"samples": len(labels), "accuracy": float((predicted == labels).mean())}

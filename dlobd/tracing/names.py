@@ -1,0 +1,131 @@
+"""THE table of what spans, instants and waits are called, where those who record and those who read must agree.
+
+A layer needs no row here (`dlobd.layers`), nor does a name that is made of somebody else's, such as `JVM: collect`.
+Names are part of the stored format: bundles of before have them, so that a name is never given another meaning.
+"""
+
+from __future__ import annotations
+
+# ---- spans of the driver and of Spark's Python workers
+
+DRIVER = "driver"  # the whole of the driver's Python
+PARENT = "parent"  # the same without Spark: the process that starts ranks
+IMPORT_PYSPARK = "import pyspark"
+SPARK_CONTEXT = "SparkContext"  # its constructor
+SPARK_SESSION = "SparkSession"  # getOrCreate
+SPARK_CONTEXT_STOP = "SparkContext.stop"
+INPUT_SPLITS = "input splits"  # the RDD of the input's files, made and counted
+INSTALL_HOOKS = "install hooks"  # before a person's own script
+USER_CODE = "user code"  # what belongs to a person: a script, a function, a main function
+UNPICKLE_FUNCTION = "unpickle function"
+
+# ---- spans of launchers
+
+IMPORT_TENSORFLOWONSPARK = "import tensorflowonspark"
+TFCLUSTER_RUN = "TFCluster.run"
+TFCLUSTER_TRAIN = "TFCluster.train"
+TFCLUSTER_INFERENCE = "TFCluster.inference"
+TFCLUSTER_SHUTDOWN = "TFCluster.shutdown"
+TFPARALLEL_RUN = "TFParallel.run"
+TFMANAGER_START = "TFManager.start"
+CONNECT_TO_TFMANAGER = "connect to TFManager"
+CONNECT_TO_QUEUE = "connect to queue"
+REGISTER_RESERVATION = "register reservation"  # handed in when it ends
+AWAIT_RESERVATIONS = "await reservations"  # at the driver and at each node
+START_TASK = "start task"  # of one executor
+FEED_TASK = "feed task"  # of one partition
+SHUTDOWN_TASK = "shutdown task"  # of one executor
+SLEEP = "sleep"  # of a third party, with its cause
+FEED_JOB = "feed job"  # all partitions, all epochs
+AWAIT_TRAINERS = "await trainers"  # until all done-markers are there
+FORK_TRAINER = "fork trainer"
+BARRIER_JOB = "barrier job"
+BARRIER_TASK = "barrier task"  # of one rank
+START_CHILD = "start child"  # a trainer's process
+ALL_GATHER_ADDRESSES = "all-gather addresses"  # a rendezvous of that kind
+TELL_PLACE = "tell child its place"
+AWAIT_PLACE = "await place"  # the child, for that
+WAIT_FOR_TRAINER = "wait for trainer"  # a task, for the end of its trainer's process
+START_RANKS = "start ranks"
+TELL_PLACES = "tell ranks their places"
+WAIT_FOR_RANKS = "wait for ranks"
+
+# ---- spans of the feed
+
+READ_BLOCK = "read block"  # Spark hands one over
+READ_ROWS = "read rows"  # the same of a person's own rows
+PUT = "put"  # into the queue or pipe
+GET = "get"  # out of it
+PUT_RESULTS = "put results"  # of an inference
+TERMINATE_FEED = "terminate feed"
+
+# ---- spans of a trainer
+
+TRAINER = "trainer"  # the whole of its main function
+IMPORT_TENSORFLOW = "import tensorflow"
+JOIN_RANKS = "join ranks"  # a rendezvous of that kind
+BUILD = "build"  # model, optimiser, step
+BUILD_PIPELINE = "build pipeline"
+CHECK_RECORDS = "check records"
+DECODE = "decode"  # a block that was fed
+NEXT_BATCH = "next batch"  # out of tf.data
+FIRST_STEP = "first step"  # TensorFlow traces and compiles in it
+STEP = "step"  # all of it where the exchange is inside; else it holds the next three
+FORWARD_AND_BACKWARD = "forward and backward"
+EXCHANGE = "exchange"  # layer channel
+APPLY = "apply"
+CHECKPOINT = "checkpoint"
+SAVE_MODEL = "save model"
+EVALUATE = "evaluate"
+LOAD_MODEL = "load model"
+PREDICT = "predict"  # one batch of the test set
+
+# ---- spans of a file system: `read` and `write` with a purpose behind it, and the legs of a call
+
+READ, WRITE = "read", "write"
+STREAM = "stream"  # bytes that a DataNode sends
+OPEN = "open"
+LIST_DIRECTORY = "list directory"
+
+INPUT = "input"  # a purpose, and so are those below
+TEST_SET = "test set"
+DATA_SET = "data set"
+MODEL = "model"
+DONE_MARKER = "done-marker"
+READ_INPUT = f"{READ} {INPUT}"
+WRITE_DONE_MARKER = f"{WRITE} {DONE_MARKER}"
+
+# ---- instants
+
+SPARK_CONTEXT_START = "SparkContext start"
+SPARK_CONTEXT_READY = "SparkContext ready"
+SPARK_CONTEXT_STOPPED = "SparkContext stopped"
+LAUNCHER_SHUT_DOWN = "launcher shut down"
+JOB_FAILED = "job failed"  # `cause`
+PYTHON_DAEMON_UP = "python daemon up"
+FEED_PIPE = "feed pipe"  # `capacity_bytes`
+FEED_EXHAUSTED = "feed exhausted"  # `blocks` or `items`, `join_poll_ns`
+RANK_EXITED = "rank exited"  # `rank`; its parent has seen it
+RANK_FAILED = "rank failed"  # `cause`
+TRAINER_DIED = "trainer died"  # `cause`; its parent has seen it
+TENSORFLOW_IMPORTED = "TensorFlow imported"
+RANKS_JOINED = "TensorFlow rendezvous done"
+FIRST_BATCH = "first batch"
+FIRST_STEP_DONE = "first step done"
+LAST_STEP_DONE = "last step done"
+SAVED = "saved"
+EVALUATED = "evaluated"
+DATANODE_GIVEN_UP = "DataNode given up"
+
+# ---- whom a recorded wait is for, by role: no process knows the lanes of others
+
+WAIT_FEEDER = "@feeder"  # what feeds this trainer: its executor, or its parent
+WAIT_READER = "@reader"  # the threads that read for this trainer
+WAIT_TRAINER = "@trainer"  # the one that this executor started last
+WAIT_TRAINERS = "@trainers"  # the last one to finish
+WAIT_LAST_RESERVATION = "@last-reservation"  # whose came last
+
+# ---- kinds of rendezvous; with `call`, the number of the collective, its members are one group
+
+STEP_RENDEZVOUS = "step"  # the exchange is inside: the step itself is the collective
+EXCHANGE_RENDEZVOUS = "exchange"  # the exchange is outside
