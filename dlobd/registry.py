@@ -221,6 +221,23 @@ EXCHANGES = Registry(
     ],
 )
 
+OPTIMISERS = Registry(
+    "optimisers",
+    [Row("sgd", "stochastic gradient descent", "dlobd.job.training.optimisers:Sgd", ("tensorflow",))],
+)
+
+LOSSES = Registry(
+    "losses",
+    [
+        Row(
+            "softmax-cross-entropy",
+            "cross-entropy of the softmax of the logits",
+            "dlobd.job.training.losses:softmax_cross_entropy",
+            ("tensorflow",),
+        )
+    ],
+)
+
 INPUTS = Registry(
     "inputs",
     [
@@ -231,6 +248,18 @@ INPUTS = Registry(
 
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
-    for registry in (MODELS, DATASETS, LAUNCHERS, SCHEDULERS, DEPLOY_MODES, CHANNELS, LIBRARIES, EXCHANGES, INPUTS)
+    for registry in (
+        MODELS,
+        DATASETS,
+        OPTIMISERS,
+        LOSSES,
+        LAUNCHERS,
+        SCHEDULERS,
+        DEPLOY_MODES,
+        CHANNELS,
+        LIBRARIES,
+        EXCHANGES,
+        INPUTS,
+    )
 }
 """Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""

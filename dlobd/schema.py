@@ -213,6 +213,8 @@ class Experiment:
     exchange: str
     model: str
     dataset: str
+    optimiser: str
+    loss: str
     workers: int
     epochs: int
     batch_size: int  # samples a worker and step

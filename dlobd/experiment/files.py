@@ -34,8 +34,14 @@ AXES = {
     "exchange": "exchanges",
     "model": "models",
     "dataset": "datasets",
+    "optimiser": "optimisers",
+    "loss": "losses",
 }
 """Field to the registry that holds its names."""
+
+ADDED: dict[str, str | int | float] = {"optimiser": "sgd", "loss": "softmax-cross-entropy"}
+"""Fields that came after experiments had been stored, with the value that all of those had: a stored configuration
+without such a field has it, and `key` leaves a field out that has this value, so that keys stay what they were."""
 
 RANGES: dict[str, tuple[float, float]] = {
     "workers": (1, 1000),
@@ -119,12 +125,14 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
         UsageError: it is not one that this version can run.
     """
     source = _Source(label)
-    return _build(dict(values), dict.fromkeys(values, source), source)
+    return _build({**ADDED, **values}, dict.fromkeys(values, source), source)
 
 
 def key(experiment: Runnable) -> str:
-    """A short, stable hash of all fields: equal fields, equal key."""
-    text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
+    """A short, stable hash of all fields: equal fields, equal key. See `ADDED` for fields that came later."""
+    values = dataclasses.asdict(experiment)
+    told = {name: value for name, value in values.items() if name not in ADDED or value != ADDED[name]}
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

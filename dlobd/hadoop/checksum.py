@@ -10,6 +10,7 @@ import hashlib
 import struct
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dlobd.hadoop.crc32c import crc32c
 
@@ -22,12 +23,35 @@ _BUFFER_BYTES = 32
 """Hadoop hashes its whole buffer of block checksums, with the zeros behind the 16 bytes of a single one."""
 
 
+class OneBlockChecksum:
+    """Of a file of one block, from its bytes as they come."""
+
+    def __init__(self) -> None:
+        self._block = hashlib.md5(usedforsecurity=False)
+        self._rest = b""  # of a chunk that is not whole yet
+
+    def add(self, data: bytes) -> None:
+        """The next bytes of the file."""
+        data = self._rest + data if self._rest else data
+        whole = len(data) // CHUNK_BYTES * CHUNK_BYTES
+        self._block.update(_crcs(np.frombuffer(data, np.uint8, whole).reshape(-1, CHUNK_BYTES)))
+        self._rest = data[whole:]
+
+    def hexdigest(self) -> str:
+        """What WebHDFS answers to GETFILECHECKSUM for the file so far: chunk size, chunks a block, MD5."""
+        block = self._block.copy()
+        if self._rest:
+            block.update(_crcs(np.frombuffer(self._rest, np.uint8)[np.newaxis]))
+        file = hashlib.md5(block.digest().ljust(_BUFFER_BYTES, b"\0"), usedforsecurity=False).digest()
+        return (struct.pack(">iq", CHUNK_BYTES, 0) + file).hex()
+
+
+def _crcs(chunks: NDArray[np.uint8]) -> bytes:
+    return crc32c(chunks).astype(">u4").tobytes()
+
+
 def one_block_checksum(data: bytes) -> str:
-    """What WebHDFS answers to GETFILECHECKSUM for a file of one block, as hex: chunk size, chunks a block, MD5."""
-    whole = len(data) // CHUNK_BYTES * CHUNK_BYTES
-    crcs = crc32c(np.frombuffer(data[:whole], np.uint8).reshape(-1, CHUNK_BYTES))
-    if rest := data[whole:]:
-        crcs = np.append(crcs, crc32c(np.frombuffer(rest, np.uint8)[np.newaxis]))
-    block = hashlib.md5(crcs.astype(">u4").tobytes(), usedforsecurity=False).digest()
-    file = hashlib.md5(block.ljust(_BUFFER_BYTES, b"\0"), usedforsecurity=False).digest()
-    return (struct.pack(">iq", CHUNK_BYTES, 0) + file).hex()
+    """`OneBlockChecksum` of a whole file."""
+    checksum = OneBlockChecksum()
+    checksum.add(data)
+    return checksum.hexdigest()

@@ -7,19 +7,22 @@ plain job: its spans are `tensorflow`'s, and HDFS has none.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from dlobd import tracing
 from dlobd.hadoop import webhdfs
 from dlobd.tracing import names
 
+Data = bytes | Iterable[bytes]
+"""What a file is to hold, whole or in pieces. Pieces are asked for anew where a write begins anew: no iterator."""
+
 
 class Storage(Protocol):
     """Files by absolute path. `purpose` is what the report lists an operation under, for example "checkpoint"."""
 
-    def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
+    def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         """Writes one file, replacing it; directories are made. `block_bytes` is HDFS's block size of it."""
 
     def create(self, path: str, data: bytes) -> bool:
@@ -56,7 +59,7 @@ class WebHdfs:
         self._untimed = webhdfs.connect(url, user, timed=False)
         self._replication = replication
 
-    def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
+    def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         webhdfs.write(self._client, path, data, purpose, block_bytes, self._replication)
 
     def create(self, path: str, data: bytes) -> bool:
@@ -94,14 +97,19 @@ class WebHdfs:
 class LocalDirectory:
     """Directories of this machine. See `Storage`."""
 
-    def write(self, path: str, data: bytes, purpose: str, block_bytes: int | None = None) -> None:
-        with tracing.span("tensorflow", f"write {purpose}", path=path, bytes=len(data), purpose=purpose):
+    def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
+        pieces = [data] if isinstance(data, bytes) else data
+        known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
+        with tracing.span("tensorflow", f"write {purpose}", path=path, purpose=purpose, **known) as span:
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             # whole or not at all: a reader that looks meanwhile must not see a part
             part = target.with_name(f".{target.name}.{os.getpid()}.part")
-            part.write_bytes(data)
+            with open(part, "wb") as file:
+                written = sum(file.write(piece) for piece in pieces)
             part.replace(target)
+            if not known:
+                span.note(bytes=written)
 
     def create(self, path: str, data: bytes) -> bool:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ that does not, another one is asked for, as HDFS's own Java client does.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -145,7 +145,7 @@ def connect(url: str, user: str, timed: bool = True) -> _Client:
 def write(
     client: _Client,
     path: str,
-    data: bytes,
+    data: bytes | Iterable[bytes],
     purpose: str,
     block_bytes: int | None = None,
     replication: int | None = None,
@@ -153,6 +153,7 @@ def write(
     """Writes one file, replacing it.
 
     Args:
+        data: bytes, or their pieces, which are iterated over anew where another DataNode has to be asked.
         purpose: what the report lists it under, for example "checkpoint".
         block_bytes, replication: HDFS block size and replication of the file; None takes the cluster's.
 
@@ -160,10 +161,24 @@ def write(
         Unreachable: the NameNode does not answer, or no DataNode does.
         HdfsError: the NameNode or a DataNode refused.
     """
-    with tracing.span("hdfs", f"write {purpose}", path=path, bytes=len(data), purpose=purpose):
-        _Datanodes(client, path, purpose).ask(
-            lambda: client.write(path, data, overwrite=True, blocksize=block_bytes, replication=replication)
-        )
+    sent = 0
+
+    def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal sent
+        sent = 0
+        for piece in pieces:
+            sent += len(piece)
+            yield piece
+
+    def whole() -> None:
+        body = data if isinstance(data, bytes) else counted(data)
+        client.write(path, body, overwrite=True, blocksize=block_bytes, replication=replication)
+
+    known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
+    with tracing.span("hdfs", f"write {purpose}", path=path, purpose=purpose, **known) as span:
+        _Datanodes(client, path, purpose).ask(whole)
+        if not known:
+            span.note(bytes=sent)
 
 
 def create(client: _Client, path: str, data: bytes, replication: int | None = None) -> None:

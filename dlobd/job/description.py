@@ -4,6 +4,7 @@ the ranks by pickle."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,14 @@ from typing import Any
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.tracing import names
 
 STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
+
+
+_BEFORE = {"channel": "tcp", "exchange": "tf-collectives", "optimiser": "sgd", "loss": "softmax-cross-entropy"}
+"""Fields that came later, with the value of all jobs that were described without them."""
 
 
 def part_name(rank: int) -> str:
@@ -30,7 +36,11 @@ class Job:
     deploy_mode: str
     launcher: str
     input: str  # feed or read
+    channel: str
+    exchange: str
     model: str
+    optimiser: str
+    loss: str
     workers: int
     epochs: int
     steps: int
@@ -45,14 +55,15 @@ class Job:
     train_dir: str  # one file a worker
     test_path: str
     run_dir: str
-    image_values: int
+    image_shape: tuple[int, ...]  # and, with the next two, the layout of the files' records
+    dtype: str
     classes: int
     spans_dir: str  # local; where the driver's spans go when YARN gives it no log directory
 
     @property
     def layout(self) -> Layout:
         """How one record of the files is laid out."""
-        return Layout(self.image_values)
+        return Layout(self.image_shape, self.dtype, self.classes)
 
     def storage(self) -> Storage:
         """Where its files lie; a new connection."""
@@ -62,7 +73,7 @@ class Job:
         """The model, built in the current strategy scope."""
         from dlobd.registry import MODELS
 
-        return MODELS.get(self.model)(self.image_values, self.classes, self.seed)
+        return MODELS.get(self.model)(self.image_shape, self.classes, self.seed)
 
     def to_json(self) -> str:
         """The form in which it is handed to spark-submit."""
@@ -70,8 +81,20 @@ class Job:
 
     @classmethod
     def read(cls, path: str | Path) -> Job:
-        """Reads what `to_json` wrote."""
-        return cls(**json.loads(Path(path).read_text()))
+        """Reads what `to_json` wrote. Raises as `from_dict`."""
+        return cls.from_dict(json.loads(Path(path).read_text()))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Job:
+        """The job of a job.json, also of one that an earlier version wrote.
+
+        Raises:
+            TypeError: a field is missing that always was there, or is not known.
+        """
+        known = {**_BEFORE, **values}
+        layout = Layout.of_job(known)
+        known.pop("image_values", None)
+        return cls(**known | {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes})
 
 
 class Markers:
@@ -83,7 +106,7 @@ class Markers:
 
     def report_done(self, rank: int, result: dict[str, Any]) -> None:
         """Leaves the rank's result."""
-        self._job.storage().write(f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), "done-marker")
+        self._job.storage().write(f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), names.DONE_MARKER)
 
     def report_failure(self, cause: str) -> None:
         """Leaves what a rank says of its failure, in one line; the first one written is the one that counts."""

@@ -146,7 +146,9 @@ def _read(application_id: str, place: RemoteHadoop, run_dir: str) -> tuple[Exper
     """What was to be run, as it was prepared."""
     try:
         experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
-        return from_dict(experiment, run_dir), Job(**json.loads(place.storage.read(f"{run_dir}/job.json", "job")))
+        return from_dict(experiment, run_dir), Job.from_dict(
+            json.loads(place.storage.read(f"{run_dir}/job.json", "job"))
+        )
     except (*failures(), ValueError, TypeError) as error:
         why = " ".join(str(error).split())[:200]
         raise UsageError(

@@ -7,20 +7,25 @@ content depends on.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dlobd.errors import ClusterError
-from dlobd.hadoop.checksum import one_block_checksum
+from dlobd.hadoop.checksum import OneBlockChecksum
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets import tfrecord
-from dlobd.job.datasets.base import partition
+from dlobd.job.datasets.base import Dataset, Split, layout_of, partition
+from dlobd.job.datasets.tfrecord import Layout
 from dlobd.job.description import STAGED, part_name
 from dlobd.registry import DATASETS
 from dlobd.schema import Experiment
+from dlobd.tracing import names
 
 FORMAT = 1
 """Raised whenever the files' content changes for equal parameters."""
@@ -29,14 +34,17 @@ MIN_BLOCK_BYTES = 1 << 20
 """HDFS refuses smaller blocks (dfs.namenode.fs-limits.min-block-size)."""
 
 
+PIECE_BYTES = 8 << 20
+"""What is encoded and written at once: the data set need not fit into memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Staged:
     """Where the data lies in its storage."""
 
     train_dir: str
     test_path: str
-    image_values: int
-    classes: int
+    layout: Layout
     bytes: int
     reused: bool
 
@@ -59,33 +67,62 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
         ClusterError: the storage refused, or what is there is damaged.
     """
     dataset = DATASETS.get(experiment.dataset)()
+    layout = layout_of(dataset)
     base = top + directory(experiment)
-    values = math.prod(dataset.shape)
     try:
         reused = storage.exists(f"{base}/{STAGED}")
         if not reused:
-            progress("encoding records")
-            images, labels = dataset.load("train")
-            parts = partition(images, labels, experiment.workers, experiment.seed, experiment.train_samples)
-            files = {f"{base}/train/{part_name(i)}": tfrecord.encode(*part) for i, part in enumerate(parts)}
-            images, labels = dataset.load("test")
-            n = experiment.test_samples
-            files[f"{base}/test.tfrecord"] = tfrecord.encode(images[:n], labels[:n])
-            for path, data in files.items():
-                progress(f"{path} ({len(data) / 1e6:.1f} MB)")
-                # one block a file, so that Spark makes one partition of it
-                block_bytes = max(MIN_BLOCK_BYTES, -(-(len(data) + 1) // 512) * 512)
-                storage.write(path, data, "data set", block_bytes)
-            # what HDFS should say of them: an audit asks it after each run
-            checksums = {path: one_block_checksum(data) for path, data in files.items()}
-            storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), "data set")
+            _write(dataset, experiment, storage, base, progress)
         sizes = storage.sizes(f"{base}/train")
     except failures() as error:
         where = "This machine's disk" if isinstance(storage, LocalDirectory) else "HDFS"
         remedy = "look at `dlobd cluster status`" if not top else f"look at the free space and at your rights in {top}"
         raise ClusterError(f"{where} refused to store the data set: {words(error)}", remedy) from error
-    _check(sizes, experiment, tfrecord.Layout(values).record_bytes, f"{base}/train", local=bool(top))
-    return Staged(f"{base}/train", f"{base}/test.tfrecord", values, dataset.classes, sum(sizes.values()), reused)
+    _check(sizes, experiment, layout.record_bytes, f"{base}/train", local=bool(top))
+    return Staged(f"{base}/train", f"{base}/test.tfrecord", layout, sum(sizes.values()), reused)
+
+
+class _File:
+    """One file of records, encoded piece by piece while it is written: anew where a write begins anew.
+
+    Args:
+        order: the positions of its samples in the split.
+    """
+
+    def __init__(self, dataset: Dataset, split: Split, order: NDArray[Any]) -> None:
+        self._dataset = dataset
+        self._split = split
+        self._order = order
+        self._layout = layout_of(dataset)
+        self.bytes = len(order) * self._layout.record_bytes
+        self.checksum = OneBlockChecksum()
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.checksum = OneBlockChecksum()
+        samples = max(1, PIECE_BYTES // self._layout.record_bytes)
+        for images, labels in self._dataset.chunks(self._split, self._order, samples):
+            piece = tfrecord.encode(images, labels, self._layout)
+            self.checksum.add(piece)
+            yield piece
+
+
+def _write(
+    dataset: Dataset, experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]
+) -> None:
+    """All files of a data set; the last one says that the others are whole."""
+    e = experiment
+    orders = partition(dataset.train_size, e.workers, e.seed, e.train_samples, dataset.permutes)
+    files = {f"{base}/train/{part_name(i)}": _File(dataset, "train", order) for i, order in enumerate(orders)}
+    files[f"{base}/test.tfrecord"] = _File(dataset, "test", np.arange(e.test_samples))
+    checksums = {}
+    for path, file in files.items():
+        progress(f"{path} ({file.bytes / 1e6:.1f} MB)")
+        # one block a file, so that Spark makes one partition of it
+        block_bytes = max(MIN_BLOCK_BYTES, -(-(file.bytes + 1) // 512) * 512)
+        storage.write(path, file, names.DATA_SET, block_bytes)
+        checksums[path] = file.checksum.hexdigest()
+    # what HDFS should say of them: an audit asks it after each run
+    storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), names.DATA_SET)
 
 
 def _check(sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool) -> None:

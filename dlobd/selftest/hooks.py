@@ -104,25 +104,21 @@ def _compute(seconds: float) -> None:
 # ---- the trainer
 
 
-def _trainer(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    original, train = module._step_function, module._train
+def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    original = module._compute_function
     delay = _Delay(directory, plan, "tensorflow/step")
 
-    def counted(job: Any, *args: Any) -> Any:
+    def compute_function(tf: Any, job: Any, *args: Any) -> Callable[..., Any]:
+        compute = original(tf, job, *args)
         delay.first = job.steps - STEP
-        return train(job, *args)
-
-    def step_function(*args: Any) -> Callable[..., Any]:
-        step = original(*args)
 
         def slow(*batch: Any) -> Any:
             delay.passing(wait=_compute)
-            return step(*batch)
+            return compute(*batch)
 
         return slow
 
-    module._train = counted  # type: ignore[attr-defined]
-    module._step_function = step_function  # type: ignore[attr-defined]
+    module._compute_function = compute_function  # type: ignore[attr-defined]
 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
@@ -275,7 +271,7 @@ _Prepare = Callable[[ModuleType, Path, dict[str, list[float]]], None]
 _FED = ("feed/get", "feed/put", "spark/slow-task")
 
 _PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
-    ("dlobd.job.training.trainer", ("tensorflow/step",), _trainer),
+    ("dlobd.job.training.step", ("tensorflow/step",), _step),
     ("dlobd.job.training.inputs", ("tensorflow/decode",), _inputs),
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
     ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),

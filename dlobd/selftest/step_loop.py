@@ -21,10 +21,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dlobd import tracing
 from dlobd.attribution.statistics import Median, median
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
+from dlobd.job.datasets.base import Dataset, Split, layout_of
 from dlobd.job.description import Job
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import trainer
@@ -96,16 +99,24 @@ def run(directory: Path, seed: int) -> Loop:
         raise ValueError(f"{tracing.SWITCH} is off")
     main = files.load("softmax-mnist")
     dataset = DATASETS.get(main.dataset)()
-    (images, labels), test = dataset.load("train"), dataset.load("test")
-    block = tfrecord.encode(images[: main.batch_size], labels[: main.batch_size])
-    (directory / "test").write_bytes(tfrecord.encode(*test))
+    layout = layout_of(dataset)
+    block, test = (_records(dataset, "train", main.batch_size), _records(dataset, "test", dataset.test_size))
+    (directory / "test").write_bytes(test)
     known: dict[str, Any] = {field.name: getattr(main, field.name, "") for field in dataclasses.fields(Job)}
     steps = WARM_UP_STEPS + 2 * PAIRS * BLOCK_STEPS + 1  # the last one ends the last turn
-    facts = {"workers": 1, "steps": steps, "checkpoint_every_steps": 0, "webhdfs_url": "", "image_values": 784}
-    paths = {"test_path": f"{directory}/test", "run_dir": str(directory), "classes": 10}
+    facts = {"workers": 1, "steps": steps, "checkpoint_every_steps": 0, "webhdfs_url": ""}
+    files_ = {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes}
+    paths = {"test_path": f"{directory}/test", "run_dir": str(directory)}
     feed = AlternatingFeed(block, recorder, seed)
-    trainer.main(Job(**(known | facts | paths)), Node("chief", 0, 1, feed))
+    # one rank: there is nobody to be told of, and nothing to be read from the environment
+    trainer.main(Job(**(known | facts | files_ | paths)), Node("chief", 0, ("",), feed))
     return feed.loop()
+
+
+def _records(dataset: Dataset, split: Split, samples: int) -> bytes:
+    """The first samples of a split, as a block of the feed or a file."""
+    ((images, labels),) = dataset.chunks(split, np.arange(samples), samples)
+    return tfrecord.encode(images, labels, layout_of(dataset))
 
 
 def measure(seed: int) -> Loop | None:

@@ -1,9 +1,8 @@
-import math
-
 import numpy as np
 import pytest
 
 from dlobd.job.datasets import tfrecord
+from dlobd.job.datasets.base import layout_of
 from dlobd.registry import DATASETS
 
 _ROWS = [pytest.param(row, id=row.name) for row in DATASETS]
@@ -30,21 +29,39 @@ def test_files_exist(dataset) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
-def test_loaded_samples_are_as_announced(dataset, split: str) -> None:
-    """Number, shape, type and labels are what the class says without opening a file."""
-    images, labels = dataset.load(split)
+def test_samples_are_as_announced(dataset, split: str) -> None:
+    """Number, shape, type and labels are what the class says without opening a file, in every chunk."""
     size = dataset.train_size if split == "train" else dataset.test_size
-    assert images.shape == (size, *dataset.shape)
-    assert labels.shape == (size,)
-    assert images.dtype == labels.dtype == np.uint8
-    assert set(labels.tolist()) == set(range(dataset.classes))
-    assert images.any()
+    found, seen, lit = 0, set(), False
+    for images, labels in dataset.chunks(split, np.arange(size), 4096):
+        assert images.shape == (len(labels), *dataset.shape)
+        assert len(labels) == min(4096, size - found)
+        assert images.dtype == dataset.dtype
+        assert labels.dtype.kind in "iu"
+        found += len(labels)
+        seen |= set(labels.tolist())
+        lit = lit or images.any()
+    assert (found, seen, lit) == (size, set(range(dataset.classes)), True)
+
+
+def test_an_order_that_is_asked_for_is_given(dataset) -> None:
+    """The samples at these positions, however large the chunks are; else the data set says that it cannot."""
+    if not dataset.permutes:
+        pytest.skip("it is read in its own order")
+    order = np.random.default_rng(0).permutation(dataset.test_size)[:50]
+    ((images, labels),) = dataset.chunks("test", order, 50)
+    singles = list(dataset.chunks("test", order, 1))
+    np.testing.assert_array_equal(np.concatenate([image for image, _ in singles]), images)
+    np.testing.assert_array_equal(np.concatenate([label for _, label in singles]), labels)
+    ((first, _),) = dataset.chunks("test", order[:1], 50)
+    np.testing.assert_array_equal(first, images[:1])
 
 
 def test_samples_survive_the_format_in_hdfs(dataset) -> None:
     """A block of records decodes to the same images and labels."""
-    images, labels = (part[:100] for part in dataset.load("test"))
-    values = math.prod(dataset.shape)
-    decoded, decoded_labels = tfrecord.decode_block(tfrecord.encode(images, labels), tfrecord.Layout(values))
-    np.testing.assert_array_equal((decoded * 255).round().astype(np.uint8), images.reshape(100, values))
+    ((images, labels),) = dataset.chunks("test", np.arange(100), 100)
+    layout = layout_of(dataset)
+    decoded, decoded_labels = tfrecord.decode_block(tfrecord.encode(images, labels, layout), layout)
+    back = (decoded * 255).round().astype(np.uint8) if dataset.dtype == "uint8" else decoded
+    np.testing.assert_array_equal(back, images)
     np.testing.assert_array_equal(decoded_labels, labels)

@@ -5,8 +5,8 @@ from dlobd.registry import MODELS
 
 pytestmark = pytest.mark.slow  # each imports TensorFlow
 
-PARAMETERS = {"softmax-regression": (784, 10, 7_850)}
-"""Model to (image values, classes, parameters): the number that decides how many bytes an exchange moves."""
+PARAMETERS = {"softmax-regression": ((28, 28), 10, 7_850)}
+"""Model to (image shape, classes, parameters): the number that decides how many bytes an exchange moves."""
 
 
 @pytest.fixture(params=[pytest.param(row, id=row.name) for row in MODELS])
@@ -18,8 +18,8 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def _build(name: str, seed: int = 1):
-    values, classes, _ = PARAMETERS[name]
-    return MODELS.get(name)(values, classes, seed)
+    shape, classes, _ = PARAMETERS[name]
+    return MODELS.get(name)(shape, classes, seed)
 
 
 def test_number_of_parameters_is_as_documented(name: str) -> None:
@@ -30,9 +30,9 @@ def test_number_of_parameters_is_as_documented(name: str) -> None:
 
 
 def test_images_become_logits(name: str) -> None:
-    """Float images [n, values] give float32 logits [n, classes]."""
-    values, classes, _ = PARAMETERS[name]
-    logits = _build(name)(np.zeros((3, values), np.float32)).numpy()
+    """Float images [n, *shape] give float32 logits [n, classes]."""
+    shape, classes, _ = PARAMETERS[name]
+    logits = _build(name)(np.zeros((3, *shape), np.float32)).numpy()
     assert (logits.shape, logits.dtype) == ((3, classes), np.float32)
 
 
@@ -47,15 +47,17 @@ def test_steps_on_synthetic_data_lower_the_loss(name: str) -> None:
     """The gradient reaches every variable, and following it helps."""
     import tensorflow as tf
 
-    values, classes, _ = PARAMETERS[name]
+    shape, classes, _ = PARAMETERS[name]
     rng = np.random.default_rng(0)
     labels = rng.integers(0, classes, 200)
-    images = rng.random((classes, values), np.float32)[labels]
+    images = rng.random((classes, *shape), np.float32)[labels]
     model = _build(name)
     losses = []
     for _ in range(5):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=model(images)))
+            loss = tf.reduce_mean(
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=model(images, training=True))
+            )
         gradients = tape.gradient(loss, model.trainable_variables)
         assert all(gradient is not None for gradient in gradients)
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True):

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 from dlobd.errors import SetupError
 from dlobd.job.datasets import mnist, tfrecord
 from dlobd.job.datasets.base import partition
+from dlobd.job.training import inputs
 
 
 def _samples(n: int, values: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     rng = np.random.default_rng(seed)
     return rng.integers(0, 256, (n, values), np.uint8), rng.integers(0, 10, n, np.uint8)
+
+
+def _layout(values: int) -> tfrecord.Layout:
+    return tfrecord.Layout((values,), classes=128)
 
 
 def _crc32c(data: bytes) -> int:
@@ -44,8 +49,8 @@ def test_crc32c_gives_the_published_check_value() -> None:
 def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
     """Length, checksum of the length, Example, checksum of the Example; all records have the announced length."""
     images, labels = _samples(3, values)
-    data = tfrecord.encode(images, labels)
-    size = tfrecord.Layout(values).record_bytes
+    data = tfrecord.encode(images, labels, _layout(values))
+    size = _layout(values).record_bytes
     assert len(data) == 3 * size
     for at in range(0, len(data), size):
         length, length_crc = struct.unpack_from("<QI", data, at)
@@ -59,7 +64,7 @@ def test_records_are_framed_as_tfrecord_demands(values: int) -> None:
 def test_decode_is_the_inverse_of_encode(values: int) -> None:
     """Images come back as floats in [0, 1], labels as int32, in order."""
     images, labels = _samples(50, values)
-    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels), tfrecord.Layout(values))
+    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels, _layout(values)), _layout(values))
     assert got_images.dtype == np.float32
     assert got_labels.dtype == np.int32
     np.testing.assert_array_equal((got_images * 255).round().astype(np.uint8), images)
@@ -71,7 +76,7 @@ def test_images_full_of_any_byte_value_survive() -> None:
     """No pixel value is confused with the marks by which the layout was found."""
     images = np.arange(256, dtype=np.uint8)[:, None].repeat(9, axis=1)
     labels = (np.arange(256) % 128).astype(np.uint8)
-    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels), tfrecord.Layout(9))
+    got_images, got_labels = tfrecord.decode_block(tfrecord.encode(images, labels, _layout(9)), _layout(9))
     np.testing.assert_array_equal((got_images * 255).round().astype(np.uint8), images)
     np.testing.assert_array_equal(got_labels, labels)
 
@@ -79,11 +84,11 @@ def test_images_full_of_any_byte_value_survive() -> None:
 def test_any_changed_byte_around_image_and_label_is_noticed() -> None:
     """Of a record's fixed bytes none can change unseen; the Example's checksum is HDFS's business."""
     images, labels = _samples(2, 4)
-    layout = tfrecord.Layout(4)
-    data = tfrecord.encode(images, labels)
+    layout = _layout(4)
+    data = tfrecord.encode(images, labels, layout)
     free = {
         *range(layout.image.start, layout.image.stop),
-        layout.label,
+        layout.label.start,
         *range(layout.record_bytes - 4, layout.record_bytes),
     }
     for at in range(layout.record_bytes):
@@ -99,17 +104,86 @@ def test_any_changed_byte_around_image_and_label_is_noticed() -> None:
 @pytest.mark.parametrize("cut", [1, 7, 100])
 def test_a_torn_block_is_refused(cut: int) -> None:
     """A block that does not end at a record's end is an error, and so is an empty one."""
-    data = tfrecord.encode(*_samples(2, 16))
+    data = tfrecord.encode(*_samples(2, 16), _layout(16))
     with pytest.raises(ValueError, match="not made of records"):
-        tfrecord.decode_block(data[:-cut], tfrecord.Layout(16))
+        tfrecord.decode_block(data[:-cut], _layout(16))
     with pytest.raises(ValueError, match="not made of records"):
-        tfrecord.decode_block(b"", tfrecord.Layout(16))
+        tfrecord.decode_block(b"", _layout(16))
 
 
-def test_labels_that_need_two_bytes_are_refused() -> None:
-    """A label of 128 or more would change the record's length."""
-    with pytest.raises(ValueError, match="below 128"):
-        tfrecord.encode(np.zeros((1, 4), np.uint8), np.array([128], np.uint8))
+@pytest.mark.parametrize(
+    ("classes", "size"), [(1, 1), (10, 1), (128, 1), (129, 2), (1000, 2), (16_384, 2), (16_385, 3)]
+)
+def test_labels_have_so_many_bytes_as_the_largest_needs(classes: int, size: int) -> None:
+    """All records have one length, whatever the label; every label comes back."""
+    layout = tfrecord.Layout((4,), classes=classes)
+    labels = np.unique(np.array([0, 1, 127, 128, 300, classes // 2, classes - 1]).clip(max=classes - 1))
+    data = tfrecord.encode(np.zeros((len(labels), 4), np.uint8), labels, layout)
+    assert layout.label_bytes == size
+    assert len(data) == len(labels) * layout.record_bytes
+    np.testing.assert_array_equal(tfrecord.decode_block(data, layout)[1], labels)
+
+
+@pytest.mark.parametrize("label", [-1, 10, 200])
+def test_a_label_outside_of_the_classes_is_refused(label: int) -> None:
+    """With the label and the number of classes, before anything is staged."""
+    with pytest.raises(ValueError, match=f"label {label} is none of the 10 classes"):
+        tfrecord.encode(np.zeros((2, 4), np.uint8), np.array([3, label]), tfrecord.Layout((4,), classes=10))
+
+
+def test_images_that_were_not_announced_are_refused() -> None:
+    """Of another shape or type, or of another number than there are labels."""
+    labels = np.zeros(2, np.uint8)
+    for images in (np.zeros((2, 5), np.uint8), np.zeros((2, 4), np.float32), np.zeros((2, 2, 2), np.uint8)):
+        with pytest.raises(ValueError, match=r"uint8 \[4\] were announced"):
+            tfrecord.encode(images, labels, _layout(4))
+    with pytest.raises(ValueError, match="3 images have 2 labels"):
+        tfrecord.encode(np.zeros((3, 4), np.uint8), labels, _layout(4))
+
+
+def test_floats_are_taken_as_they_are() -> None:
+    """No scale is put on them, in whatever order this machine has their bytes; the shape comes back too."""
+    images = np.random.default_rng(1).normal(size=(3, 2, 5, 3)).astype(np.float32)
+    layout = tfrecord.Layout((2, 5, 3), "float32", 10)
+    data = tfrecord.encode(images, np.arange(3), layout)
+    assert data == tfrecord.encode(images.astype(">f4").astype("f4"), np.arange(3), layout)
+    decoded, labels = tfrecord.decode_block(data, layout)
+    assert decoded.dtype == np.float32
+    np.testing.assert_array_equal(decoded, images)
+    assert labels.tolist() == [0, 1, 2]
+
+
+def test_the_layout_of_a_job_of_before() -> None:
+    """It knew of images only how many bytes they have, and its files are those of today."""
+    before = tfrecord.Layout.of_job({"image_values": 784, "classes": 10})
+    now = tfrecord.Layout.of_job({"image_shape": [28, 28], "dtype": "uint8", "classes": 10})
+    assert before.template == now.template
+    assert (before.image, before.label) == (now.image, now.label)
+    assert (before.shape, now.shape) == ((784,), (28, 28))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "dtype", "classes"), [((7,), "uint8", 10), ((3, 2), "float32", 20_000)])
+def test_both_ways_to_decode_agree(shape: tuple[int, ...], dtype: str, classes: int) -> None:
+    """numpy's of the feed and TensorFlow's of the reading way, bit for bit; the file is one of standard Examples, also
+    where labels are longer than they would have to be."""
+    import tensorflow as tf
+
+    layout = tfrecord.Layout(shape, dtype, classes)
+    rng = np.random.default_rng(3)
+    images = rng.integers(0, 256, (40, *shape)).astype(dtype)
+    labels = rng.integers(0, classes, 40)
+    data = tfrecord.encode(images, labels, layout)
+    expected = tfrecord.decode_block(data, layout)
+    records = tf.reshape(tf.io.decode_raw(data, tf.uint8), [-1, layout.record_bytes])
+    for one, other in zip(inputs._decoded(tf, records, layout), expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one.numpy(), other)
+    features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    examples = [data[at : at + layout.record_bytes][layout.example] for at in range(0, len(data), layout.record_bytes)]
+    parsed = tf.io.parse_example(examples, features)
+    assert parsed["label"].numpy().tolist() == labels.tolist()
+    assert parsed["image"].numpy().tolist() == [image.tobytes() for image in images]
 
 
 @pytest.mark.slow
@@ -119,7 +193,7 @@ def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None
 
     images, labels = mnist.Mnist().load("test")
     path = tmp_path / "test.tfrecord"
-    path.write_bytes(tfrecord.encode(images[:500], labels[:500]))
+    path.write_bytes(tfrecord.encode(images[:500], labels[:500], tfrecord.Layout((28, 28), classes=10)))
     features = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     read = [tf.io.parse_single_example(record, features) for record in tf.data.TFRecordDataset(str(path))]
     assert [row["image"].numpy() for row in read] == [image.tobytes() for image in images[:500]]
@@ -128,23 +202,26 @@ def test_tensorflow_reads_the_files_as_standard_examples(tmp_path: Path) -> None
 
 def test_partition_is_a_seeded_split_into_equal_parts() -> None:
     """Every sample of a full split is in exactly one part; equal seeds give equal parts, other seeds others."""
-    images = np.arange(120, dtype=np.uint8)[:, None]
-    labels = np.arange(120, dtype=np.uint8)
-    parts = partition(images, labels, 3, 1, 120)
-    assert [len(part) for part, _ in parts] == [40, 40, 40]
-    assert sorted(np.concatenate([part for _, part in parts]).tolist()) == list(range(120))
-    assert all((part[:, 0] == own).all() for part, own in parts)
-    assert np.concatenate([part for _, part in parts]).tolist() != list(range(120))
-    again, other = partition(images, labels, 3, 1, 120), partition(images, labels, 3, 2, 120)
-    assert [part.tolist() for _, part in again] == [part.tolist() for _, part in parts]
-    assert [part.tolist() for _, part in other] != [part.tolist() for _, part in parts]
+    parts = [part.tolist() for part in partition(120, 3, 1, 120)]
+    assert [len(part) for part in parts] == [40, 40, 40]
+    whole = [position for part in parts for position in part]
+    assert sorted(whole) == list(range(120)) != whole
+    assert [part.tolist() for part in partition(120, 3, 1, 120)] == parts
+    assert [part.tolist() for part in partition(120, 3, 2, 120)] != parts
+
+
+def test_a_data_set_that_takes_no_order_is_split_into_stretches() -> None:
+    """Whatever the seed is."""
+    for seed in (1, 2):
+        parts = partition(120, 3, seed, 60, permutes=False)
+        assert [part.tolist() for part in parts] == [list(range(n, n + 20)) for n in (0, 20, 40)]
 
 
 @pytest.mark.parametrize(("workers", "samples"), [(3, 100), (2, 121), (1, 130)])
 def test_unequal_parts_are_refused(workers: int, samples: int) -> None:
     """Ranks with unequal parts would hang in a collective."""
     with pytest.raises(ValueError, match="cannot be split equally"):
-        partition(np.zeros((120, 1), np.uint8), np.zeros(120, np.uint8), workers, 1, samples)
+        partition(120, workers, 1, samples)
 
 
 def test_mnist_is_the_published_data_set() -> None:

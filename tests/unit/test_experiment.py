@@ -72,7 +72,17 @@ def test_key_depends_on_every_field(field: str) -> None:
 def test_key_is_stable_between_versions() -> None:
     """The key of a given configuration is part of the file format: bundles of different versions are joined by it."""
     values = {name: kind(1) if kind is not str else name for name, kind in files.FIELDS.items()}
-    assert files.key(files.Experiment(**values)) == "8c1bc95e524ef5cf"
+    experiment = files.Experiment(**{**values, **files.ADDED})
+    assert files.key(experiment) == "8c1bc95e524ef5cf"
+    for added in files.ADDED:  # another value than all had before is another experiment
+        assert files.key(dataclasses.replace(experiment, **{added: "other"})) != "8c1bc95e524ef5cf"
+
+
+def test_a_stored_configuration_of_before_is_read() -> None:
+    """It lacks the fields that came later, and is the experiment that it was, with the key that it had."""
+    main = files.load(MAIN)
+    stored = {name: value for name, value in dataclasses.asdict(main).items() if name not in files.ADDED}
+    assert files.from_dict(stored) == main
 
 
 @pytest.mark.parametrize(

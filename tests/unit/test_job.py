@@ -13,8 +13,8 @@ import pytest
 
 from dlobd.job.description import Job, Markers
 
-EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "image_values": 784, "classes": 10}
-DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5}
+EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
+DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
 
 
 def job(directory: Path, **changes: Any) -> Job:
@@ -37,7 +37,7 @@ def test_a_job_survives_json_and_pickle(tmp_path: Path) -> None:
     path.write_text(told.to_json())
     assert Job.read(path) == told
     assert pickle.loads(pickle.dumps(told)) == told
-    assert told.layout.record_bytes > told.image_values
+    assert told.layout.record_bytes > 784
 
 
 def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -51,6 +51,17 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(values))
     with pytest.raises(TypeError):
         Job.read(path)
+
+
+def test_a_job_of_before_is_read(tmp_path: Path) -> None:
+    """Without the fields that came later it is what it was then; a run that was prepared then can be collected."""
+    values = json.loads(job(tmp_path).to_json())
+    for later in ("channel", "exchange", "optimiser", "loss", "image_shape", "dtype"):
+        del values[later]
+    before = Job.from_dict({**values, "image_values": 784})
+    assert (before.channel, before.exchange) == ("tcp", "tf-collectives")
+    assert (before.optimiser, before.loss) == ("sgd", "softmax-cross-entropy")
+    assert before.layout.record_bytes == job(tmp_path).layout.record_bytes
 
 
 def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import socket
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from dlobd.job.launchers import driver_clock, log_stream
-from dlobd.job.launchers.base import Node, Roles
+from dlobd import tracing
+from dlobd.job.launchers import barrier, driver_clock, log_stream, pipe, tfos
+from dlobd.job.launchers.base import Node, Roles, place, role_of
 from dlobd.job.launchers.reason import one_line
 from dlobd.tracing import clock, clock_sync
 
@@ -58,9 +61,37 @@ def test_ranks_are_chief_and_workers() -> None:
     """The chief is rank 0, worker i rank i + 1; parameter servers and evaluators take executors but do not train."""
     roles = Roles(worker=2, ps=3, evaluator=1)
     assert (roles.executors, roles.ranks) == (7, 3)
-    assert Node("chief", 0, 3, None).rank == 0
-    assert [Node("worker", index, 3, None).rank for index in range(2)] == [1, 2]
+    peers = ("a:1", "b:2", "c:3")
+    assert (Node("chief", 0, peers).rank, Node("chief", 0, peers).ranks) == (0, 3)
+    assert [Node("worker", index, peers).rank for index in range(2)] == [1, 2]
+    assert [Node(*role_of(rank), peers).rank for rank in range(3)] == [0, 1, 2]
     assert Roles().ranks == 1
+
+
+PEERS = ["a:1", "b:2", "c:3"]
+
+
+def _trained(told: list[Any]) -> Callable[[Any, Node], None]:
+    return lambda job, node: told.append((job, node))
+
+
+def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the pipe of a child, or by TensorFlowOnSpark's rendezvous: the same node, with what the exchange wants."""
+    job = SimpleNamespace(exchange="tf-collectives")
+    told: list[Any] = []
+    sink = io.BytesIO()
+    barrier.tell(sink, pickle.dumps(("main", "job")), 2, PEERS, fed=False)
+    sink.seek(0)
+    message = pickle.loads(pipe.read(sink) or b"")
+    node = place(job, message["rank"], message["peers"], None)
+    cluster = {"worker": PEERS[1:], "chief": PEERS[:1], "ps": ["d:4"]}
+    context = SimpleNamespace(job_name="worker", task_index=1, cluster_spec=cluster)
+    monkeypatch.setattr(tracing, "identify", lambda role, index: told.append((role, index)))
+    tfos._TfosMain(_trained(told), fed=False)({"job": job}, context)
+    assert told == [("worker", 1), (job, node)]
+    assert (node.rank, node.ranks, node.peers, node.feed) == (2, 3, tuple(PEERS), None)
+    config = json.loads(node.environment["TF_CONFIG"])
+    assert config == {"cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"]}, "task": {"type": "worker", "index": 1}}
 
 
 def test_what_a_rank_said_of_itself_comes_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from records import run as run_of
@@ -18,6 +19,8 @@ from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.hadoop.embedded.processes import identify
+from dlobd.job.training import inputs as training_inputs
+from dlobd.job.training import step as training_step
 from dlobd.layers import LAYERS
 from dlobd.schema import Trace
 from dlobd.selftest import freezer, hooks, plans, score, truth
@@ -149,6 +152,26 @@ def test_a_delay_is_made_once_whoever_passes(tmp_path: Path) -> None:
         assert [inputs.decode_block(bytes(n)) for n in range(30)] == list(range(30))
     assert [one.asked_ns for one in truth.read(tmp_path)] == [10_000_000, 20_000_000]
     assert all(one.ns >= one.asked_ns for one in truth.read(tmp_path))
+
+
+def test_a_step_computes_for_longer_near_the_end(tmp_path: Path) -> None:
+    """The delay lies where the real step computes, so that the step's own span, or its first part's, has it."""
+    step = ModuleType("step")
+    step._compute_function = lambda tf, job, *args: len  # type: ignore[attr-defined]
+    hooks._step(step, tmp_path, {"tensorflow/step": [0.01]})
+    compute = step._compute_function(None, SimpleNamespace(steps=hooks.STEP + 3), "workload", "exchange")
+    delayed = []
+    for k in range(hooks.STEP + 3):
+        assert compute(bytes(k)) == k
+        delayed += [k] * (len(truth.read(tmp_path)) - len(delayed))
+    assert delayed == [3]
+
+
+def test_the_functions_that_delays_are_put_around_are_there() -> None:
+    """By these names, with the job as their second argument."""
+    for function in (training_step._compute_function, training_inputs.batches):
+        assert list(inspect.signature(function).parameters)[:2] == ["tf", "job"]
+    assert callable(training_inputs.decode_block)
 
 
 def test_every_python_below_is_prepared_before_its_first_line(tmp_path: Path) -> None:

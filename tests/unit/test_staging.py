@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dlobd.errors import ClusterError
 from dlobd.experiment import files
-from dlobd.hadoop.checksum import one_block_checksum
+from dlobd.hadoop.checksum import OneBlockChecksum, one_block_checksum
 from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
+from dlobd.job.datasets.base import Samples, Split
+from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.run import staging
 from dlobd.schema import Experiment
@@ -32,12 +36,12 @@ def test_files_are_equal_and_one_a_worker(tmp_path: Path) -> None:
     """As many files as workers, of one size that the records' layout gives, and the test set beside them."""
     told: list[str] = []
     staged = staging.stage(small(workers=3), LocalDirectory(), str(tmp_path), told.append)
-    record_bytes = Layout(staged.image_values).record_bytes
+    record_bytes = staged.layout.record_bytes
     sizes = [path.stat().st_size for path in sorted(Path(staged.train_dir).iterdir())]
     assert sizes == [200 * record_bytes] * 3
     assert staged.bytes == sum(sizes)
     assert Path(staged.test_path).stat().st_size == 100 * record_bytes
-    assert (staged.image_values, staged.classes, staged.reused) == (28 * 28, 10, False)
+    assert (staged.layout, staged.reused) == (Layout((28, 28), "uint8", 10), False)
     assert len([line for line in told if "tfrecord" in line]) == 4
 
 
@@ -108,6 +112,46 @@ def test_files_of_unequal_length_are_refused(tmp_path: Path, damage: Callable[[P
     damage(Path(staged.train_dir) / "part-00001.tfrecord")
     with pytest.raises(ClusterError, match=rf"The data set is damaged: {staged.train_dir}/part-0000\d.tfrecord {what}"):
         staging.stage(small(workers=2), LocalDirectory(), str(tmp_path), silent)
+
+
+def test_a_data_set_is_never_whole_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written in pieces, and are the same whatever the size of these is."""
+    whole = staging.stage(small(), LocalDirectory(), str(tmp_path / "whole"), silent)
+    asked: list[int] = []
+    chunks = Mnist.chunks
+
+    def counted(self: Mnist, split: Split, order: NDArray[np.int64], samples: int) -> Iterator[Samples]:
+        asked.append(samples)
+        return chunks(self, split, order, samples)
+
+    monkeypatch.setattr(Mnist, "chunks", counted)
+    monkeypatch.setattr(staging, "PIECE_BYTES", 10_000)
+    pieces = staging.stage(small(), LocalDirectory(), str(tmp_path / "pieces"), silent)
+    assert asked == [10_000 // whole.layout.record_bytes] * 3
+    for one, other in ((whole.train_dir, pieces.train_dir), (str(Path(whole.test_path).parent),) * 2):
+        for path in Path(one).glob("*.tfrecord"):
+            assert path.read_bytes() == (Path(other) / path.name).read_bytes()
+    texts = [Path(staged.train_dir).with_name("_SUCCESS").read_text() for staged in (whole, pieces)]
+    assert [*json.loads(texts[0]).values()] == [*json.loads(texts[1]).values()]
+
+
+def test_a_write_that_begins_anew_gets_all_pieces_again(tmp_path: Path) -> None:
+    """No first half of a file is lost with its DataNode, and the checksum is that of the last try."""
+    file = staging._File(Mnist(), "test", np.arange(20))
+    next(iter(file))
+    data = b"".join(file)
+    assert file.bytes == len(data)
+    assert file.checksum.hexdigest() == one_block_checksum(data)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [511, 512, 513], [0, 0, 2000]])
+def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
+    """However the file is cut."""
+    data = bytes(range(256)) * 9 + b"end"
+    checksum = OneBlockChecksum()
+    for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        checksum.add(data[begin:end])
+    assert checksum.hexdigest() == one_block_checksum(data)
 
 
 def test_staging_notes_what_hdfs_should_say_of_each_file(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def _input_holds_all_samples(evidence: Evidence) -> Found:
     if not job:
         return Found(_all_files(evidence))
     samples = job["steps"] * job["batch_size"] * job["workers"] // job["epochs"]
-    return Found(_all_files(evidence), samples * Layout(job["image_values"]).record_bytes)
+    return Found(_all_files(evidence), samples * Layout.of_job(job).record_bytes)
 
 
 def _input_checksums(evidence: Evidence) -> Found:

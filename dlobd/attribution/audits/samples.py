@@ -7,10 +7,19 @@ from typing import Any
 from dlobd.attribution.audits.base import EQUAL, Found, Rule, training_job
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.tracing import names
 
 
-def _bytes(evidence: Evidence, *names: str) -> int | None:
-    found = [int(s.attrs.get("bytes", 0)) for p in evidence.processes for s in p.spans if s.name in names]
+def _bytes(evidence: Evidence, name: str) -> int | None:
+    found = [int(s.attrs.get("bytes", 0)) for p in evidence.processes for s in p.named(name)]
+    return sum(found) if any(found) else None
+
+
+def _input_bytes(evidence: Evidence) -> int | None:
+    """What ranks read of their input; the chief reads its test set in the same way."""
+    wanted = (names.STREAM, names.READ_INPUT)
+    spans = [span for process in evidence.processes for span in process.spans if span.name in wanted]
+    found = [int(span.attrs.get("bytes", 0)) for span in spans if span.attrs.get("purpose") == names.INPUT]
     return sum(found) if any(found) else None
 
 
@@ -24,11 +33,11 @@ def _fed(evidence: Evidence) -> str:
 
 def _read_and_put(evidence: Evidence) -> Found:
     files, epochs = sum(evidence.file_bytes.values()), training_job(evidence).get("epochs", 0)
-    return Found(_bytes(evidence, "put"), files * epochs or None, why=_fed(evidence))
+    return Found(_bytes(evidence, names.PUT), files * epochs or None, why=_fed(evidence))
 
 
 def _put_and_got(evidence: Evidence) -> Found:
-    return Found(_bytes(evidence, "put"), _bytes(evidence, "get"), why=_fed(evidence))
+    return Found(_bytes(evidence, names.PUT), _bytes(evidence, names.GET), why=_fed(evidence))
 
 
 def _taken_and_trained(evidence: Evidence) -> Found:
@@ -36,8 +45,8 @@ def _taken_and_trained(evidence: Evidence) -> Found:
     if not job:
         return Found(why="what a sample is, only the script knows")
     # by WebHDFS or from a local file; a piece that was asked for again counts once, since only an answer has bytes
-    taken = _bytes(evidence, "get") if job["input"] == "feed" else _bytes(evidence, "stream", "read input")
-    return Found(taken // Layout(job["image_values"]).record_bytes if taken else None, _sum(evidence, "samples"))
+    taken = _bytes(evidence, names.GET) if job["input"] == "feed" else _input_bytes(evidence)
+    return Found(taken // Layout.of_job(job).record_bytes if taken else None, _sum(evidence, "samples"))
 
 
 def _sum(evidence: Evidence, key: str) -> int | None:

@@ -18,6 +18,7 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.schema import Interval, Span
+from dlobd.tracing import names
 
 CLIENT_TRACE = "DN client trace"
 MIN_RATE_BYTES = 1 << 20
@@ -122,7 +123,9 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
             continue
         begin, _, end = span.source.partition(", ")
         verb = span.name.split(" ")[0]
-        name = purpose if verb not in ("read", "write") or purpose in ("staging",) else f"{verb} {purpose}"
+        if verb == names.STREAM and purpose != names.INPUT:  # whose row was called so before anything else was streamed
+            verb = names.READ
+        name = purpose if verb not in (names.READ, names.WRITE) or purpose == "staging" else f"{verb} {purpose}"
         row = rows.setdefault(name, _row(name, 0, begin, end or begin))
         row["operations"] += 1
         row["ns"] += max(0, span.end_ns - span.start_ns)  # one that ends before it starts is counted as a clip

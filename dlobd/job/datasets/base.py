@@ -1,21 +1,30 @@
 """The data-set contract.
 
 A data set
-    1. knows its sizes without opening a file;
-    2. names the files it is made of (`files`), so that they can be checked and staged;
+    1. knows its sizes, and what its images and labels are, without opening a file;
+    2. names the files it is made of (`files`), so that they can be checked and staged; one that is generated has none;
     3. checks what it reads, each time, against published checksums;
-    4. gives images and labels as they are (`load`): what a trainer does to them is the trainer's time.
+    4. gives images and labels as they are, in pieces (`chunks`), in the order in which they are asked for: what a
+       trainer does to them is the trainer's time, and the whole of it need not fit into memory;
+    5. says whether any order may be asked for (`permutes`). Where not, every rank gets a stretch of the published
+       order, and a seed changes nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd.job.datasets.tfrecord import Layout
+
 Split = Literal["train", "test"]
+
+Samples = tuple[NDArray[Any], NDArray[Any]]
+"""Images [n, *shape] of the data set's dtype, and labels [n] of any integer type."""
 
 
 class Dataset(Protocol):
@@ -25,9 +34,13 @@ class Dataset(Protocol):
     train_size: ClassVar[int]
     test_size: ClassVar[int]
     shape: ClassVar[tuple[int, ...]]
-    """Of one image, of uint8."""
+    """Of one image."""
+    dtype: ClassVar[str]
+    """Of its values: uint8, from 0 to 255, or float32, as a model is to see them."""
     classes: ClassVar[int]
-    """Labels are 0 .. classes - 1; fewer than 128, so that a label is one byte of an Example."""
+    """Labels are 0 .. classes - 1."""
+    permutes: ClassVar[bool]
+    """Whether `chunks` takes any order."""
 
     def files(self) -> list[Path]:
         """The files of the data set on this machine; they need not exist.
@@ -36,23 +49,27 @@ class Dataset(Protocol):
             SetupError: this installation has no folder for them.
         """
 
-    def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Images [n, *shape] and labels [n], in the published order.
+    def chunks(self, split: Split, order: NDArray[np.int64], samples: int) -> Iterator[Samples]:
+        """The samples at the positions `order` of the published order, `samples` at once, the last time maybe fewer.
 
         Raises:
             SetupError: a file is missing, truncated or has a wrong checksum.
         """
 
 
-def partition(
-    images: NDArray[np.uint8], labels: NDArray[np.uint8], workers: int, seed: int, train_samples: int
-) -> list[tuple[NDArray[np.uint8], NDArray[np.uint8]]]:
-    """Equal parts, one a worker, of the first `train_samples` of a seeded permutation.
+def layout_of(dataset: Dataset | type[Dataset]) -> Layout:
+    """How its records lie in a file."""
+    return Layout(dataset.shape, dataset.dtype, dataset.classes)
+
+
+def partition(size: int, workers: int, seed: int, train_samples: int, permutes: bool = True) -> list[NDArray[np.int64]]:
+    """Which of `size` samples each worker gets, in its order: equal parts of the first `train_samples` of a seeded
+    permutation, or of the published order where the data set takes no other.
 
     Raises:
         ValueError: there are fewer samples, or they do not divide equally.
     """
-    if train_samples > len(images) or train_samples % workers:
-        raise ValueError(f"{train_samples} of {len(images)} samples cannot be split equally over {workers} workers")
-    order = np.random.default_rng(seed).permutation(len(images))[:train_samples]
-    return [(images[part], labels[part]) for part in np.split(order, workers)]
+    if train_samples > size or train_samples % workers:
+        raise ValueError(f"{train_samples} of {size} samples cannot be split equally over {workers} workers")
+    order = np.random.default_rng(seed).permutation(size) if permutes else np.arange(size)
+    return np.split(order[:train_samples], workers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.errors import SetupError
-from dlobd.job.datasets.base import Split
+from dlobd.job.datasets.base import Samples, Split
 from dlobd.paths import shipped
 
 _FILES = {
@@ -31,7 +32,12 @@ class Mnist:
     train_size: ClassVar[int] = 60_000
     test_size: ClassVar[int] = 10_000
     shape: ClassVar[tuple[int, ...]] = (28, 28)
+    dtype: ClassVar[str] = "uint8"
     classes: ClassVar[int] = 10
+    permutes: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
     def files(self) -> list[Path]:
         """The four files. See `dlobd.job.datasets.base.Dataset`."""
@@ -39,8 +45,21 @@ class Mnist:
         folder = Path(own) / "mnist" if own else shipped("data/mnist")
         return [folder / name for name in _FILES]
 
+    def chunks(self, split: Split, order: NDArray[np.int64], samples: int) -> Iterator[Samples]:
+        """See `dlobd.job.datasets.base.Dataset`; 47 MB, so that all of it is kept."""
+        if split not in self._read:
+            self._read[split] = self.load(split)
+        images, labels = self._read[split]
+        for begin in range(0, len(order), samples):
+            part = order[begin : begin + samples]
+            yield images[part], labels[part]
+
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Images [n, 28, 28] and labels [n]. See `dlobd.job.datasets.base.Dataset`."""
+        """All images [n, 28, 28] and labels [n], in the published order.
+
+        Raises:
+            SetupError: a file is missing, truncated or has a wrong checksum.
+        """
         images, labels = self.files()[:2] if split == "train" else self.files()[2:]
         n = self.train_size if split == "train" else self.test_size
         return _idx(images, (n, *self.shape)), _idx(labels, (n,))

@@ -6,18 +6,27 @@ label and the checksum is the same in every record: the template. So a block is 
 differs from the template is noticed.
 
     uint64 length | uint32 masked crc32c of length | Example | uint32 masked crc32c of Example      little-endian
+
+A label is a varint of so many bytes as the largest one needs: smaller ones are filled up with zeros, which is not the
+shortest form of a varint, and one that every reader of protocol buffers takes.
 """
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.hadoop.crc32c import crc32c
+
+DTYPES = ("uint8", "float32")
+"""Of images. Bytes are scaled to [0, 1] when they are decoded; floats are taken as they are, little-endian."""
 
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
@@ -25,25 +34,49 @@ _FOOTER_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the parts of a record with an image of `image_bytes` lie."""
+    """Where the parts of a record lie.
 
-    image_bytes: int
+    Args:
+        shape: of one image.
+        dtype: of its values, one of `DTYPES`.
+        classes: labels are 0 .. classes - 1.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str = "uint8"
+    classes: int = 128
+
+    @classmethod
+    def of_job(cls, job: Mapping[str, Any]) -> Layout:
+        """That of a job's files, from a job.json of this version or of before."""
+        if "image_shape" not in job:  # images of bytes, whose shape nobody asked for
+            return cls((int(job["image_values"]),), classes=int(job.get("classes", 10)))
+        return cls(tuple(job["image_shape"]), str(job["dtype"]), int(job["classes"]))
+
+    @property
+    def image_bytes(self) -> int:
+        """Length of one image."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
     @property
     def template(self) -> bytes:
         """A whole record, with zeros in place of image, label and the Example's checksum."""
-        return _parts(self.image_bytes)[0]
+        return self._parts[0]
 
     @property
     def image(self) -> slice:
         """The image inside the record."""
-        start = _parts(self.image_bytes)[1]
-        return slice(start, start + self.image_bytes)
+        return slice(self._parts[1], self._parts[1] + self.image_bytes)
 
     @property
-    def label(self) -> int:
-        """The label's byte inside the record."""
-        return _parts(self.image_bytes)[2]
+    def label(self) -> slice:
+        """The label's varint inside the record."""
+        return slice(self._parts[2], self._parts[2] + self.label_bytes)
+
+    @property
+    def label_bytes(self) -> int:
+        """Seven bits a byte."""
+        return max(1, -(-(self.classes - 1).bit_length() // 7))
 
     @property
     def example(self) -> slice:
@@ -55,12 +88,16 @@ class Layout:
         """Length of one record in the file, in bytes: the `recordLength` of `sc.binaryRecords`."""
         return len(self.template)
 
+    @property
+    def _parts(self) -> tuple[bytes, int, int]:
+        return _parts(self.image_bytes, self.label_bytes)
+
 
 @cache
-def _parts(image_bytes: int) -> tuple[bytes, int, int]:
+def _parts(image_bytes: int, label_bytes: int) -> tuple[bytes, int, int]:
     """The template, and where image and label begin in it."""
     # marks that cannot occur in what surrounds them: they are found again and set to zero
-    image, label = b"\xff" * image_bytes, b"\x7f"
+    image, label = b"\xff" * image_bytes, b"\x7f" * label_bytes
     # map<string, Feature> is a repeated {1: key, 2: Feature}; Feature is {1: BytesList} or {3: Int64List (packed)}
     image_entry = _field(1, b"image") + _field(2, _field(1, _field(1, image)))
     label_entry = _field(1, b"label") + _field(2, _field(3, _field(1, label)))
@@ -71,37 +108,46 @@ def _parts(image_bytes: int) -> tuple[bytes, int, int]:
     image_at = record.index(image, _HEADER_BYTES)
     label_at = record.index(label, image_at + image_bytes)
     record[image_at : image_at + image_bytes] = bytes(image_bytes)
-    record[label_at] = 0
+    record[label_at : label_at + label_bytes] = bytes(label_bytes)
     return bytes(record), image_at, label_at
 
 
-def encode(images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> bytes:
-    """A TFRecord file of images [n, ...] and labels [n], in their order.
+def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
+    """TFRecords of images [n, *shape] and labels [n], in their order.
 
     Raises:
-        ValueError: lengths differ, or a label needs more than one byte (>= 128).
+        ValueError: lengths differ, images are not of the layout's shape and type, or a label is none of its classes.
     """
-    if len(images) != len(labels) or (len(labels) and labels.max() >= 128):
-        raise ValueError("one label below 128 is needed for each image")
-    flat = images.reshape(len(images), -1)
-    layout = Layout(flat.shape[1])
-    records = np.tile(np.frombuffer(layout.template, np.uint8), (len(flat), 1))
-    records[:, layout.image] = flat
-    records[:, layout.label] = labels
+    if len(images) != len(labels):
+        raise ValueError(f"{len(images)} images have {len(labels)} labels")
+    if images.shape[1:] != layout.shape or images.dtype != np.dtype(layout.dtype):
+        found = f"{images.dtype} {list(images.shape[1:])}"
+        raise ValueError(f"images are {found}, and {layout.dtype} {list(layout.shape)} were announced")
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < layout.classes:
+        wrong = int(labels.max()) if labels.min() >= 0 else int(labels.min())
+        raise ValueError(f"label {wrong} is none of the {layout.classes} classes from 0 on")
+    records = np.tile(np.frombuffer(layout.template, np.uint8), (len(images), 1))
+    values = np.ascontiguousarray(images, np.dtype(layout.dtype).newbyteorder("<"))
+    records[:, layout.image] = values.reshape(len(images), math.prod(layout.shape)).view(np.uint8)
+    records[:, layout.label] = _varints(labels, layout.label_bytes)
     crcs = _masked_crc32c(records[:, layout.example]).astype("<u4")
     records[:, -_FOOTER_BYTES:] = crcs.view(np.uint8).reshape(-1, _FOOTER_BYTES)
     return records.tobytes()
 
 
 def decode_block(block: bytes, layout: Layout) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Images [n, image_bytes] in [0, 1] and labels [n] of a block of whole records.
+    """Images [n, *shape], bytes scaled to [0, 1], and labels [n] of a block of whole records.
 
     Raises:
         ValueError: see `checked_records`.
     """
     records = checked_records(block, layout)
-    images = records[:, layout.image].astype(np.float32) / np.float32(255)
-    return images, records[:, layout.label].astype(np.int32)
+    images = records[:, layout.image]
+    if layout.dtype == "uint8":
+        values = images.astype(np.float32) / np.float32(255)
+    else:
+        values = np.ascontiguousarray(images).view("<f4").astype(np.float32, copy=False)
+    return values.reshape(-1, *layout.shape), _labels(records[:, layout.label])
 
 
 def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
@@ -118,13 +164,32 @@ def checked_records(block: bytes, layout: Layout) -> NDArray[np.uint8]:
     template = np.frombuffer(layout.template, np.uint8)
     for fixed in (
         slice(0, layout.image.start),
-        slice(layout.image.stop, layout.label),
-        slice(layout.label + 1, layout.example.stop),
+        slice(layout.image.stop, layout.label.start),
+        slice(layout.label.stop, layout.example.stop),
     ):
         if not (records[:, fixed] == template[fixed]).all():
             wrong = int((records[:, fixed] != template[fixed]).any(axis=1).argmax())
             raise ValueError(f"record {wrong} of a block is not an Example of an image and a label")
     return records
+
+
+def _varints(labels: NDArray[Any], size: int) -> NDArray[np.uint8]:
+    """Varints [n, size] of labels: seven bits a byte, the lowest first; the highest bit says that another one follows.
+
+    One byte is the label itself."""
+    shifts = np.arange(size, dtype=np.int64) * 7
+    parts = (labels.astype(np.int64)[:, np.newaxis] >> shifts & 0x7F).astype(np.uint8)
+    parts[:, :-1] |= 0x80
+    return parts
+
+
+def _labels(varints: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Labels [n] of varints [n, size]."""
+    if varints.shape[1] == 1:
+        return varints[:, 0].astype(np.int32)
+    shifts = np.arange(varints.shape[1], dtype=np.int32) * 7
+    labels: NDArray[np.int32] = ((varints & 0x7F).astype(np.int32) << shifts).sum(axis=1, dtype=np.int32)
+    return labels
 
 
 def _field(number: int, value: bytes) -> bytes:

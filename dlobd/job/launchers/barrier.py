@@ -10,7 +10,6 @@ that Spark may use again.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pickle
 import socket
@@ -23,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 from dlobd import tracing
 from dlobd.job.launchers import log_stream
 from dlobd.job.launchers import pipe as pipes
-from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, role_of
 from dlobd.job.launchers.driver_clock import BIND_IP, driver_host
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import await_joined, watched
@@ -162,25 +161,12 @@ def start_child(**options: Any) -> subprocess.Popen[bytes]:
 
 def in_words(ranks: int) -> list[str]:
     """What each rank is, in words."""
-    return ["chief 0", *(f"worker {index}" for index in range(ranks - 1))]
+    return [f"{role} {index}" for role, index in map(role_of, range(ranks))]
 
 
 def tell(pipe: IO[bytes], work: bytes, rank: int, addresses: list[str], fed: bool) -> None:
     """The first message: a pickle, over the pipe that only parent and child have. `work` is that of (main, job)."""
-    role, index = ("chief", 0) if rank == 0 else ("worker", rank - 1)
-    cluster = {"chief": addresses[:1], **({"worker": addresses[1:]} if addresses[1:] else {})}
-    config = json.dumps({"cluster": cluster, "task": {"type": role, "index": index}})
-    message = pickle.dumps(
-        {
-            "work": work,
-            "role": role,
-            "index": index,
-            "ranks": len(addresses),
-            "TF_CONFIG": config,
-            "fed": fed,
-        }
-    )
-    pipes.write(pipe, message)
+    pipes.write(pipe, pickle.dumps({"work": work, "rank": rank, "peers": addresses, "fed": fed}))
 
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:

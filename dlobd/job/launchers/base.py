@@ -1,7 +1,9 @@
 """The launcher contract.
 
 A launcher runs inside the driver, after SparkContext is up:
-    1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks;
+    1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks. Each
+       rank is told the addresses of all ranks, and `place` makes its `Node` of them: no other word on peers, channel or
+       exchange passes from a launcher to a rank;
     2. it feeds `blocks`, one partition a rank and epoch, until the ranks have taken everything; without blocks the
        ranks read for themselves, and there is nothing to feed;
     3. it waits until every rank has left its done-marker, or one has failed;
@@ -11,9 +13,11 @@ It records spans of layer `launcher` for its own work, and of layer `feed` for t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from dlobd.registry import EXCHANGES
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -51,17 +55,44 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a trainer is told about itself."""
+    """What a trainer is told about itself and its peers.
+
+    Args:
+        peers: host:port of all ranks, in the order of their ranks; a free port of each, held for it by its launcher.
+        environment: what the exchange wants to find in the environment of this process before it joins.
+        feed: None where ranks read for themselves.
+    """
 
     role: str
     index: int
-    ranks: int
-    feed: Feed | None  # None where ranks read for themselves
+    peers: tuple[str, ...]
+    feed: Feed | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ranks(self) -> int:
+        """How many there are."""
+        return len(self.peers)
 
     @property
     def rank(self) -> int:
         """0 for the chief, i + 1 for worker i."""
         return self.index if self.role == "chief" else self.index + 1
+
+
+def role_of(rank: int) -> tuple[str, int]:
+    """Role and index of a rank."""
+    return ("worker", rank - 1) if rank else ("chief", 0)
+
+
+def place(job: Any, rank: int, peers: Sequence[str], feed: Feed | None) -> Node:
+    """The node of a rank, in the rank's own process.
+
+    Args:
+        job: its `exchange` says what it wants in the environment.
+    """
+    environment = EXCHANGES.get(job.exchange).environment(peers, rank)
+    return Node(*role_of(rank), tuple(peers), feed, environment)
 
 
 Main = Callable[[Any, Node], None]

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from dlobd import tracing
 from dlobd.job.launchers import pipe as pipes
-from dlobd.job.launchers.base import Node
+from dlobd.job.launchers.base import place, role_of
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.tracing import names
 
@@ -42,12 +42,10 @@ def run() -> None:
     import_tensorflow()
     with tracing.span("launcher", names.AWAIT_PLACE, {"waits_for": [names.WAIT_FEEDER]}):
         message = pipes.read(pipe)
-    place = pickle.loads(message or b"")  # from our parent, over a pipe that nobody else has
-    tracing.identify(place["role"], place["index"])
-    os.environ["TF_CONFIG"] = place["TF_CONFIG"]
-    feed = _PipeFeed(pipe) if place["fed"] else None
-    main, job = pickle.loads(place["work"])
-    main(job, Node(place["role"], place["index"], place["ranks"], feed))
+    told = pickle.loads(message or b"")  # from our parent, over a pipe that nobody else has
+    tracing.identify(*role_of(told["rank"]))
+    main, job = pickle.loads(told["work"])
+    main(job, place(job, told["rank"], told["peers"], _PipeFeed(pipe) if told["fed"] else None))
     tracing.flush()
 
 

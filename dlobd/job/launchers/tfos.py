@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
-from dlobd.job.launchers.base import Done, Main, Node, Roles, TrainingFailed
+from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import Joining, watched
 from dlobd.tracing import names
@@ -59,7 +59,7 @@ class TfosLauncher:
             with tracing.span("launcher", names.TFCLUSTER_RUN), watched(sc, done):
                 cluster = TFCluster.run(
                     sc,
-                    _TfosMain(main, roles.ranks, fed=blocks is not None),
+                    _TfosMain(main, fed=blocks is not None),
                     tf_args,
                     roles.executors,
                     roles.ps,
@@ -111,15 +111,17 @@ def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
 class _TfosMain:
     """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
 
-    def __init__(self, main: Main, ranks: int, fed: bool) -> None:
+    def __init__(self, main: Main, fed: bool) -> None:
         self._main = main
-        self._ranks = ranks
         self._fed = fed
 
     def __call__(self, tf_args: Any, ctx: Any) -> None:
         tracing.identify(ctx.job_name, ctx.task_index)
         feed = _TfosFeed(ctx) if self._fed else None
-        self._main(tf_args["job"], Node(ctx.job_name, ctx.task_index, self._ranks, feed))
+        # TensorFlowOnSpark's own rendezvous has told each node where all are
+        peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
+        rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
+        self._main(tf_args["job"], place(tf_args["job"], rank, peers, feed))
         tracing.flush()
 
 

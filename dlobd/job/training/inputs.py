@@ -13,7 +13,7 @@ from typing import Any
 
 from dlobd import tracing
 from dlobd.hadoop.failures import failures
-from dlobd.job.datasets.tfrecord import checked_records, decode_block
+from dlobd.job.datasets.tfrecord import Layout, checked_records, decode_block
 from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training.deadline import Deadlines
@@ -36,7 +36,7 @@ NEXT_BATCH = {
 """Its reader thread is seen, its other threads are not: no boundary of ours lies between them and the step loop."""
 
 Batch = tuple[Any, Any]
-"""Images [n, image_values] in [0, 1] and labels [n], as tensors."""
+"""Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
 
 
 def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
@@ -77,7 +77,7 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
         storage = job.storage()
         try:
             for _ in range(job.epochs):
-                for piece in storage.stream(path, piece_bytes, "input"):
+                for piece in storage.stream(path, piece_bytes, names.INPUT):
                     with tracing.span("tensorflow", names.CHECK_RECORDS):
                         checked_records(piece, layout)
                     yield piece
@@ -88,13 +88,9 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
         records = tf.io.decode_raw(piece, tf.uint8)
         return tf.data.Dataset.from_tensor_slices(tf.reshape(records, [-1, job.batch_size, layout.record_bytes]))
 
-    def decoded(records: Any) -> Batch:
-        images = tf.cast(records[:, layout.image.start : layout.image.stop], tf.float32) / 255.0
-        return images, tf.cast(records[:, layout.label], tf.int32)
-
     with tracing.span("tensorflow", names.BUILD_PIPELINE):
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
-        iterator = iter(read.flat_map(batches).map(decoded).prefetch(PREFETCH))
+        iterator = iter(read.flat_map(batches).map(lambda records: _decoded(tf, records, layout)).prefetch(PREFETCH))
     while True:
         with tracing.span("tensorflow", names.NEXT_BATCH, NEXT_BATCH):
             batch = next(iterator, None)
@@ -103,3 +99,17 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
                 raise broken[0]
             return
         yield batch
+
+
+def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
+    """What `decode_block` does, by TensorFlow: of records [n, record_bytes] that were checked."""
+    images = records[:, layout.image.start : layout.image.stop]
+    if layout.dtype == "uint8":
+        values = tf.cast(images, tf.float32) / 255.0
+    else:
+        values = tf.bitcast(tf.reshape(images, [-1, layout.image_bytes // 4, 4]), tf.float32)
+    labels = tf.cast(records[:, layout.label.start], tf.int32)
+    if layout.label_bytes > 1:  # seven bits a byte, the lowest first
+        sevens = tf.cast(records[:, layout.label.start : layout.label.stop] & 0x7F, tf.int32)
+        labels = tf.reduce_sum(sevens * [1 << 7 * at for at in range(layout.label_bytes)], axis=1)
+    return tf.reshape(values, [-1, *layout.shape]), labels
