@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle import files
+from dlobd.tracing import names
 
 MAX_CAUSE_CHARACTERS = 300
 
@@ -84,7 +86,7 @@ def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """(time, sentence) of each rank that recorded why it failed. HDFS may have been too ill to take its marker."""
     for process in evidence.processes:
         for instant in process.instants:
-            if instant.name == "rank failed":
+            if instant.name == names.RANK_FAILED:
                 yield instant.at_ns, str(instant.attrs.get("cause"))
 
 
@@ -148,7 +150,7 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
         for instant in process.instants:
             match = _TRAINER_DIED.search(str(instant.attrs.get("cause", "")))
             # 15: the NodeManager's own, at the end of an application
-            if instant.name == "trainer died" and match and not match[0].endswith(" 15"):
+            if instant.name == names.TRAINER_DIED and match and not match[0].endswith(" 15"):
                 rank = ranks.get(int(match[1]))
                 yield instant.at_ns, f"{rank.role} {rank.index}: {match[0]}" if rank else match[0]
 
@@ -176,7 +178,7 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
 def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
     """(time, container, exit code) as the NodeManagers saw it."""
     number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
-    for path in sorted((evidence.path / "logs" / "daemons").glob("nodemanager-*.log")):
+    for path in sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log")):
         for line in log4j.read(path, path.name):
             match = _CONTAINER_EXIT.search(line.message)
             if match and f"_{number}_" in match[1]:
@@ -196,13 +198,13 @@ def _name(evidence: Evidence, container: str) -> str:
 def _said(evidence: Evidence) -> str | None:
     """The driver's last words. spark-submit puts both of its outputs into its own standard output, or YARN into that of
     the ApplicationMaster."""
-    outputs = [evidence.path / "logs" / name for name in ("driver.stdout", "driver.stderr")]
-    outputs += [evidence.path / "logs" / "containers" / container / "stdout" for container in evidence.containers[:1]]
+    outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
+    outputs += [evidence.path / files.CONTAINER_LOGS / container / "stdout" for container in evidence.containers[:1]]
     texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
     said = [str(line) for text in texts for line in _SAID.findall(text)]
     # a person's own script prints what it likes; the driver's record has its last line
     driver = evidence.driver_process
-    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == "job failed"] if driver else []
+    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == names.JOB_FAILED] if driver else []
     return said[-1].strip() if said else None
 
 

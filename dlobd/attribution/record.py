@@ -20,7 +20,7 @@ from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.bundle.run import Audit, Check
 from dlobd.bundle.store import Bundle
 from dlobd.schema import Attribution, Runnable, Status, Trace
-from dlobd.tracing import clock
+from dlobd.tracing import clock, names
 
 WINDOW = "spark-submit exec -> exit"
 BY_HAND_WINDOW = "RM startedTime -> finishedTime"
@@ -131,7 +131,7 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
         # below 299 samples a 99th percentile says no more than the maximum
         "step_p99_ns": quantile(0.99) if len(ordered) >= 299 else None,
         "step_max_ns": ordered[-1] if ordered else None,
-        "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named("get")),
+        "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named(names.GET)),
     }
 
 
@@ -139,7 +139,7 @@ def _own_rank(rank: Rank) -> dict[str, Any]:
     """Of a person's own main function only its length is known: where its steps are, it does not say."""
     unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
     main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
-    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named("get"))
+    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(names.GET))
     return {"role": rank.role, "index": rank.index, **unknown, "main_ns": main_ns, "feed_wait_ns": wait_ns}
 
 
@@ -148,8 +148,8 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
     results = evidence.results
     samples = sum(result["samples"] for result in results.values()) if results else None
     steps = min((result["steps"] for result in results.values()), default=None)
-    begun = [i.at_ns for p in ranks if (i := p.instant("first batch"))]
-    ended = [i.at_ns for p in ranks if (i := p.instant("last step done"))]
+    begun = [i.at_ns for p in ranks if (i := p.instant(names.FIRST_BATCH))]
+    ended = [i.at_ns for p in ranks if (i := p.instant(names.LAST_STEP_DONE))]
     rate = samples / (max(ended) - min(begun)) * 1e9 if samples and begun and ended else None
     losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
     test = results.get(0, {}).get("test") or {}
@@ -216,7 +216,7 @@ def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
 def _own_warnings(evidence: Evidence) -> list[str]:
     """What a script's own SparkConf says against the line that submitted it."""
     driver = evidence.driver_process if evidence.own else None
-    ready = driver.instant("SparkContext ready") if driver else None
+    ready = driver.instant(names.SPARK_CONTEXT_READY) if driver else None
     if ready is None:
         return []
     found = []

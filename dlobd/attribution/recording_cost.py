@@ -17,18 +17,20 @@ from typing import Any
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
+from dlobd.bundle import files
 from dlobd.schema import Segment, Span
+from dlobd.tracing import names
 
 BUDGET = 0.01
 """Of the wall, and of a training loop: recording that costs more gets a warning."""
 
 _LOST = re.compile(rb"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _ADDED_LOGS = (
-    "evidence/driver-jvm.log",
-    "evidence/event-log.jsonl",
-    "logs/containers/*/jvm.log",
-    "logs/daemons/*-audit.log",
-    "logs/daemons/*-clienttrace.log",
+    files.DRIVER_JVM_LOG,
+    files.EVENT_LOG,
+    f"{files.CONTAINER_LOGS}/*/jvm.log",
+    f"{files.DAEMON_LOGS}/*-audit.log",
+    f"{files.DAEMON_LOGS}/*-clienttrace.log",
 )
 """Logs that nobody would write without dlobd's settings."""
 
@@ -117,7 +119,7 @@ def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> dict[str
     they share one interpreter."""
     slowest: tuple[int, int, RecordedProcess] | None = None
     for process in processes:
-        first, last = process.instant("first batch"), process.instant("last step done")
+        first, last = process.instant(names.FIRST_BATCH), process.instant(names.LAST_STEP_DONE)
         if first and last and (slowest is None or last.at_ns - first.at_ns > slowest[0]):
             slowest = (last.at_ns - first.at_ns, first.at_ns, process)
     if slowest is None:

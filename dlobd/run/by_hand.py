@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution import record
-from dlobd.bundle import store
+from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment.files import from_dict
@@ -57,8 +57,8 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
     except (*failures(), ClusterError) as error:
         runner.discard(bundle, ())
         raise ClusterError(f"HDFS refused the run's directory {job.run_dir}: {error}", "look at your rights") from error
-    bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
-    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
+    bundle.add_bytes(job.to_json().encode(), files.JOB)
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = runner.command_of(experiment, place.target(), bundle.path)
     run_record = run_records.begin(bundle, experiment)
     run_record["command"] = list(command.argv)
@@ -85,7 +85,7 @@ def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, pr
     bundle = store.at(out, experiment.name, Path(run_dir).name)
     run_record = _record(bundle, experiment)
     run_record["versions"] = provenance.versions(None, place.hadoop_version)
-    bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+    bundle.add_bytes(job.to_json().encode(), files.JOB)
     progress(f"collect: {application_id}")
     anchor = clock.anchor()
     at_ns = WallToMonotonic([anchor]).ms
@@ -100,7 +100,7 @@ def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, pr
         "anchors": [asdict(anchor)],
         "by_hand": True,
     }
-    bundle.add_bytes(json.dumps(window, indent=1).encode(), "evidence/window.json")
+    bundle.add_bytes(json.dumps(window, indent=1).encode(), files.WINDOW)
     missing = _driver(bundle, job)
     # HDFS's lines of a run in client mode begin when its driver started, which the ResourceManager has not seen
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
@@ -110,7 +110,7 @@ def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, pr
     )
     with timed(run_record["setup"], "collect_ns"):
         missing += place.gather(asked, job.train_dir, run_dir, bundle)
-        bundle.add_bytes(json.dumps({"missing": missing, "metrics": {}}).encode(), "evidence/collected.json")
+        bundle.add_bytes(json.dumps({"missing": missing, "metrics": {}}).encode(), files.COLLECTED)
     progress("import: trace and attribution")
     with timed(run_record["setup"], "import_ns"):
         run_record |= record.computed(bundle, experiment)

@@ -23,7 +23,7 @@ from typing import Any
 
 from dlobd import tracing
 from dlobd.attribution import reasons, record
-from dlobd.bundle import store
+from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError, Interrupted
@@ -48,7 +48,7 @@ from dlobd.tracing.clock import timed
 
 Progress = Callable[[str], None]
 
-DRIVER_SPANS = "spans/driver"
+DRIVER_SPANS = files.DRIVER_SPANS
 """Where in its bundle the spans of a driver beside spark-submit go."""
 
 
@@ -156,17 +156,17 @@ def _execute(
     if isinstance(experiment, OwnJob):
         job = None
         place.prepare("")
-        bundle.add_bytes(json.dumps(run_record["configuration"], indent=1).encode(), "evidence/job.json")
-        bundle.add(Path(experiment.script), "evidence/script.py")
+        bundle.add_bytes(json.dumps(run_record["configuration"], indent=1).encode(), files.JOB)
+        bundle.add(Path(experiment.script), files.SCRIPT)
     else:
         with timed(setup, "staging_ns"):
             staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"))
             job = job_of(experiment, place, staged, bundle)
             place.prepare(job.run_dir)
         noted["staged_bytes"] = 0 if staged.reused else staged.bytes
-        bundle.add_bytes(job.to_json().encode(), "evidence/job.json")
+        bundle.add_bytes(job.to_json().encode(), files.JOB)
 
-    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), "evidence/span_cost.json")
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = changed(command_of(experiment, place.target(), bundle.path))
     run_record["command"] = redact_words(command.argv)
     run_record["reason"] = record.INTERRUPTED
@@ -182,7 +182,7 @@ def _execute(
         Narrator(progress, training=job is not None),
         place.abort,
     )
-    bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), "evidence/window.json")
+    bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
     if window.ended_by != "interrupt":
         run_record["reason"] = record.INTERRUPTED_LATE
 
@@ -192,7 +192,7 @@ def _execute(
             bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
         missing, metrics = place.collect(window, job, bundle)
         noted |= metrics
-        bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted}).encode(), "evidence/collected.json")
+        bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted}).encode(), files.COLLECTED)
 
     progress("import: trace and attribution")
     with timed(setup, "import_ns"):
@@ -210,7 +210,7 @@ def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
         found = machine_noise.measure(machine_noise.SHORT)
     except OSError:
         return
-    bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), "evidence/noise.json")
+    bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), files.NOISE)
 
 
 def shell_line(command: Command) -> str:

@@ -22,12 +22,13 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS, LogLine
 from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.tracing import names
 
 
 def _troubled(evidence: Evidence) -> str:
     """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
     why = foreign(evidence) or disturbed(evidence, "namenode", "datanode")
-    if not why and any(i.name == "DataNode given up" for p in evidence.processes for i in p.instants):
+    if not why and any(i.name == names.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
         why = "a DataNode was given up and another one asked"
     if not why and any(_is_trouble(line) for line in _java_clients(evidence)):
         why = "a Java client of HDFS warns of a read or write"

@@ -6,6 +6,7 @@ import hashlib
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, worst
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle import files
 
 
 def _spans(evidence: Evidence) -> Found:
@@ -29,7 +30,7 @@ def _process_lives(evidence: Evidence) -> Found:
 
 
 def _script(evidence: Evidence) -> Found:
-    path = evidence.path / "evidence" / "script.py"
+    path = evidence.path / files.SCRIPT
     if not evidence.own:
         return Found(why="no script of one's own")
     if not path.exists():
@@ -51,6 +52,6 @@ RULES = (
     ),
     Rule(
         "script", "The script of one's own in the bundle is the one whose sha256 the configuration has.",
-        "evidence/script.py: scripts with that sha256", "job.json: scripts", EQUAL, _script,
+        f"{files.SCRIPT}: scripts with that sha256", "job.json: scripts", EQUAL, _script,
     ),
 )  # fmt: skip

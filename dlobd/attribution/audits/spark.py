@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, outside_ns, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.tracing import names
 from dlobd.tracing.clock import WallToMonotonic
 
 MS = 1_000_000
@@ -26,7 +27,7 @@ def _tasks_in_both_logs(evidence: Evidence) -> Found:
 def _marks_and_log(evidence: Evidence) -> Found:
     outside = [
         outside_ns(span, line.at_ns)
-        for name, point in (("SparkContext", "JVM SparkContext"), ("SparkContext.stop", "stopped"))
+        for name, point in ((names.SPARK_CONTEXT, "JVM SparkContext"), (names.SPARK_CONTEXT_STOP, "stopped"))
         for span in (evidence.driver_process.named(name)[:1] if evidence.driver_process else ())
         if not span.truncated and (line := evidence.driver_log.points.get(point))
     ]

@@ -9,15 +9,18 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dlobd import schema
 from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.bundle import files
 from dlobd.errors import BundleError
 from dlobd.tracing.clock import WallToMonotonic
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Evidence:
     def window(self) -> dict[str, Any]:
         """`dlobd.run.submit.Window` as a dict. Raises BundleError if the run never got so far."""
         try:
-            return json.loads((self.path / "evidence" / "window.json").read_text())  # type: ignore[no-any-return]
+            return json.loads((self.path / files.WINDOW).read_text())  # type: ignore[no-any-return]
         except (OSError, ValueError) as error:
             raise BundleError(f"{self.path} has no window: nothing was submitted.", "look at its run.json") from error
 
@@ -67,7 +70,7 @@ class Evidence:
     @property
     def elsewhere(self) -> bool:
         """Whether the cluster is not ours: only there evidence comes by the cluster's own interfaces."""
-        return (self.path / "evidence" / "rm-attempts.json").exists()
+        return (self.path / files.RM_ATTEMPTS).exists()
 
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
@@ -77,27 +80,18 @@ class Evidence:
     @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict; empty where it was not written."""
-        try:
-            return json.loads((self.path / "evidence" / "job.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return {}
+        return self._json(files.JOB, {})
 
     @cached_property
     def span_cost(self) -> dict[str, Any]:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        try:
-            return json.loads((self.path / "evidence" / "span_cost.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return {}
+        return self._json(files.SPAN_COST, {})
 
     @cached_property
     def collected(self) -> dict[str, Any]:
         """What `collect` noted: `missing`, one line for each thing that could not be had, and `metrics`, which only the
         running cluster knew."""
-        try:
-            return json.loads((self.path / "evidence" / "collected.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return {"missing": [], "metrics": {}}
+        return self._json(files.COLLECTED, {"missing": [], "metrics": {}})
 
     @property
     def cluster_mode(self) -> bool:
@@ -127,8 +121,8 @@ class Evidence:
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
         """The life of spark-submit's JVM."""
-        life = jvm.read(self.path / "evidence" / "driver-jvm.log")
-        return self.alignment.jvm(life, self.path / "logs" / "driver.stderr", "driver.stderr")
+        life = jvm.read(self.path / files.DRIVER_JVM_LOG)
+        return self.alignment.jvm(life, self.path / files.DRIVER_STDERR, "driver.stderr")
 
     @cached_property
     def driver_log(self) -> spark.DriverLog:
@@ -157,15 +151,12 @@ class Evidence:
     @cached_property
     def rm_app(self) -> dict[str, Any]:
         """The ResourceManager's own record of the application; empty where it gave none."""
-        try:
-            return json.loads((self.path / "evidence" / "rm-app.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return {}
+        return self._json(files.RM_APPLICATION, {})
 
     @cached_property
     def containers(self) -> list[str]:
         """Container ids, the ApplicationMaster's first."""
-        return sorted(path.name for path in (self.path / "logs" / "containers").glob("container_*"))
+        return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
     def application_master(self) -> spark.AmLog:
@@ -177,7 +168,7 @@ class Evidence:
         """Executor id to the directory of its logs and spans: a container's on YARN."""
         if self.on_yarn:
             return self.application_master.containers
-        found = (self.path / "logs" / "containers").glob("executor_*")
+        found = (self.path / files.CONTAINER_LOGS).glob("executor_*")
         return {path.name.removeprefix("executor_"): path.name for path in found}
 
     @cached_property
@@ -189,10 +180,7 @@ class Evidence:
     @cached_property
     def daemons(self) -> list[dict[str, Any]]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
-        try:
-            return json.loads((self.path / "evidence" / "daemons.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return []
+        return self._json(files.DAEMONS, [])
 
     def daemon_log(self, name: str) -> list[LogLine]:
         """What a daemon logged during the run; nodemanager-0 and the like."""
@@ -223,7 +211,7 @@ class Evidence:
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
         try:
-            located = json.loads((self.path / "evidence" / "blocks.json").read_text())
+            located = self._json(files.BLOCKS, {})
             return {
                 path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
                 for path, answer in located.items()
@@ -235,7 +223,7 @@ class Evidence:
     def file_bytes(self) -> dict[str, int]:
         """HDFS path of an input file to its length, as the NameNode has it."""
         try:
-            located: dict[str, Any] = json.loads((self.path / "evidence" / "blocks.json").read_text())
+            located: dict[str, Any] = self._json(files.BLOCKS, {})
             return {path: int(answer["LocatedBlocks"]["fileLength"]) for path, answer in located.items()}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
@@ -243,30 +231,24 @@ class Evidence:
     @cached_property
     def checksums(self) -> dict[str, Any]:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        try:
-            return json.loads((self.path / "evidence" / "checksums.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return {}
+        return self._json(files.CHECKSUMS, {})
 
     @cached_property
     def tasks(self) -> list[event_log.TaskMetrics]:
         """The tasks that Spark's event log ended."""
-        path = self.path / "evidence" / "event-log.jsonl"
+        path = self.path / files.EVENT_LOG
         return event_log.tasks(path.read_text(errors="replace").splitlines()) if path.exists() else []
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        try:
-            return json.loads((self.path / "evidence" / "noise.json").read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return None
+        return self._json(files.NOISE, None)
 
     @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
         """What each rank left in its done-marker, by rank."""
         try:
-            markers = json.loads((self.path / "evidence" / "markers.json").read_text())
+            markers = json.loads((self.path / files.MARKERS).read_text())
             found = [json.loads(text) for name, text in markers.items() if name.startswith("rank-")]
         except (OSError, ValueError):
             return {}
@@ -278,15 +260,23 @@ class Evidence:
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """The life of a container's JVM."""
-        directory = self.path / "logs" / "containers" / container
+        directory = self.path / files.CONTAINER_LOGS / container
         return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr", f"{container}/stderr")
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """The processes that recorded spans in one container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
+    def _json(self, name: str, otherwise: T) -> T:
+        """A file's JSON; `otherwise` where it is absent, or cut."""
+        try:
+            found: T = json.loads((self.path / name).read_text())
+        except (OSError, ValueError):
+            return otherwise
+        return found
+
     def _log(self, name: str) -> list[LogLine]:
         return self.alignment.log(self.path / "logs" / name, name)
 
     def _daemons(self, prefix: str) -> list[Path]:
-        return sorted((self.path / "logs" / "daemons").glob(f"{prefix}*.log"))
+        return sorted((self.path / files.DAEMON_LOGS).glob(f"{prefix}*.log"))

@@ -16,6 +16,7 @@ from dlobd.attribution.lanes.driver import CLIENT, JVM_LOG
 from dlobd.attribution.lanes.executor import DRIVER_LOG, lane_of
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import Event
+from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 Events = list[Event]
@@ -55,7 +56,7 @@ def _submission(evidence: Evidence) -> Events:
     _add(found, "spark-submit JVM up", evidence.submit_jvm.start_ns if evidence.submit_jvm else None, JVM_LOG)
     if python:
         _add(found, "driver Python up", python.process.start_ns, "/proc", tick_ns())
-        start = python.instant("SparkContext start")
+        start = python.instant(names.SPARK_CONTEXT_START)
         _add(found, "SparkContext start", start.at_ns if start else None, OWN_MARK)
     submitting = log.points.get("submitting")
     _add(found, "submit RPC", submitting.at_ns if submitting else None, DRIVER_LOG, RESOLUTION_NS)
@@ -94,16 +95,16 @@ def _trainer(evidence: Evidence, executor: str | None, rank: Rank | None) -> Eve
     workers = [p.opened_ns for p in evidence.recorded_in(container) if p.forked and p.process.role == "python-worker"]
     _add(found, "Python worker up", min(workers, default=None), OWN_MARK, 1, lane)
     if rank:
-        reserved = [s.end_ns for p in evidence.recorded_in(container) for s in p.named("await reservations")]
+        reserved = [s.end_ns for p in evidence.recorded_in(container) for s in p.named(names.AWAIT_RESERVATIONS)]
         _add(found, "launcher rendezvous done", min(reserved, default=None), OWN_MARK, 1, lane)
         if rank.whole:
             _add(found, "trainer forked", rank.start_ns, OWN_MARK, 1, lane)
         _add(found, "your main function called", rank.main.start_ns if rank.main else None, OWN_MARK, 1, lane)
-        imported = [s.end_ns for s in rank.named("import tensorflow") if rank.main and not s.truncated]
-        _add(found, "TensorFlow imported", min(imported, default=None), OWN_MARK, 1, lane)
-        first = next(iter(rank.named("get")), None) if rank.main else None
-        _add(found, "first batch", first.end_ns if first else None, OWN_MARK, 1, lane)
-        for name in ("TensorFlow imported", "TensorFlow rendezvous done", "first batch", "first step done"):
+        imported = [s.end_ns for s in rank.named(names.IMPORT_TENSORFLOW) if rank.main and not s.truncated]
+        _add(found, names.TENSORFLOW_IMPORTED, min(imported, default=None), OWN_MARK, 1, lane)
+        first = next(iter(rank.named(names.GET)), None) if rank.main else None
+        _add(found, names.FIRST_BATCH, first.end_ns if first else None, OWN_MARK, 1, lane)
+        for name in (names.TENSORFLOW_IMPORTED, names.RANKS_JOINED, names.FIRST_BATCH, names.FIRST_STEP_DONE):
             instant = rank.process.instant(name)
             _add(found, name, instant.at_ns if instant else None, OWN_MARK, 1, lane)
     return found

@@ -23,6 +23,7 @@ from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
+from dlobd.tracing import names
 
 IN_OWN_MAIN = NotMeasured(
     "channel",
@@ -69,7 +70,7 @@ def assembled(evidence: Evidence) -> Trace:
         )  # fmt: skip
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
-        puts = [put for process in evidence.recorded_in(container) for put in process.named("put")]
+        puts = [put for process in evidence.recorded_in(container) for put in process.named(names.PUT)]
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
             before_ns = start_ns if start_ns is not None else rank.start_ns
@@ -145,9 +146,9 @@ class _Waits:
         self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
         # the lanes in which reservations were handed in, and when
-        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named("register reservation"))
+        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(names.REGISTER_RESERVATION))
         # TensorFlowOnSpark as published does not tell; its last start task to begin is the last to reserve
-        self._starts = sorted((s.start_ns, lane) for s, lane in self._named("start task"))
+        self._starts = sorted((s.start_ns, lane) for s, lane in self._named(names.START_TASK))
 
     def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
         """The spans of that name in all containers, with their lanes."""
@@ -163,14 +164,14 @@ class _Waits:
     def exit_of(self, rank: Rank) -> int | None:
         """When the executor's task saw its trainer's process end, if it waited for it."""
         container = self._containers[rank.executor]
-        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named("wait for trainer")]
+        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(names.WAIT_FOR_TRAINER)]
         return max(ends, default=None)
 
     def in_task(self, rank: Rank) -> tuple[int, int] | None:
         """From when to when a trainer ran inside a Spark task; None if it was forked beside it."""
         if not rank.whole:
             return rank.start_ns, rank.end_ns
-        trainer = next(iter(rank.named("trainer")), None)
+        trainer = next(iter(rank.named(names.TRAINER)), None)
         if trainer is None or not rank.process.forked:
             return None  # a process of its own, which the task waits for by a recorded wait
         for _, task in self._tasks[rank.executor]:
@@ -182,19 +183,19 @@ class _Waits:
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         """Fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
-        if target == "@last-reservation" and (last := _last_before(self._reservations, span.end_ns)):
+        if target == names.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
-        if target == "@last-reservation" and (last := _last_before(self._starts, span.end_ns)):
+        if target == names.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
             return {**wait, "waits_for": (last[1],)}
-        if target == "@trainers":
+        if target == names.WAIT_TRAINERS:
             meant = [r for r in self._ranks if r.start_ns < span.end_ns and r.finished > (False, span.start_ns)]
             training = [rank for rank in meant if rank.role in TRAINING]
             trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
             if trainer is None:
                 return {**wait, "waits_for": ()}
-            done = trainer.named("write done-marker")
+            done = trainer.named(names.WRITE_DONE_MARKER)
             # the marker is there before the call that writes it has returned
-            released = min(done[-1].end_ns, span.end_ns) if done and span.name == "await trainers" else None
+            released = min(done[-1].end_ns, span.end_ns) if done and span.name == names.AWAIT_TRAINERS else None
             return {**wait, "waits_for": (trainer.lane,), "released_ns": released}
         return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
 

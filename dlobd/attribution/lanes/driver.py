@@ -18,6 +18,7 @@ from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.schema import Process, Span
+from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 LANE = "driver"
@@ -153,7 +154,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
 
 def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
     """Inside `SparkContext(...)`: the JVM's own start, then waiting for the ApplicationMaster and for the executors."""
-    context = next(iter(python.named("SparkContext")), None)
+    context = next(iter(python.named(names.SPARK_CONTEXT)), None)
     if context is None:
         return
     log = evidence.driver_log
@@ -279,7 +280,7 @@ def _critical(evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> Iterator[
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
     """Inside `SparkContext.stop`: the event log's last bytes and its rename are HDFS's time."""
     closing = evidence.driver_log.points.get("event log closing")
-    stop = next(iter(python.named("SparkContext.stop")), None)
+    stop = next(iter(python.named(names.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:
         return
     renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]

@@ -15,6 +15,7 @@ from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.feed import room_ns
 from dlobd.attribution.lanes.ranks import ROLES, Rank
 from dlobd.schema import Process, Span
+from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 DRIVER_LOG = "driver log"
@@ -82,13 +83,13 @@ def build(
     room = _room(evidence.recorded_in(container), ranks)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        if span.name == "put" and (at_ns := room.get(span.start_ns)) is not None:
+        if span.name == names.PUT and (at_ns := room.get(span.start_ns)) is not None:
             # from then on there is room: what it still takes is the pipe's own time
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # else room came so late that the pipe took the block in parts
                 lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
-        if wait.get("waits_for") == ["@trainer"]:
+        if wait.get("waits_for") == [names.WAIT_TRAINER]:
             rank = _latest(ranks, span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
         return resolve(span, wait)
@@ -142,11 +143,11 @@ def _one_at_a_time(
 
 def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
     """Start of each put -> when there was room for it, where the feed is a pipe, whose size is known."""
-    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant("feed pipe"))), None)
+    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(names.FEED_PIPE))), None)
     if capacity is None:
         return {}
-    gets = [get for rank in ranks for get in rank.named("get")]
-    return room_ns([put for process in processes for put in process.named("put")], gets, capacity)
+    gets = [get for rank in ranks for get in rank.named(names.GET)]
+    return room_ns([put for process in processes for put in process.named(names.PUT)], gets, capacity)
 
 
 def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
@@ -156,7 +157,7 @@ def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
 
 def _consumed_ns(rank: Rank, before_ns: int) -> int | None:
     """When the trainer had taken the last block, or given back its last results, before the end of a feed task."""
-    spans = rank.named("get") + rank.named("put results")
+    spans = rank.named(names.GET) + rank.named(names.PUT_RESULTS)
     return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
 
 
@@ -191,8 +192,8 @@ def _add_tasks(
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
     """After its last block a feed task waits until the trainer has taken everything; stock looks once a second."""
-    exhausted = [instant for instant in process.instants if instant.name == "feed exhausted"]
-    for feed in process.named("feed task"):
+    exhausted = [instant for instant in process.instants if instant.name == names.FEED_EXHAUSTED]
+    for feed in process.named(names.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
             rank = _latest(ranks, feed.end_ns)

@@ -17,6 +17,7 @@ from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
+from dlobd.bundle import files
 from dlobd.schema import Interval, Span
 from dlobd.tracing import names
 
@@ -103,7 +104,7 @@ def outages(evidence: Evidence) -> list[str]:
         (instant.attrs["address"], instant.attrs["how"])
         for process in evidence.processes
         for instant in process.instants
-        if instant.name == "DataNode given up"
+        if instant.name == names.DATANODE_GIVEN_UP
     )
     return [
         f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
@@ -185,5 +186,5 @@ def _localised(evidence: Evidence) -> int:
 
 
 def _size(evidence: Evidence) -> int | None:
-    path = evidence.path / "evidence" / "event-log.jsonl"
+    path = evidence.path / files.EVENT_LOG
     return path.stat().st_size if path.exists() else None

@@ -14,6 +14,7 @@ from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
+from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"
@@ -74,7 +75,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
         return []
 
     def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        if "@trainers" not in wait.get("waits_for", ()):
+        if names.WAIT_TRAINERS not in wait.get("waits_for", ()):
             return _resolve(span, wait)
         return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last to end releases it
 
@@ -93,14 +94,14 @@ def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
 def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
     """When the parent saw the rank's process end."""
     number = rank.process.index if rank.process.role == "chief" else rank.process.index + 1
-    exits = [i for i in parent.instants if i.name == "rank exited"] if parent else []
+    exits = [i for i in parent.instants if i.name == names.RANK_EXITED] if parent else []
     return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == number), None)
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
     """Startup along the rank that took its first step last, teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
-    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant("first step done"))]
+    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(names.FIRST_STEP_DONE))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
     chief = next((rank.process for rank in ranks if rank.role == "chief"), None)
     startup = [Event("parent process exec", window["exec_ns"], CLIENT)]
@@ -110,12 +111,12 @@ def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], 
     if slowest:
         process = slowest.process
         startup.append(Event("rank process up", process.opened_ns, OWN_MARK, lane=slowest.lane))
-        startup += _instants(process, "TensorFlow imported", "TensorFlow rendezvous done", "first batch")
-        startup += _instants(process, "first step done")
+        startup += _instants(process, names.TENSORFLOW_IMPORTED, names.RANKS_JOINED, names.FIRST_BATCH)
+        startup += _instants(process, names.FIRST_STEP_DONE)
     if chief:
-        teardown += _instants(chief, "last step done", "saved", "evaluated")
+        teardown += _instants(chief, names.LAST_STEP_DONE, names.SAVED, names.EVALUATED)
     if parent:
-        teardown += _instants(parent, "launcher shut down")
+        teardown += _instants(parent, names.LAUNCHER_SHUT_DOWN)
     return tuple(sorted(startup, key=lambda e: e.at_ns)), tuple(sorted(teardown, key=lambda e: e.at_ns))
 
 

@@ -10,6 +10,7 @@ from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.feed import given_ns
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import Span
+from dlobd.tracing import names
 
 Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
@@ -46,16 +47,18 @@ def build(
         lane.add(*root, rank.start_ns, rank.end_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
     lane.add("tensorflow", "trainer process exits", rank.end_ns, exit_ns, OWN_MARK)
 
-    given = given_ns(rank.named("get"), puts)
+    given = given_ns(rank.named(names.GET), puts)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        if span.name == "get" and (at_ns := given.get(span.start_ns)):
+        if span.name == names.GET and (at_ns := given.get(span.start_ns)):
             # from then on nobody is waited for: the queue hands the block over
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # else the put returned after the get: the queue had the block before
                 lane.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
-        target = {"@feeder": executor, "@reader": reader_of(rank)}.get(next(iter(wait.get("waits_for", ())), ""))
+        target = {names.WAIT_FEEDER: executor, names.WAIT_READER: reader_of(rank)}.get(
+            next(iter(wait.get("waits_for", ())), "")
+        )
         return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
 
     lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)

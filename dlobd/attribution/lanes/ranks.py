@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.tracing import names
 
 ROLES = ("chief", "master", "worker", "ps", "evaluator")
 TRAINING = ("chief", "master", "worker")
@@ -54,7 +55,7 @@ class Rank:
         if self.main is not None:
             return self.main.truncated, self.main.end_ns
         # a process may live on: inside a Spark task it is Spark's own Python worker
-        done = self.named("write done-marker")
+        done = self.named(names.WRITE_DONE_MARKER)
         return not done, done[-1].end_ns if done else self.process.last_ns
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import requests
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.configuration import user_name
 
@@ -90,7 +91,7 @@ def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -
         except (requests.RequestException, ValueError):
             continue
         beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
-    bundle.add_bytes(json.dumps(beans, indent=1).encode(), "evidence/nm-containers.json")
+    bundle.add_bytes(json.dumps(beans, indent=1).encode(), files.NM_CONTAINERS)
     executors = [bean for bean in beans if not bean["name"].endswith("_000001")]
     peaks_mb = [
         bean[key] for bean in executors for key in bean if key.lower().startswith("pmemusage") and "max" in key.lower()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import containers_of, end
@@ -41,7 +42,7 @@ def collect(
     record = application.await_end(endpoints.rm_url, endpoints.nm_urls, application_id, kill)
     if not record:
         missing.append(f"ResourceManager: no record of {application_id}")
-    bundle.add_bytes(json.dumps(record, indent=1).encode(), "evidence/rm-app.json")
+    bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
     # of a NodeManager that died, or of an application whose ResourceManager did: nobody else will end them
     end(containers_of(cluster.work_dir, application_id), 1)
     missing += _collect_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
@@ -83,9 +84,9 @@ def _collect_logs(
     since `offsets`."""
     for container, directory in directories.items():
         for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(names)):
-            part = "spans" if path.name.startswith("spans-") else "logs/containers"
+            part = "spans" if path.name.startswith("spans-") else files.CONTAINER_LOGS
             bundle.add(path, f"{part}/{container}/{path.name}")
-    bundle.add_bytes(json.dumps(cluster.daemons_now(), indent=1).encode(), "evidence/daemons.json")
+    bundle.add_bytes(json.dumps(cluster.daemons_now(), indent=1).encode(), files.DAEMONS)
     for name, path in cluster.log_files().items():
         with path.open("rb") as file:
             file.seek(offsets.get(name, 0))

@@ -21,6 +21,7 @@ from typing import Any
 
 import requests
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import aggregated_logs as aggregated_logs
 from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb
@@ -77,8 +78,8 @@ def gather(
     missing = hdfs.from_hdfs(place, asked.application_id, train_dir, run_dir, bundle)
     record = _settled(web, asked.application_id)
     attempts = web.attempts(asked.application_id)
-    bundle.add_bytes(json.dumps(record, indent=1).encode(), "evidence/rm-app.json")
-    bundle.add_bytes(json.dumps(attempts, indent=1).encode(), "evidence/rm-attempts.json")
+    bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
+    bundle.add_bytes(json.dumps(attempts, indent=1).encode(), files.RM_ATTEMPTS)
     missing += _containers(web, java, asked.application_id, record, attempts, bundle)
     return missing + _daemons(web, asked, bundle)
 
@@ -163,7 +164,7 @@ def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
 
 
 def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
-    part = "spans" if name.startswith("spans-") else "logs/containers"
+    part = "spans" if name.startswith("spans-") else files.CONTAINER_LOGS
     bundle.add_bytes(data, f"{part}/{container}/{Path(name).name}")
 
 

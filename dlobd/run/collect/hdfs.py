@@ -10,6 +10,7 @@ from typing import Any
 
 import requests
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.checksum import ALGORITHM
@@ -58,7 +59,7 @@ def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle
             f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"
         )
     with client.read(f"{events_dir}/{found[0]}") as reader:
-        bundle.add_bytes(reader.read(), "evidence/event-log.jsonl")
+        bundle.add_bytes(reader.read(), files.EVENT_LOG)
 
 
 def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
@@ -67,7 +68,7 @@ def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
         query = {"op": "GET_BLOCK_LOCATIONS", "user.name": hdfs.user, "offset": 0, "length": status["length"]}
         url = f"{hdfs.webhdfs_url}/webhdfs/v1{train_dir}/{name}"
         blocks[f"{train_dir}/{name}"] = requests.get(url, query, timeout=5).json()
-    bundle.add_bytes(json.dumps(blocks).encode(), "evidence/blocks.json")
+    bundle.add_bytes(json.dumps(blocks).encode(), files.BLOCKS)
 
 
 def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
@@ -81,7 +82,7 @@ def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
         if found["algorithm"] == ALGORITHM:  # else the file's blocks or chunks are not as we write them
             kept[path] = found["bytes"][: 2 * found["length"]]  # zeros follow
     staged = {path: checksum for path, checksum in noted.items() if path in kept}
-    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), "evidence/checksums.json")
+    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), files.CHECKSUMS)
 
 
 def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:
@@ -89,4 +90,4 @@ def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:
     for name in client.list(f"{run_dir}/done"):
         with client.read(f"{run_dir}/done/{name}") as reader:
             markers[name] = reader.read().decode()
-    bundle.add_bytes(json.dumps(markers).encode(), "evidence/markers.json")
+    bundle.add_bytes(json.dumps(markers).encode(), files.MARKERS)

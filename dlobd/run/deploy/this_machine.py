@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.configuration import user_name
@@ -49,5 +50,5 @@ class ThisMachine:
             return [], {}
         names = self.storage.sizes(f"{job.run_dir}/done")
         markers = {name: self.storage.read(f"{job.run_dir}/done/{name}", "marker").decode() for name in names}
-        bundle.add_bytes(json.dumps(markers).encode(), "evidence/markers.json")
+        bundle.add_bytes(json.dumps(markers).encode(), files.MARKERS)
         return [], {}
