@@ -211,7 +211,7 @@ class Evidence:
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
         try:
-            located = self._json(files.BLOCKS, {})
+            located: dict[str, Any] = self._json(files.BLOCKS, {})
             return {
                 path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
                 for path, answer in located.items()
