@@ -6,7 +6,7 @@ Schema history of run.json
     1   first version
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
     3   `audits`, `noise` and `overhead`: what recording has cost; null in records of before
-    4   `reason` was `cause`: why a run is not ok; a cause is a named wait
+    4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
 """
 
 from __future__ import annotations

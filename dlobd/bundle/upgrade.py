@@ -31,9 +31,12 @@ def _from_2(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_3(run: dict[str, Any]) -> dict[str, Any]:
-    """A cause is a named wait; what a run failed of is its reason."""
+    """A cause is a named wait; what a run failed of is its reason. There was one optimiser, and one loss."""
     kept = {name: value for name, value in run.items() if name != "cause"}
-    return {**kept, "reason": run["cause"], "schema_version": 4}
+    configuration = run["configuration"]
+    if "script" not in configuration:
+        configuration = {"optimiser": "sgd", "loss": "softmax-cross-entropy", **configuration}
+    return {**kept, "configuration": configuration, "reason": run["cause"], "schema_version": 4}
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2, 3: _from_3}

@@ -95,7 +95,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
         {"steps", "steps x batch"},
     ),
     "a step was not recorded as one": (
-        text(SPANS, '"n":"step"', '"n":"stop"'),
+        text(SPANS, '"rendezvous":"step 7"', '"rendezvous":"stop 7"'),
         {"steps"},
     ),
     "the job had another batch size": (

@@ -129,7 +129,8 @@ def extra(path: Path) -> None:
 MUTATIONS: dict[str, Callable[[Path], None]] = {
     "the first step began earlier": text("spans/*/*.jsonl", r'("n":"first step".*"t":\d*?)\d(\d{7})\}', r"\g<1>0\2}"),
     "a span has another layer": text("spans/*/*.jsonl", '"l":"hdfs"', '"l":"spark"'),
-    "a span has another name": text("spans/*/*.jsonl", '"n":"step"', '"n":"stop"'),
+    "a span has another name": text("spans/*/*.jsonl", '"n":"get"', '"n":"got"'),
+    "a step has another number": text("spans/*/*.jsonl", '"rendezvous":"step 7"', '"rendezvous":"step 8"'),
     "a span's line is gone": text("spans/*/*.jsonl", r'^\{"k":"b","l":"feed","n":"put".*\n', ""),
     "a span's end is gone": text(f"{EXECUTORS[0]}/*.jsonl", r'^\{"k":"e","i":20,.*\n', ""),
     "a span file is cut": cut("spans/*/*.jsonl"),
