@@ -54,9 +54,8 @@ $(VENV)/.made:
 	echo "dlobd: Python 3.11, 3.12 or 3.13 with venv and pip is needed; found: $$found." \
 	  "Next: install one (on Debian and Ubuntu with its -venv package), then run make again." >&2; exit 3
 
-$(VENV)/.run: $(VENV)/.made requirements/build.lock requirements/run.lock
-	@$(PYTHON) requirements/install.py requirements/build.lock
-	@$(PYTHON) requirements/install.py requirements/run.lock
+$(VENV)/.run: $(VENV)/.made requirements/uv.lock requirements/build.lock requirements/run.lock
+	@$(PYTHON) requirements/install.py requirements/uv.lock requirements/build.lock requirements/run.lock
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.lock
@@ -64,7 +63,7 @@ $(VENV)/.dev: $(VENV)/.run requirements/dev.lock
 	@touch $@
 
 $(VENV)/.dlobd: $(VENV)/.run pyproject.toml
-	@$(PYTHON) requirements/install.py -- --no-deps --editable .
+	@$(PYTHON) requirements/install.py -- --editable .
 	@touch $@
 
 # A Java 17 of the machine is used if there is one; it is looked for each time, since it may come and go.

@@ -3,9 +3,11 @@
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,19 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv / "bin" / "python"
 
 
+@pytest.fixture(params=["pip", "uv"])
+def installer(request: pytest.FixtureRequest, python: Path) -> Iterator[str]:
+    """What installs: pip alone, or this environment's uv."""
+    uv = python.with_name("uv")
+    if request.param == "uv":
+        ours = Path(sys.prefix) / "bin" / "uv"
+        if not ours.exists():
+            pytest.skip("this environment was installed without uv")
+        uv.symlink_to(ours)
+    yield request.param
+    uv.unlink(missing_ok=True)
+
+
 @pytest.fixture
 def offline(tmp_path: Path) -> Path:
     """A directory with one package, `tiny` 1.0, as a wheel."""
@@ -37,15 +52,19 @@ def offline(tmp_path: Path) -> Path:
     return wheel
 
 
-def _install(python: Path, lock: Path, **settings: str) -> tuple[int, list[str]]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")} | settings
-    done = subprocess.run(
-        [python, CHECKOUT / "requirements" / "install.py", lock],
-        env=environment | {"PIP_RETRIES": "1", "PIP_CONFIG_FILE": os.devnull},
-        capture_output=True,
-        text=True,
-        timeout=55,
-    )
+def _command(python: Path, *locks: Path) -> list[str | Path]:
+    return [python, CHECKOUT / "requirements" / "install.py", *locks]
+
+
+def _settings(cache: Path, **settings: str) -> dict[str, str]:
+    """The environment without what this machine tells pip and uv."""
+    theirs = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    return theirs | {"PIP_RETRIES": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_CACHE_DIR": str(cache)} | settings
+
+
+def _install(python: Path, *locks: Path, **settings: str) -> tuple[int, list[str]]:
+    environment = _settings(locks[0].parent / "cache", **settings)
+    done = subprocess.run(_command(python, *locks), env=environment, capture_output=True, text=True, timeout=55)
     assert done.stdout == ""
     return done.returncode, done.stderr.splitlines()
 
@@ -56,35 +75,111 @@ def _lock(tmp_path: Path, digest: str) -> Path:
     return lock
 
 
-def test_a_locked_package_is_installed(python: Path, tmp_path: Path, offline: Path) -> None:
-    """A package whose checksum is right is installed, and the last line says what and how long."""
-    lock = _lock(tmp_path, hashlib.sha256(offline.read_bytes()).hexdigest())
-    code, lines = _install(python, lock, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(offline.parent))
-    assert code == 0, lines
-    assert lines[-1].startswith(f"installed {lock} in ")
-    assert any("Installing collected packages: tiny" in line for line in lines)
+def _right(tmp_path: Path, offline: Path) -> Path:
+    return _lock(tmp_path, hashlib.sha256(offline.read_bytes()).hexdigest())
+
+
+def _offline(offline: Path) -> dict[str, str]:
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(offline.parent)}
+
+
+def _uninstall(python: Path) -> None:
+    """Fails if `tiny` is not there, and working."""
     done = subprocess.run([python, "-c", "import tiny; print(tiny.answer)"], capture_output=True, text=True, timeout=30)
     assert done.stdout == "42\n"
     subprocess.run([python, "-m", "pip", "uninstall", "-qy", "tiny"], check=True, timeout=30)
 
 
-def test_a_wrong_checksum_is_one_line(python: Path, tmp_path: Path, offline: Path) -> None:
-    """A file that differs from the lock is not installed, and the line says that its checksum is wrong."""
-    code, lines = _install(
-        python, _lock(tmp_path, "0" * 64), PIP_NO_INDEX="1", PIP_FIND_LINKS=str(offline.parent), PIP_NO_CACHE_DIR="1"
-    )
+def test_a_locked_package_is_installed(installer: str, python: Path, tmp_path: Path, offline: Path) -> None:
+    """A package whose checksum is right is installed, and the last line says what and how long."""
+    lock = _right(tmp_path, offline)
+    code, lines = _install(python, lock, **_offline(offline))
+    assert code == 0, lines
+    assert lines[-1].startswith(f"installed {lock} in ")
+    step = {"pip": "Installing collected packages: tiny", "uv": "Installed 1 package"}[installer]
+    assert any(step in line for line in lines), lines
+    assert not any("pip tries" in line for line in lines)
+    _uninstall(python)
+
+
+def test_a_wrong_checksum_is_one_line(installer: str, python: Path, tmp_path: Path, offline: Path) -> None:
+    """A file that differs from the lock is not installed, and the line says so; no second installer has a try."""
+    code, lines = _install(python, _lock(tmp_path, "0" * 64), **_offline(offline))
     assert code == 3
     assert "was not installed: a downloaded file has a wrong checksum. Next: run it again" in lines[-1]
+    assert not any("pip tries" in line for line in lines), installer
     assert subprocess.run([python, "-c", "import tiny"], capture_output=True, timeout=30).returncode != 0
 
 
-def test_no_network_is_one_line(python: Path, tmp_path: Path) -> None:
+def test_no_network_is_one_line(installer: str, python: Path, tmp_path: Path) -> None:
     """Without a package index the last line says so, and where the log is; there is no traceback."""
     code, lines = _install(python, _lock(tmp_path, "0" * 64), PIP_INDEX_URL=CLOSED)
     assert code == 3
     assert "the package index cannot be reached. Next: check the network or PIP_INDEX_URL" in lines[-1]
-    assert (python.parents[1] / "setup.log").is_file()
+    assert any("uv did not install" in line and "cannot be reached" in line for line in lines) == (installer == "uv")
+    # uv was told pip's index
+    assert CLOSED in (python.parents[1] / "setup.log").read_text() or installer == "pip"
     assert not any("Traceback" in line for line in lines)
+
+
+def test_without_uv_pip_installs(python: Path, tmp_path: Path, offline: Path) -> None:
+    """An index that has no uv for this machine costs a line, and the rest is installed."""
+    (tmp_path / "uv.lock").write_text((CHECKOUT / "requirements" / "uv.lock").read_text())
+    code, lines = _install(python, tmp_path / "uv.lock", _right(tmp_path, offline), **_offline(offline))
+    assert code == 0, lines
+    assert "uv is not to be had for this machine: pip installs, which takes longer" in lines
+    _uninstall(python)
+
+
+@pytest.fixture
+def stand_in(python: Path) -> Iterator[Path]:
+    """The place of uv, for a script."""
+    uv = python.with_name("uv")
+    yield uv
+    uv.unlink()
+
+
+def _script(uv: Path, install: str) -> None:
+    uv.write_text(f'#!/bin/sh\n[ "$1" = --version ] || {{ {install}; }}\n')
+    uv.chmod(0o755)
+
+
+@pytest.mark.parametrize("install", ["echo error: it is confused.; exit 2", "kill -SEGV $$"])
+def test_what_uv_fails_with_pip_tries(
+    stand_in: Path, install: str, python: Path, tmp_path: Path, offline: Path
+) -> None:
+    """A uv that fails costs a line with its reason, and pip installs."""
+    _script(stand_in, install)
+    code, lines = _install(python, _right(tmp_path, offline), **_offline(offline))
+    assert code == 0, lines
+    assert any(line.startswith("uv did not install") and line.endswith("): pip tries") for line in lines), lines
+    _uninstall(python)
+
+
+def test_ctrl_c_leaves_nothing(stand_in: Path, python: Path, tmp_path: Path) -> None:
+    """Interrupted while uv works, it ends with 130 and without a traceback, and so does what it started."""
+    _script(stand_in, "echo Resolved 1 package; exec sleep 600")
+    process = subprocess.Popen(
+        _command(python, _lock(tmp_path, "0" * 64)),
+        env=_settings(tmp_path),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    assert "Resolved" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)  # to it alone: a terminal would tell all of them
+    assert process.wait(timeout=30) == 130
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+
+
+def test_locks_are_complete() -> None:
+    """What the locks install needs nothing else: they are installed without looking at what packages ask for."""
+    done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, timeout=55)
+    assert done.returncode == 0, done.stdout
 
 
 def _make(tmp_path: Path, version: str | None) -> subprocess.CompletedProcess[str]:
