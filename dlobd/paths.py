@@ -7,8 +7,12 @@ folders under `dlobd/_shipped`. What can be fetched or built again is kept in th
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
+import re
+import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +22,11 @@ from dlobd.errors import SetupError
 CLUSTER = "cluster"
 NATIVE = "native"
 """Names in the cache directory."""
+
+TEMPORARY = Path("/tmp")
+"""Holds the links of `plain`: not TMPDIR, which may differ between the command that starts a cluster and the next."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_/.+@=~-]*")
 
 PACKAGE = Path(__file__).resolve().parent
 """The installed package: what a node gets as a zip, and what a process of ours needs on its path."""
@@ -45,7 +54,74 @@ def spark_home() -> Path:
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.origin:
         raise SetupError("The Python package pyspark is not installed.", "install dlobd with its dependencies again")
-    return Path(found.origin).parent
+    return plain(Path(found.origin).parent)
+
+
+def python() -> Path:
+    """The interpreter that runs this, by a plain name below which it finds its virtual environment."""
+    executable = Path(sys.executable)
+    return plain(executable.parent.parent) / executable.parent.name / executable.name
+
+
+def plain(path: Path, longest: int | None = None) -> Path:
+    """`path` by a name that Spark's and Hadoop's scripts, URIs and configuration files leave as it is.
+
+    They split or replace spaces, quotes, commas, dollars and letters beyond ASCII. Where the path has one, a link in
+    `/tmp/dlobd-UID` stands for all up to the last such part. It stays: a cluster that stays goes on to use it.
+
+    Args:
+        longest: a path of more bytes gets a link as well.
+
+    Raises:
+        SetupError: there can be no such link.
+    """
+    path = path.absolute()
+    awkward = [i for i, part in enumerate(path.parts) if not _PLAIN.fullmatch(part)]
+    if longest is not None and len(os.fsencode(path)) > longest:
+        awkward.append(len(path.parts) - 1)
+    if not awkward:
+        return path
+    top = Path(*path.parts[: awkward[-1] + 1])
+    return _linked(top) / path.relative_to(top)
+
+
+def resolved_plain(directory: Path) -> Path:
+    """`directory`, or where links to it are resolved to a name that is not plain, another one for the same purpose.
+
+    Spark finds its configuration as a Java resource: that resolves links, and then reads `%20` as it stands.
+    """
+    real = os.path.realpath(directory)
+    return directory if _PLAIN.fullmatch(real) else links_dir() / f"{_digest(real)}.d"
+
+
+def links_dir() -> Path:
+    """Where the links of `plain` lie; not created."""
+    return TEMPORARY / f"dlobd-{os.getuid()}"
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+
+
+def _linked(top: Path) -> Path:
+    """The link to `top`; made if it is not there."""
+    directory = links_dir()
+    link = directory / _digest(str(top))
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        found = directory.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise PermissionError(f"{directory} is not a directory that this user alone may write")
+        if not (link.is_symlink() and os.readlink(link) == str(top)):
+            aside = link.with_name(f".{link.name}-{os.getpid()}")
+            aside.symlink_to(top)
+            aside.replace(link)
+    except OSError as error:
+        raise SetupError(
+            f"{top} has characters that Spark and Hadoop split or replace, and no link to it can be made: {error}.",
+            "choose a path of letters, digits, '/', '-', '_' and '.'",
+        ) from error
+    return link
 
 
 def cluster_dir() -> Path:
@@ -85,7 +161,8 @@ def locked(path: Path) -> Iterator[None]:
 def make_writable(directory: Path) -> None:
     """Makes a directory. Raises SetupError if this user cannot write there."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        # resolved: a link of `plain` may be older than the directory
+        Path(os.path.realpath(directory)).mkdir(parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"user id {os.getuid()} may not write there")
     except OSError as error:

@@ -18,6 +18,7 @@ from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.job.own.hooks import DAEMONS
+from dlobd.paths import python
 from dlobd.registry import LAUNCHERS, unknown
 from dlobd.schema import OwnJob, Runnable
 
@@ -126,6 +127,12 @@ def _build(script: str, arguments: Sequence[str], said: Mapping[str, Any], optio
         raise UsageError(
             f"{script}: in cluster mode dlobd's own {ENTRY} lies beside it in the container.", "rename the script"
         )
+    if values["deploy_mode"] == "cluster" and (wrong := re.search(r'[",$`\\\n]', Path(script).name)):
+        raise UsageError(
+            f"The name of script {script} has the character {wrong[0]!r}, which Spark and YARN's launch "
+            "scripts split or replace.",
+            "rename the script, or --set deploy_mode=client",
+        )
     if refusal := experiments.way_refusal(values["scheduler"], values["launcher"], values["deploy_mode"]):
         name, why, remedy = refusal
         raise UsageError(f"{name}: {why}", remedy)
@@ -157,12 +164,13 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
             f"--class: {line.script} would run in the JVM alone, and dlobd records what runs in Python.",
             "name a .py file",
         )
+    ours = (sys.executable, str(python()))
     for key, allowed, why in (
         ("spark.master", ("yarn",), "the job runs on the embedded YARN"),
         ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
         ("spark.executor.cores", ("1", settings.get("spark.task.cpus", "1")), "an executor runs one task at a time"),
-        ("spark.pyspark.python", (sys.executable,), "the hooks need the Python that dlobd is installed in"),
-        ("spark.pyspark.driver.python", (sys.executable,), "the hooks need the Python that dlobd is installed in"),
+        ("spark.pyspark.python", ours, "the hooks need the Python that dlobd is installed in"),
+        ("spark.pyspark.driver.python", ours, "the hooks need the Python that dlobd is installed in"),
         ("spark.python.daemon.module", (), "the worker daemon is dlobd's"),
         ("spark.python.use.daemon", ("true",), "the worker daemon is dlobd's"),
     ):

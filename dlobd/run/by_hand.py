@@ -22,6 +22,7 @@ from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
 from dlobd.job.description import Job
+from dlobd.paths import plain
 from dlobd.run import provenance, runner, staging
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
@@ -59,7 +60,7 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
         raise ClusterError(f"HDFS refused the run's directory {job.run_dir}: {error}", "look at your rights") from error
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
-    command = runner.command_of(experiment, place.target(), bundle.path)
+    command = runner.command_of(experiment, place.target(), plain(bundle.path))
     run_record = run_records.begin(bundle, experiment)
     run_record["command"] = list(command.argv)
     run_record["reason"] = PREPARED

@@ -10,7 +10,7 @@ from pathlib import Path
 from dlobd.bundle import store
 from dlobd.errors import Busy, SetupError
 from dlobd.hadoop.embedded.state import WorkDirLock, read_state
-from dlobd.paths import CLUSTER, NATIVE, cache_dir
+from dlobd.paths import CLUSTER, NATIVE, cache_dir, links_dir
 
 _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
@@ -42,6 +42,10 @@ class Kept:
 def kept(out: Path) -> list[Kept]:
     """What is in the cache, and the run bundles under `out`; empty entries are left out."""
     entries = [Kept(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
+    # after the cluster, whose running daemons use them
+    entries.append(
+        Kept("links", "names for directories that Spark and Hadoop cannot take as they are", (links_dir(),), 0)
+    )
     runs = tuple(bundle.path for bundle in store.bundles(out))
     entries.append(Kept("runs", f"{len(runs)} run bundles in {out}", runs, 0))
     entries.append(Kept(SELFTEST, "bundles of self-tests, and what was injected", (out / SELFTEST,), 0))

@@ -32,7 +32,7 @@ from dlobd.experiment.files import steps
 from dlobd.experiment.spark_submit_line import merged
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.description import Job
-from dlobd.paths import native_dir, shipped
+from dlobd.paths import native_dir, plain, shipped
 from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.run import machine_noise, memory_check, provenance, staging, submit
 from dlobd.run import run_record as run_records
@@ -167,7 +167,7 @@ def _execute(
         bundle.add_bytes(job.to_json().encode(), files.JOB)
 
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
-    command = changed(command_of(experiment, place.target(), bundle.path))
+    command = changed(command_of(experiment, place.target(), plain(bundle.path)))
     run_record["command"] = redact_words(command.argv)
     run_record["reason"] = record.INTERRUPTED
     bundle.write(run_record)  # what stays if this process is killed
@@ -238,7 +238,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         executor_overhead_mb=experiment.executor_overhead_mb,
         # replication: the event log's, and of whatever else Spark writes there
         conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
-        script=shipped("jobs") / entry,
+        script=plain(shipped("jobs")) / entry,
         arguments=arguments,
         files=files,
     )

@@ -23,7 +23,7 @@ import pytest
 
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.configuration import ClusterSettings
+from dlobd.hadoop.embedded.configuration import ClusterSettings, work_dir_name
 from dlobd.hadoop.embedded.jars import resolve_jars
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.processes import daemons_of
@@ -164,11 +164,12 @@ class Dlobd:
     cache: Path
     out: Path
     jars: Path
+    python: str = sys.executable
 
     @property
     def work_dir(self) -> Path:
         """The cluster's directory."""
-        return self.cache / "cluster"
+        return work_dir_name(self.cache / "cluster")
 
     def start(self, *words: str, **environment: str) -> Started:
         """Starts `dlobd WORDS`."""
@@ -176,7 +177,7 @@ class Dlobd:
         before = frozenset(self.work_dir.glob(APPLICATIONS))
         own = {"DLOBD_CACHE": str(self.cache), "DLOBD_JARS": str(self.jars), "TMPDIR": str(self.cache)}
         process = subprocess.Popen(
-            [sys.executable, "-m", "dlobd", *words],
+            [self.python, "-m", "dlobd", *words],
             env={**os.environ, **own, **environment},
             cwd=self.cache,
             stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dlobd import paths
 from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop.embedded import configuration
 from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
@@ -131,9 +132,21 @@ def test_a_broken_template_is_named_with_its_line() -> None:
         configuration.parse_template("a=$unknown\n", {}, "f")
 
 
-@pytest.mark.parametrize("path", ["/a b", "/a,b", "/a:b", "/a$b", "/" + "x" * 80])
-def test_a_work_directory_that_hadoop_would_misread_is_refused(path: str) -> None:
+@pytest.mark.parametrize("path", ["/a b", "/a,b", "/a:b", "/a$b", '/a"b', "/aé", "/" + "x" * 80])
+def test_a_work_directory_that_hadoop_would_misread_has_a_link(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Commas split lists, colons class paths, dollars variables; a long path leaves no room for socket names."""
-    with pytest.raises(SetupError, match="The cluster directory"):
-        configuration.check_work_dir(Path(path))
-    assert configuration.check_work_dir(Path("/a/./b")) == Path("/a/b")
+    monkeypatch.setattr(paths, "TEMPORARY", tmp_path)
+    named = configuration.work_dir_name(Path(path))
+    assert named.parent == paths.links_dir()
+    assert named.readlink() == Path(path)
+    assert configuration.work_dir_name(Path("/a/./b")) == Path("/a/b")
+
+
+def test_a_work_directory_with_a_single_quote_is_refused(tmp_path: Path) -> None:
+    """Hadoop puts the resolved name between single quotes, for a shell: a link does not help."""
+    (tmp_path / "link").symlink_to("/it's")
+    for path in ("/it's/cluster", tmp_path / "link" / "cluster"):
+        with pytest.raises(SetupError, match="single quote in its path"):
+            configuration.work_dir_name(Path(path))

@@ -119,6 +119,15 @@ def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
         own_job.from_script(str(path), [], ["deploy_mode=cluster"])
 
 
+@pytest.mark.parametrize("name", ["a,b.py", 'a"b.py', "a$b.py", "a`b.py"])
+def test_a_script_whose_name_a_container_cannot_have_is_refused(tmp_path: Path, name: str) -> None:
+    """Spark splits names of files at commas, and YARN puts them between double quotes for a shell."""
+    (tmp_path / name).write_text("")
+    own_job.from_script(str(tmp_path / name), [])
+    with pytest.raises(UsageError, match="Next: rename the script"):
+        own_job.from_script(str(tmp_path / name), [], ["deploy_mode=cluster"])
+
+
 def test_several_cores_for_one_task_are_fine(script: str) -> None:
     """What matters is one task at a time."""
     own_job.from_line(line("--executor-cores", "4", "--conf", "spark.task.cpus=4", script=script))
@@ -144,7 +153,8 @@ def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.Mon
     entry, _, rest = submit.partition("jobs/own.py tfos ")
     assert rest.endswith(" --steps 3")
     if mode == "cluster":
-        assert f"a.txt,{script}" in entry
+        assert f"a.txt,{Path(script).as_uri()}" in entry
+        assert "my%20job.py" in entry
         assert "'my job.py'" in rest
         assert script not in rest
     else:

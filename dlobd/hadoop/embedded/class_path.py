@@ -91,7 +91,7 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
         # the JVM itself refuses an archive when a jar's size or time has changed since
         known = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in plain]
         key = sha256(repr((_LAYOUT, str(java.home), java.version, known)).encode() + classes).hexdigest()[:16]
-        directory = cache_dir() / "daemons" / key
+        directory = plain(cache_dir() / "daemons") / key
         with locked(directory.parent / ".lock"):
             return _prepared(directory, java, plain, classes, progress)
     except (OSError, SetupError) as error:

@@ -50,8 +50,8 @@ class EmbeddedCluster:
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
-        """Raises SetupError if the work directory's name cannot be used."""
-        self.settings = replace(settings, work_dir=configuration.check_work_dir(settings.work_dir))
+        """Raises SetupError if the work directory can have no name that Hadoop takes."""
+        self.settings = replace(settings, work_dir=configuration.work_dir_name(settings.work_dir))
         self._lock = WorkDirLock(self.work_dir)
         self._state: ClusterState | None = None
         self._children: list[subprocess.Popen[bytes]] = []
@@ -102,7 +102,7 @@ class EmbeddedCluster:
     @property
     def spark_conf_dir(self) -> Path:
         """SPARK_CONF_DIR of spark-submit."""
-        return self.work_dir / "conf" / "spark"
+        return configuration.spark_conf_dir(self.work_dir)
 
     @property
     def java(self) -> Java:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import pwd
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from xml.etree import ElementTree
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop.embedded.ports import port_base
-from dlobd.paths import cache_dir, shipped
+from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, shipped
 
 LOOPBACK = "127.0.0.1"
 
@@ -32,7 +31,8 @@ DAEMON_PORTS = {
 """The ports of each kind of daemon, in the order in which they are numbered."""
 
 MAX_WORK_DIR = 70
-"""Characters. Python's multiprocessing makes sockets under <work dir>/tmp, and a socket's path has at most 107."""
+"""Bytes; a longer one is used by a link. Python's multiprocessing makes sockets under <work dir>/tmp, and a socket's
+path has at most 107."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +107,19 @@ def user_name() -> str:
         ) from None
 
 
-def check_work_dir(work_dir: Path) -> Path:
-    """The absolute path, if Hadoop's configuration and unix sockets can hold it. Raises SetupError if not."""
-    path = Path(os.path.abspath(work_dir.expanduser()))
-    if re.search(r"[\s,:;$%&<>*?'\"\\]", str(path)):
+def work_dir_name(work_dir: Path) -> Path:
+    """The absolute path, by a name that Hadoop's configuration and unix sockets can hold.
+
+    Raises:
+        SetupError: there can be none.
+    """
+    # whatever the name: Hadoop resolves it, and puts it between single quotes for `df`
+    if "'" in os.path.realpath(work_dir.expanduser()):
         raise SetupError(
-            f"The cluster directory {str(path)!r} holds a character that Hadoop's configuration splits or replaces.",
-            "choose a path of letters, digits, '/', '-', '_' and '.'.",
+            f"The cluster directory {work_dir} has a single quote in its path, which Hadoop cannot use.",
+            "set DLOBD_CACHE to a directory without one",
         )
-    if len(os.fsencode(path)) > MAX_WORK_DIR:
-        raise SetupError(
-            f"The cluster directory {path} is longer than {MAX_WORK_DIR} characters: too long for sockets below it.",
-            "choose a shorter one, for example by DLOBD_CACHE.",
-        )
-    return path
+    return plain(Path(os.path.abspath(work_dir.expanduser())), MAX_WORK_DIR)
 
 
 def plan_hosts(settings: ClusterSettings) -> list[tuple[str, str, str]]:
@@ -173,8 +172,18 @@ def write_configuration(settings: ClusterSettings, daemons: Sequence[DaemonPlan]
         ("yarn-site", ["yarn-site"]),
     ):
         _write_site(conf / "client" / f"{site}.xml", templates, values)
-    (conf / "spark").mkdir()
-    shutil.copyfile(_template("log4j2-spark"), conf / "spark" / "log4j2.properties")
+    write_spark_configuration(spark_conf_dir(settings.work_dir))
+
+
+def spark_conf_dir(work_dir: Path) -> Path:
+    """SPARK_CONF_DIR of spark-submit."""
+    return resolved_plain(work_dir / "conf" / "spark")
+
+
+def write_spark_configuration(directory: Path) -> None:
+    """Log lines with %nano stamps: Spark ships the file to every container. Raises SetupError."""
+    make_writable(directory)
+    shutil.copyfile(_template("log4j2-spark"), directory / "log4j2.properties")
 
 
 def read_site(path: Path) -> dict[str, str]:

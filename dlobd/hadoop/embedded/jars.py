@@ -15,14 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import file_digest
-from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.trust import trust_options
-from dlobd.paths import cache_dir, locked
+from dlobd.paths import cache_dir, locked, plain, spark_home
 
 HADOOP_VERSION = "3.5.0"
 ATTEMPTS = 3
@@ -94,7 +93,9 @@ def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar
     given = os.environ.get("DLOBD_JARS")
     if given:
         return _from_directory(Path(given).expanduser().absolute(), jars)
-    return from_cache(cache_dir() / "jars", lambda wanted, into: fetch(java, wanted, into, progress), progress, jars)
+    return from_cache(
+        plain(cache_dir() / "jars"), lambda wanted, into: fetch(java, wanted, into, progress), progress, jars
+    )
 
 
 def from_cache(
@@ -131,11 +132,7 @@ def sha256_of(path: Path) -> str:
 
 def pyspark_jars() -> Path:
     """The directory of the jars inside pip's pyspark. Raises SetupError if pyspark is not installed."""
-    # found, not imported: importing pyspark takes half a second
-    spec = find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise SetupError("pyspark is not installed.", "pip install dlobd with its dependencies.")
-    return Path(next(iter(spec.submodule_search_locations))) / "jars"
+    return spark_home() / "jars"
 
 
 def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:

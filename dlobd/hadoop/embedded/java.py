@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from dlobd.errors import SetupError
-from dlobd.paths import cache_dir, make_writable
+from dlobd.paths import cache_dir, make_writable, plain
 
 MAJOR = 17
 
@@ -97,7 +97,7 @@ def _exactly(home: Path, origin: str) -> Java:
         raise SetupError(f"The Java at {home} ({origin}) ended with {ran.returncode}.", _REMEDY)
     if major(version) != MAJOR:
         raise SetupError(f"Java {MAJOR} is needed, but {home} ({origin}) is Java {version}.", _REMEDY)
-    return Java(home.absolute(), version, origin)
+    return Java(plain(home), version, origin)
 
 
 def _system_homes() -> Iterator[tuple[Path, str]]:

@@ -9,7 +9,13 @@ from pathlib import Path
 
 from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
-from dlobd.hadoop.embedded.configuration import LOOPBACK, ClusterSettings, default_settings
+from dlobd.hadoop.embedded.configuration import (
+    LOOPBACK,
+    ClusterSettings,
+    default_settings,
+    spark_conf_dir,
+    work_dir_name,
+)
 from dlobd.paths import cluster_dir, spark_home
 from dlobd.run.deploy.base import Place
 from dlobd.run.deploy.embedded import Hadoop, OnSparkWorkers, target_of
@@ -115,13 +121,15 @@ def planned(experiment: Runnable, where: Where = None) -> tuple[str, Target | No
         return f"environment and Spark's jars into HDFS of {there.directory}, once", planned_target(there)
     if experiment.scheduler == "none":
         return "nothing runs beside the job's own processes", None
-    work_dir = cluster_dir()
+    work_dir = work_dir_name(cluster_dir())
     try:
         target = target_of(EmbeddedCluster.attach(work_dir, hold=False))
         words = f"use the cluster that runs in {work_dir}"
     except ClusterError:
         conf = work_dir / "conf"
-        target = Target(conf / "client", conf / "spark", Path("<java-home>"), "<fs-uri>", LOOPBACK, work_dir / "tmp")
+        target = Target(
+            conf / "client", spark_conf_dir(work_dir), Path("<java-home>"), "<fs-uri>", LOOPBACK, work_dir / "tmp"
+        )
         settings = default_settings()
         data, nodes = len(settings.datanode_hosts), len(settings.nodemanager_hosts)
         words = f"start the embedded cluster: 1 NameNode, {data} DataNodes, 1 ResourceManager, {nodes} NodeManagers"

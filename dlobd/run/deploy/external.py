@@ -10,7 +10,6 @@ Everything of ours lies in the user's home directory in HDFS:
 
 from __future__ import annotations
 
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,14 +21,14 @@ from urllib.parse import urlsplit
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, UsageError
 from dlobd.hadoop import webhdfs
-from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.embedded.configuration import user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import Storage, WebHdfs
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
-from dlobd.paths import cache_dir, make_writable, shipped, spark_home
+from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
 from dlobd.run import packing
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
@@ -148,7 +147,7 @@ class RemoteHadoop:
             environment=f"{uri}{environment}#{name}",
             python=f"./{name}/bin/python",
             spark_libs=f"{uri}{libs}",
-            package=packing.package(),
+            package=plain(packing.package()),
         )
 
     def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
@@ -198,13 +197,11 @@ class RemoteHadoop:
         if self._packed is None:
             raise ValueError("nothing has been uploaded")
         target = planned_target(self.web.conf)
-        for directory in (target.spark_conf_dir, target.tmp_dir):
-            make_writable(directory)
-        # Spark ships it to every container: log lines with %nano stamps, which importers read
-        log4j = shipped("yarn") / "base" / "log4j2-spark.properties"
-        shutil.copyfile(log4j, target.spark_conf_dir / "log4j2.properties")
+        make_writable(target.tmp_dir)
+        write_spark_configuration(target.spark_conf_dir)
         return replace(
             target,
+            client_conf_dir=plain(target.client_conf_dir),
             java_home=self._java.home,
             bind_ip=_own_address(self.web.rm_url),
             events_dir=self.events_dir,
@@ -253,7 +250,7 @@ def planned_target(conf: HadoopConf) -> Target:
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
         client_conf_dir=conf.directory,
-        spark_conf_dir=_work_dir() / "spark-conf",
+        spark_conf_dir=resolved_plain(_work_dir() / "spark-conf"),
         java_home=Path("<java-home>"),
         fs_uri=conf.fs_uri,
         bind_ip="<this-host>",
@@ -270,7 +267,7 @@ def planned_target(conf: HadoopConf) -> Target:
 
 
 def _work_dir() -> Path:
-    return cache_dir() / "remote"
+    return plain(cache_dir() / "remote")
 
 
 def _own_address(url: str) -> str:

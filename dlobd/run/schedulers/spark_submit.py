@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from dlobd.paths import spark_home
+from dlobd.paths import plain, python, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 
 JVM_LOG = "-Xlog:gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags"
@@ -25,7 +25,7 @@ def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, s
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s" if target.packed else "120s",
         # a benchmark shows a failure, it does not repeat it
         "spark.task.maxFailures": "1",
-        "spark.pyspark.python": target.packed.python if target.packed else sys.executable,
+        "spark.pyspark.python": target.packed.python if target.packed else str(python()),
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": f"{target.fs_uri}{target.events_dir}",
         "spark.eventLog.compress": "false",
@@ -42,7 +42,10 @@ def driver_address(target: Target) -> dict[str, str]:
 
 def environment(target: Target) -> dict[str, str]:
     """The environment of spark-submit and of all below it."""
+    modules = os.environ.get("PYTHONPATH")
     return {
+        # the launch script of a container quotes it, but not what may stand in it
+        **({"PYTHONPATH": os.pathsep.join(_plain(entry) for entry in modules.split(os.pathsep))} if modules else {}),
         "JAVA_HOME": str(target.java_home),
         "HADOOP_CONF_DIR": str(target.client_conf_dir),
         "SPARK_CONF_DIR": str(target.spark_conf_dir),
@@ -50,10 +53,14 @@ def environment(target: Target) -> dict[str, str]:
         "SPARK_LOCAL_IP": target.bind_ip,
         "TFOS_BIND_IP": target.bind_ip,
         "TFOS_SERVER_HOST": target.bind_ip,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python()),
         "TMPDIR": str(target.tmp_dir),
         "SPARK_LOCAL_DIRS": str(target.tmp_dir),
     }
+
+
+def _plain(entry: str) -> str:
+    return str(plain(Path(entry))) if os.path.isabs(entry) else entry
 
 
 def client_jvm_options(target: Target, evidence: Path) -> str:

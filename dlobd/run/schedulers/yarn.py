@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from dlobd.paths import spark_home
+from dlobd.paths import plain, python, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
     DRIVER_MEMORY_MB,
@@ -44,7 +43,7 @@ class YarnScheduler:
         else:
             conf |= {
                 **driver_address(target),
-                **({"spark.pyspark.driver.python": sys.executable} if target.packed else {}),
+                **({"spark.pyspark.driver.python": str(python())} if target.packed else {}),
                 "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
                 "spark.yarn.am.extraJavaOptions": container_log,
             }
@@ -56,7 +55,7 @@ class YarnScheduler:
             *("--executor-memory", f"{submission.executor_memory_mb}m", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
             *("--driver-java-options", container_log if in_cluster else client_log),
             *(("--py-files", str(target.packed.package)) if target.packed else ()),
-            *(("--files", ",".join(map(str, submission.files))) if in_cluster and submission.files else ()),
+            *(("--files", ",".join(map(_uri, submission.files))) if in_cluster and submission.files else ()),
         ]
         for key, value in sorted(conf.items()):
             argv += ["--conf", f"{key}={value}"]
@@ -68,6 +67,11 @@ class YarnScheduler:
             beside = {str(file): file.name for file in submission.files}
             arguments = tuple(beside.get(word, word) for word in arguments)
         return Command((*argv, str(submission.script), *arguments), variables)
+
+
+def _uri(file: Path) -> str:
+    """As a URI: of a path, spark-submit would resolve links, and then split the name at its commas."""
+    return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # of a plan: <bundle>/...
 
 
 def _installation(target: Target) -> dict[str, str]:

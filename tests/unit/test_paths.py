@@ -1,0 +1,77 @@
+"""Names that Spark's and Hadoop's scripts take as they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlobd import paths
+from dlobd.errors import SetupError
+
+AWKWARD = ["a b", "a'b", 'a"b', "a,b", "a:b", "a$b", "a%20b", "a#b", "aé", "a;b", "a(b)", "a*", "a\nb"]
+
+
+@pytest.fixture(autouse=True)
+def _own_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "TEMPORARY", tmp_path)
+
+
+def test_a_plain_path_stays(tmp_path: Path) -> None:
+    """No link is made, and nothing is resolved."""
+    assert paths.plain(Path("/home/me/my-project_1.2/runs")) == Path("/home/me/my-project_1.2/runs")
+    assert not paths.links_dir().exists()
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_an_awkward_path_is_reached_by_a_link(name: str, tmp_path: Path) -> None:
+    """The same files under a plain name, equal for all paths below the same directory."""
+    runs = tmp_path / name / "runs"
+    runs.mkdir(parents=True)
+    (runs / "file").write_text("here")
+    found = paths.plain(runs)
+    assert (found / "file").read_text() == "here"
+    assert paths._PLAIN.fullmatch(str(found))
+    assert found.parent == paths.plain(tmp_path / name)
+    assert paths.plain(runs) == found
+    assert len(list(paths.links_dir().iterdir())) == 1
+
+
+def test_a_path_that_is_too_long_is_reached_by_a_link() -> None:
+    """Of the whole."""
+    found = paths.plain(Path("/x" * 60), longest=100)
+    assert found.parent == paths.links_dir()
+    assert found.readlink() == Path("/x" * 60)
+
+
+def test_a_directory_is_made_through_its_link(tmp_path: Path) -> None:
+    """The link may be older than the directory."""
+    found = paths.plain(tmp_path / "not yet")
+    paths.make_writable(found / "below")
+    paths.make_writable(found)
+    assert (tmp_path / "not yet" / "below").is_dir()
+
+
+def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
+    """A directory that others may write could send a run anywhere."""
+    paths.links_dir().mkdir(mode=0o700)
+    paths.links_dir().chmod(0o777)
+    with pytest.raises(
+        SetupError, match=r"/a b has characters that .* this user alone may write\. Next: choose a path"
+    ):
+        paths.plain(Path("/a b"))
+    paths.links_dir().rmdir()
+    paths.links_dir().symlink_to(tmp_path)
+    with pytest.raises(SetupError, match="this user alone may write"):
+        paths.plain(Path("/a b"))
+
+
+def test_the_interpreter_keeps_its_virtual_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The link stands for the directory above bin, where pyvenv.cfg lies."""
+    assert paths.python() == Path(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "a b" / "venv" / "bin" / "python"))
+    found = paths.python()
+    assert found.parts[-3:] == ("venv", "bin", "python")
+    assert os.readlink(found.parents[2]) == str(tmp_path / "a b")
