@@ -21,13 +21,19 @@ _OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
+_STAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
+"""Of a line of log4j: dlobd's own pattern, and Spark's."""
+_CHATTER = re.compile(
+    rf"(?:{_STAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
+)
+
 _RACE = re.compile(
     r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
     re.DOTALL,
 )
-LOST_RACE = "Spark's driver lost a race with itself while it set up its web pages"
+_LOST_RACE = "Spark's driver lost a race with itself while it set up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
-filter to them (YarnSchedulerBackend's AddWebUIFilter). On a busy machine a job in a hundred dies of it."""
+filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a job of one's own may want them."""
 
 
 def failure(evidence: Evidence) -> str:
@@ -72,14 +78,23 @@ def _words(evidence: Evidence) -> str:
     if said and _OF_A_RANK.match(said):
         return said
     if said and (race := _RACE.search(said)):
-        return f"{LOST_RACE} ({race[1]}); no setting helps, run it again"
+        return f"{_LOST_RACE} ({race[1]}); leave out spark.ui.enabled=true"
     return (
         min(_failures(evidence), default=(0, None))[1]
         or said
         or _reported(evidence)
         or (f"YARN's final status of it is {evidence.rm_app.get('finalStatus')}" if evidence.by_hand else None)
-        or f"spark-submit exited with code {evidence.window['exit_code']}"
+        or _last_line(evidence)
     )
+
+
+def _last_line(evidence: Evidence) -> str:
+    """The exit code, and the last that was written to stderr but for the log's chatter and the places of a stack."""
+    exited = f"spark-submit exited with code {evidence.window['exit_code']}"
+    log = evidence.path / "logs" / "driver.stderr"
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
+    said = next((line for line in reversed(lines) if line and not _CHATTER.match(line)), "")
+    return f"{exited}: {_STAMP.sub('', said)}" if said else exited
 
 
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import tracing
-from dlobd.attribution import reasons, record
+from dlobd.attribution import record
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
@@ -89,9 +89,6 @@ def run(
 ) -> Path:
     """Executes one run; returns its bundle, also when the job failed.
 
-    A job that Spark's own race at its start killed is submitted once more, as a run of its own: the first one says
-    nothing of the experiment. Its bundle stays.
-
     Args:
         where: the cluster of a series of runs, or one that is not ours; without it the embedded one is attached to, or
             started and stopped.
@@ -102,21 +99,6 @@ def run(
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
-    bundle = _run(experiment, out, progress, where, began, changed)
-    if reasons.LOST_RACE in (bundle.read().reason or ""):
-        progress(f"submit: once more, for {reasons.LOST_RACE} ({bundle.run_id})")
-        bundle = _run(experiment, out, progress, where, began, changed)
-    return bundle.path
-
-
-def _run(
-    experiment: Runnable,
-    out: Path,
-    progress: Progress,
-    where: Where,
-    began: Callable[[Bundle], None],
-    changed: Callable[[Command], Command],
-) -> Bundle:
     settings = default_settings()
     if not isinstance(where, Elsewhere):  # of another cluster's memory nothing is known here
         memory_check.check_memory(experiment, settings)
@@ -140,7 +122,7 @@ def _run(
         raise
     progress(f"store: {record.summary_line(run_record)}")
     _store(bundle, run_record)
-    return bundle
+    return bundle.path
 
 
 def _execute(

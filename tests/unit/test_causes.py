@@ -125,7 +125,34 @@ def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, e
     change(run, exit_code=1)
     said = f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : {error}"
     (run / "logs" / "driver.stdout").write_text(f"dlobd: job failed: {said}\n")
-    assert (reasons.LOST_RACE in reasons.failure(Evidence(run))) == race
+    assert ("lost a race" in reasons.failure(Evidence(run))) == race
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        (
+            "WARNING: Using incubator modules: jdk.incubator.vector\n"
+            "Error: Could not find or load main class space\n"
+            "Caused by: java.lang.ClassNotFoundException: space\n",
+            ": Caused by: java.lang.ClassNotFoundException: space",
+        ),
+        (
+            'Exception in thread "main" java.io.FileNotFoundException: File file:/x does not exist\n'
+            "\tat org.apache.hadoop.fs.RawLocalFileSystem.access(RawLocalFileSystem.java:980)\n"
+            "\t... 12 more\n"
+            "2367731392406 2026-11-22T07:13:24.874 INFO util.ShutdownHookManager: Shutdown hook called\n"
+            "26/11/22 07:13:24 WARN Client: gone\n",
+            ': Exception in thread "main" java.io.FileNotFoundException: File file:/x does not exist',
+        ),
+        ("2367731392406 2026-11-22T07:13:24.874 INFO x.Y: started\n", ""),
+    ],
+)
+def test_a_submission_that_died_is_quoted(run: Path, stderr: str, said: str) -> None:
+    """Where nobody else has said why: the last line of spark-submit's own that is no place in a stack and no chatter."""
+    (run / "logs" / "driver.stderr").write_text(stderr)
+    (run / "logs" / "driver.stdout").write_text("")
+    assert reasons.failure(Evidence(run)) == f"spark-submit exited with code 1{said}"
 
 
 def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -140,6 +141,18 @@ def test_nothing_is_said_twice(script: str) -> None:
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
     with pytest.raises(UsageError, match="a spark-submit line runs on YARN"):
         own_job.from_line(line(script=script), ["scheduler=standalone"])
+
+
+def test_web_pages_of_the_driver_are_off_unless_a_person_wants_them(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In them Spark 4.3 loses a race with itself; the setting is shown, and their own has the last word."""
+    monkeypatch.setenv("DLOBD_CACHE", "/tmp/dl-none")
+    for own, found in (((), "false"), (("--conf", "spark.ui.enabled=true"), "true")):
+        (submit,) = [
+            step for step in runner.plan(own_job.from_line(line(*own, script=script))) if "spark-submit" in step
+        ]
+        assert re.findall(r"spark\.ui\.enabled=(\w+)", submit) == [found]
 
 
 @pytest.mark.parametrize("mode", ["client", "cluster"])

@@ -30,7 +30,10 @@ def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, s
         "spark.eventLog.dir": f"{target.fs_uri}{target.events_dir}",
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
-        "spark.ui.port": "0",
+        # on YARN one thread of the driver makes its web pages while another puts a filter before them, and on a busy
+        # machine a job in a hundred dies of it (Spark 4.3); nothing of dlobd reads the pages
+        "spark.ui.enabled": "false",
+        "spark.ui.port": "0",  # of somebody's own spark.ui.enabled=true
         **launcher_conf,
     }
 
