@@ -54,6 +54,11 @@ class Registry:
         self.kind = kind
         self._rows = {row.name: row for row in rows}
 
+    @property
+    def one(self) -> str:
+        """One member of the axis, in words: model, deploy mode."""
+        return self.kind.removesuffix("s").replace("-", " ")
+
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
 
@@ -72,7 +77,7 @@ class Registry:
             UsageError: no such member; the nearest is named.
         """
         if name not in self._rows:
-            raise UsageError(unknown(self.kind, name, self._rows), f"dlobd list {self.kind}")
+            raise UsageError(unknown(self.one, name, self._rows), f"dlobd list {self.kind}")
         return self._rows[name]
 
     def get(self, name: str) -> Any:
@@ -84,7 +89,7 @@ class Registry:
         """
         row = self.row(name)
         if reason := row.reason():
-            raise SetupError(f"{self.kind}: {name!r} is not available: {reason}.", f"dlobd list {self.kind}")
+            raise SetupError(f"{self.one.capitalize()} {name!r} is not available: {reason}.", f"dlobd list {self.kind}")
         return self._imported(row)
 
     def declared(self, name: str) -> Any:
@@ -105,11 +110,11 @@ class Registry:
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> str:
-    """One sentence on a name that does not exist, with the nearest that does."""
+    """One sentence on a name that does not exist, with the nearest that does; `kind` is in the singular."""
     names = list(valid)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}."
-    return f"{kind}: there is no {name!r}; {hint}"
+    hint = f"did you mean {near[0]!r}?" if near else f"it is one of: {', '.join(names)}."
+    return f"Unknown {kind} {name!r}; {hint}"
 
 
 def _importable(module: str) -> bool:

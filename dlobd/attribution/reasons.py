@@ -33,7 +33,7 @@ _RACE = re.compile(
 )
 _LOST_RACE = "Spark's driver lost a race with itself while it set up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
-filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a job of one's own may want them."""
+filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches them off; a job of one's own may want them."""
 
 
 def failure(evidence: Evidence) -> str:

@@ -25,7 +25,7 @@ def list_(
     rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
     if kind is not None:
         if kind not in rows:
-            raise UsageError(unknown("lists", kind, rows), "dlobd list")
+            raise UsageError(unknown("list", kind, rows), "dlobd list")
         rows = {kind: rows[kind]}
     if as_json:
         keys = ("name", "title", "unavailable")

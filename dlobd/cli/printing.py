@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
 
 
+def print_note(line: str) -> None:
+    """What is known before anything begins, as the first line of the progress."""
+    print(f"[{0:6.1f} s] {line}", file=sys.stderr)
+
+
 def print_json(value: Any) -> None:
     """One document."""
     json.dump(value, sys.stdout, indent=1, default=str)

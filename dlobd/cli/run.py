@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dlobd.cli.options import EXIT_CODES, RUNS, DryRun, HadoopConf, Out
-from dlobd.cli.printing import print_result
+from dlobd.cli.printing import print_note, print_result
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
@@ -54,11 +54,11 @@ def run(
     if job is not None:
         from dlobd.experiment import own_job
 
-        every: list[Runnable] = [own_job.from_script(job, words or [], settings or [])]
+        every: list[Runnable] = [own_job.from_script(job, words or [], settings or [], print_note)]
     else:
         from dlobd.experiment import files as experiments
 
-        every = [experiments.load(name, settings or []) for name in words or ["softmax-mnist"]]
+        every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
     elsewhere = _elsewhere(hadoop_conf, archive)
     if repeats > 1 or len(every) > 1:
         if elsewhere:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, DryRun, Out
+from dlobd.cli.printing import print_note
 from dlobd.cli.run import run_one
 
 
@@ -25,4 +26,4 @@ def submit(
     went."""
     from dlobd.experiment import own_job
 
-    return run_one(own_job.from_line(line or [], settings or []), out, dry_run)
+    return run_one(own_job.from_line(line or [], settings or [], print_note), out, dry_run)

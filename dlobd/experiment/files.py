@@ -12,12 +12,13 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from dlobd.errors import UsageError
+from dlobd.experiment import ways
 from dlobd.paths import PACKAGE
 from dlobd.registry import DATASETS, REGISTRIES, unknown
 from dlobd.schema import Experiment, Runnable
@@ -84,8 +85,13 @@ def experiments() -> list[tuple[str, str]]:
     return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in _shipped_files()]
 
 
-def load(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+def load(
+    name_or_path: str | Path, overrides: Sequence[str] = (), told: Callable[[str], None] = lambda line: None
+) -> Experiment:
     """Reads a shipped experiment or a TOML file, and applies `key=value` overrides, the last one winning.
+
+    Args:
+        told: gets a line for each choice of a person that changes what a shipped experiment says elsewhere.
 
     Raises:
         UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; file and line are named.
@@ -99,8 +105,7 @@ def load(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
             raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
         values[key], sources[key] = _parse(key, text.strip(), source), source
     values.setdefault("name", path.stem)
-    _adapt(values, sources)
-    return _build(values, sources, _Source(str(path)))
+    return _build(values, sources, _Source(str(path)), told)
 
 
 def parse_value(name: str, text: str, label: str) -> Any:
@@ -111,11 +116,6 @@ def parse_value(name: str, text: str, label: str) -> Any:
     """
     source = _Source(label)
     return _check(name, _parse(name, text, source), source)
-
-
-def needs_of(launcher: str) -> dict[str, str | int]:
-    """What `launcher` needs otherwise than the shipped experiments say."""
-    return dict(_NEEDS.get(launcher, {}))
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
@@ -160,7 +160,7 @@ def _locate(name_or_path: str) -> Path:
     if path.suffix == ".toml" or "/" in name_or_path:
         why = "is a directory" if path.is_dir() else "does not exist"
         raise UsageError(f"experiment file {name_or_path} {why}.", "dlobd list experiments")
-    raise UsageError(unknown("experiments", name_or_path, files), "dlobd list experiments")
+    raise UsageError(unknown("experiment", name_or_path, files), "dlobd list experiments")
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, _Source]]:
@@ -179,7 +179,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         return own, dict.fromkeys(own, source)
     files = {file.stem: file for file in _shipped_files()}
     if not isinstance(base, str) or base not in files:
-        raise UsageError(f"{source.at('extends')}: extends: {unknown('experiments', str(base), files)}")
+        raise UsageError(f"{source.at('extends')}: extends: {unknown('experiment', str(base), files)}")
     if files[base] in seen or files[base] == path:
         raise UsageError(f"{source.at('extends')}: {base} extends itself.")
     values, sources = _read(files[base], (*seen, path))
@@ -190,7 +190,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
 def _parse(name: str, text: str, source: _Source) -> str | int | float:
     """A value of the command line, as the type of its field."""
     if name not in FIELDS:
-        raise UsageError(f"{source.label}: {unknown('keys', name, FIELDS)}")
+        raise UsageError(f"{source.label}: {unknown('key', name, FIELDS)}")
     wanted = FIELDS[name]
     try:
         # float() takes "nan" and "inf": the range check refuses them
@@ -199,11 +199,21 @@ def _parse(name: str, text: str, source: _Source) -> str | int | float:
         raise UsageError(f"{source.label}: {name} must be {_TYPE_NAMES[wanted]}, not {text!r}.") from None
 
 
-def _build(values: dict[str, Any], sources: dict[str, _Source], whole: _Source) -> Experiment:
+def _build(
+    values: dict[str, Any],
+    sources: dict[str, _Source],
+    whole: _Source,
+    told: Callable[[str], None] = lambda line: None,
+) -> Experiment:
     checked: dict[str, Any] = {name: _check(name, value, sources.get(name, whole)) for name, value in values.items()}
     if missing := [name for name in FIELDS if name not in checked]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
-    experiment = Experiment(**checked)
+    defaults = set(map(str, _shipped_files()))
+    said = {name: source.at(name) for name, source in sources.items() if source.label not in defaults}
+    changed, lines = ways.implied(checked, said)
+    for line in lines:
+        told(line)
+    experiment = Experiment(**checked | changed)
     _check_together(experiment, sources, whole)
     return experiment
 
@@ -216,7 +226,7 @@ def _check(name: str, value: Any, source: _Source) -> Any:
             f"{where}: unknown table [{name}]: an experiment has no tables.", "write its keys at the top level"
         )
     if name not in FIELDS:
-        raise UsageError(f"{where}: {unknown('keys', name, FIELDS)}")
+        raise UsageError(f"{where}: {unknown('key', name, FIELDS)}")
     wanted = FIELDS[name]
     if wanted is float and _is(value, int):
         value = float(value)
@@ -226,7 +236,7 @@ def _check(name: str, value: Any, source: _Source) -> Any:
     if name == "name" and not _NAME.fullmatch(value):
         raise UsageError(f"{where}: name {value!r} must be letters, digits, '.', '_' and '-': it names a directory.")
     if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
-        raise UsageError(f"{where}: {unknown(registry.kind, value, registry.names())}", f"dlobd list {registry.kind}")
+        raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
     if name in AXES and (why := REGISTRIES[AXES[name]].row(value).not_for_jobs):
         raise UsageError(f"{where}: {name} {value} cannot carry a job: {why}.", f"dlobd list {AXES[name]}")
     if name in RANGES:
@@ -241,61 +251,12 @@ def _is(value: Any, kind: type) -> bool:
     return type(value) is kind
 
 
-_NEEDS: dict[str, dict[str, str | int]] = {
-    "native": {"scheduler": "none"},
-    # TensorFlow is imported in every Python worker too, and YARN counts a fork's memory again
-    "tfos-stock": {"executor_overhead_mb": 2560},
-}
-"""What a launcher needs otherwise than the shipped experiments say. What a person wrote is never changed."""
-
-
-def _adapt(values: dict[str, Any], sources: dict[str, _Source]) -> None:
-    """Where a person chose another launcher for a shipped experiment, takes along what that launcher needs."""
-    chosen = sources.get("launcher")
-    for name, value in _NEEDS.get(str(values.get("launcher")), {}).items():
-        source = sources.get(name)
-        if source and source != chosen and source.label in map(str, _shipped_files()):
-            values[name] = value
-
-
-def _refusal(experiment: Experiment) -> tuple[str, str, str] | None:
-    """Of a combination that cannot work: the field, why, and what to set instead."""
-    e = experiment
-    if e.launcher == "native" and e.scheduler == "none" and e.input == "feed":
-        return "input", "launcher native starts plain processes without Spark: nobody feeds them.", "--set input=read"
-    return way_refusal(e.scheduler, e.launcher, e.deploy_mode)
-
-
-def way_refusal(scheduler: str, launcher: str, deploy_mode: str) -> tuple[str, str, str] | None:
-    """As `_refusal`, of a way to start a job, whatever the job does."""
-    if launcher == "native":
-        what = "launcher native starts plain processes"
-        if scheduler != "none":
-            return "scheduler", f"{what} itself: scheduler {scheduler} has nothing to do.", "--set scheduler=none"
-        if deploy_mode == "cluster":
-            return (
-                "deploy_mode", f"{what} on this machine: there is no cluster for a driver.", "--set deploy_mode=client"
-            )  # fmt: skip
-    elif scheduler == "none":
-        why = f"launcher {launcher} starts trainers on Spark's executors, and scheduler none brings none."
-        return "scheduler", why, "--set scheduler=yarn, or --set launcher=native"
-    if scheduler in ("standalone", "local-cluster") and deploy_mode == "cluster":
-        why = {
-            "standalone": "Spark's standalone Master runs no Python driver",
-            "local-cluster": "local-cluster lives in the driver's own JVM",
-        }[scheduler]
-        return "deploy_mode", f"{why}: deploy_mode cluster needs scheduler yarn.", "--set deploy_mode=client"
-    return None
-
-
 def _check_together(experiment: Experiment, sources: dict[str, _Source], whole: _Source) -> None:
     """What must hold between fields."""
 
     def refuse(name: str, why: str, remedy: str = "") -> UsageError:
         return UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
 
-    if refusal := _refusal(experiment):
-        raise refuse(*refusal)
     global_batch = experiment.workers * experiment.batch_size
     if rest := experiment.train_samples % global_batch:
         lower = experiment.train_samples - rest

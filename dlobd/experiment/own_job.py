@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
 from dlobd.experiment import spark_submit_line as spark_options
+from dlobd.experiment import ways
 from dlobd.job.own.hooks import DAEMONS
 from dlobd.paths import python
 from dlobd.registry import LAUNCHERS, unknown
@@ -39,20 +41,30 @@ SAID_BY_LINE = {
 ENTRY = "own.py"
 """Of jobs/: what spark-submit starts, and what starts the script."""
 
+Told = Callable[[str], None]
+
 NOT_A_JOB = ("--kill", "--status", "--version", "--help", "-h", "--usage-error", "--remote")
 
 
-def from_script(script: str, arguments: Sequence[str], overrides: Sequence[str] = ()) -> OwnJob:
+def from_script(
+    script: str, arguments: Sequence[str], overrides: Sequence[str] = (), told: Told = lambda line: None
+) -> OwnJob:
     """A script with its arguments, and `key=value` overrides, the last one winning.
+
+    Args:
+        told: as in `files.load`.
 
     Raises:
         UsageError: there is no such script, or a key, type, range or name is wrong.
     """
-    return _build(script, arguments, _overrides(overrides), ())
+    return _build(script, arguments, _overrides(overrides), told)
 
 
-def from_line(words: Sequence[str], overrides: Sequence[str] = ()) -> OwnJob:
+def from_line(words: Sequence[str], overrides: Sequence[str] = (), told: Told = lambda line: None) -> OwnJob:
     """A spark-submit line. Each of its options is kept; settings that it does not say may be said by `overrides`.
+
+    Args:
+        told: as in `files.load`.
 
     Raises:
         UsageError: it is no such line, names no Python script, or asks for what cannot be recorded.
@@ -71,7 +83,8 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = ()) -> OwnJob:
         number = spark_options.megabytes(settings[key]) if name.endswith("_mb") else None
         text = settings[key] if number is None else str(number)
         values[name] = experiments.parse_value(name, text, f"spark-submit's {key}")
-    return _build(line.script, line.arguments, values, spark_options.words_of(line.options))
+    by_line = {name: f"the spark-submit line's {key}" for key, name in SAID_BY_LINE.items() if key in settings}
+    return _build(line.script, line.arguments, values, told, spark_options.words_of(line.options), by_line)
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnable:
@@ -107,17 +120,32 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
                 f"of an own job there are: {', '.join(SETTINGS)}",
             )
         if key not in SETTINGS:
-            raise UsageError(f"--set {override}: {unknown('settings of an own job', key, SETTINGS)}")
+            raise UsageError(f"--set {override}: {unknown('setting of an own job', key, SETTINGS)}")
         values[key] = experiments.parse_value(key, text.strip(), f"--set {override}")
     return values
 
 
-def _build(script: str, arguments: Sequence[str], said: Mapping[str, Any], options: tuple[str, ...]) -> OwnJob:
+def _build(
+    script: str,
+    arguments: Sequence[str],
+    said: Mapping[str, Any],
+    told: Told,
+    options: tuple[str, ...] = (),
+    by_line: Mapping[str, str] = MappingProxyType({}),
+) -> OwnJob:
+    """`by_line`: of what was said, that which stands on the spark-submit line, and how."""
     sha256 = _sha256(script)
     main = experiments.load(DEFAULTS)
     values = {name: getattr(main, name) for name in SETTINGS}
     values["name"] = re.sub(r"[^A-Za-z0-9._-]", "-", Path(script).stem).lstrip("-._") or "job"
-    values |= experiments.needs_of(str(said.get("launcher", ""))) | dict(said)
+    values |= said
+    where = {name: f"--set {name}={value}" for name, value in said.items()} | dict(by_line)
+    if values["scheduler"] == "none":
+        raise UsageError(
+            "scheduler none starts dlobd's own trainers: it cannot record a script of yours.", "--set scheduler=yarn"
+        )
+    changed, lines = ways.implied(values, where)
+    values |= changed
     if values["launcher"] not in DAEMONS:
         raise UsageError(
             f"launcher {values['launcher']} starts dlobd's own trainers: it cannot record a script of yours.",
@@ -133,9 +161,8 @@ def _build(script: str, arguments: Sequence[str], said: Mapping[str, Any], optio
             "scripts split or replace.",
             "rename the script, or --set deploy_mode=client",
         )
-    if refusal := experiments.way_refusal(values["scheduler"], values["launcher"], values["deploy_mode"]):
-        name, why, remedy = refusal
-        raise UsageError(f"{name}: {why}", remedy)
+    for text in lines:
+        told(text)
     return OwnJob(
         **values, script=script, script_sha256=sha256, arguments=tuple(arguments), options=options
     )  # fmt: skip

@@ -128,28 +128,28 @@ def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, e
     assert ("lost a race" in reasons.failure(Evidence(run))) == race
 
 
+NO_CLASS = """WARNING: Using incubator modules: jdk.incubator.vector
+Error: Could not find or load main class space
+Caused by: java.lang.ClassNotFoundException: space
+"""
+NO_FILE = """Exception in thread "main" java.io.FileNotFoundException: File file:/x does not exist
+\tat org.apache.hadoop.fs.RawLocalFileSystem.access(RawLocalFileSystem.java:980)
+\t... 12 more
+2367731392406 2026-11-22T07:13:24.874 INFO util.ShutdownHookManager: Shutdown hook called
+26/11/22 07:13:24 WARN Client: gone
+"""
+
+
 @pytest.mark.parametrize(
     ("stderr", "said"),
     [
-        (
-            "WARNING: Using incubator modules: jdk.incubator.vector\n"
-            "Error: Could not find or load main class space\n"
-            "Caused by: java.lang.ClassNotFoundException: space\n",
-            ": Caused by: java.lang.ClassNotFoundException: space",
-        ),
-        (
-            'Exception in thread "main" java.io.FileNotFoundException: File file:/x does not exist\n'
-            "\tat org.apache.hadoop.fs.RawLocalFileSystem.access(RawLocalFileSystem.java:980)\n"
-            "\t... 12 more\n"
-            "2367731392406 2026-11-22T07:13:24.874 INFO util.ShutdownHookManager: Shutdown hook called\n"
-            "26/11/22 07:13:24 WARN Client: gone\n",
-            ': Exception in thread "main" java.io.FileNotFoundException: File file:/x does not exist',
-        ),
+        (NO_CLASS, ": Caused by: java.lang.ClassNotFoundException: space"),
+        (NO_FILE, ': Exception in thread "main" java.io.FileNotFoundException: File file:/x does not exist'),
         ("2367731392406 2026-11-22T07:13:24.874 INFO x.Y: started\n", ""),
     ],
 )
 def test_a_submission_that_died_is_quoted(run: Path, stderr: str, said: str) -> None:
-    """Where nobody else has said why: the last line of spark-submit's own that is no place in a stack and no chatter."""
+    """Where nobody else has said why: the last line of spark-submit's own, but for stacks and chatter."""
     (run / "logs" / "driver.stderr").write_text(stderr)
     (run / "logs" / "driver.stdout").write_text("")
     assert reasons.failure(Evidence(run)) == f"spark-submit exited with code 1{said}"

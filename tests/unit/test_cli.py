@@ -96,10 +96,10 @@ def test_version_and_help(command: Command) -> None:
     [
         (["runn"], 2, "dlobd: No such command 'runn'. Did you mean 'run'? Next: dlobd --help"),
         (["run", "--sett", "a=b"], 2, "dlobd: No such option: --sett"),
-        (["run", "softmax-mnst"], 2, "dlobd: experiments: there is no 'softmax-mnst'; did you mean 'softmax-mnist"),
+        (["run", "softmax-mnst"], 2, "dlobd: Unknown experiment 'softmax-mnst'; did you mean 'softmax-mnist"),
         (["run", "nope.toml"], 2, "dlobd: experiment file nope.toml does not exist."),
         (["run", "--set", "workers=x"], 2, "dlobd: --set workers=x: workers must be a whole number, not 'x'."),
-        (["list", "modls"], 2, "dlobd: lists: there is no 'modls'; did you mean 'models'?"),
+        (["list", "modls"], 2, "dlobd: Unknown list 'modls'; did you mean 'models'?"),
         (["show"], 7, "dlobd: there is no run in runs. Next: dlobd run softmax-mnist"),
         (["show", "1999"], 7, "dlobd: there is no run 1999 in runs."),
         (["trace", "latest"], 7, "dlobd: there is no run in runs."),

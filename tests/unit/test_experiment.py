@@ -88,14 +88,14 @@ def test_a_stored_configuration_of_before_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("worker = 3", "/mine.toml:2: keys: there is no 'worker'; did you mean 'workers'?"),
+        ("worker = 3", "/mine.toml:2: Unknown key 'worker'; did you mean 'workers'?"),
         ("[workers]\nn = 3", "/mine.toml:2: unknown table [workers]: an experiment has no tables."),
         ('workers = "3"', "/mine.toml:2: workers must be a whole number, not a string ('3')."),
         ("workers = true", "/mine.toml:2: workers must be a whole number, not a boolean (True)."),
         ("workers = 2.0", "/mine.toml:2: workers must be a whole number, not a number (2.0)."),
         ("\n\nmodel = 3", "/mine.toml:4: model must be a string, not a whole number (3)."),
-        ('model = "softmax-regresion"', "there is no 'softmax-regresion'; did you mean 'softmax-regression'?"),
-        ('dataset = "minst"', "/mine.toml:2: datasets: there is no 'minst'; did you mean 'mnist'?"),
+        ('model = "softmax-regresion"', "Unknown model 'softmax-regresion'; did you mean 'softmax-regression'?"),
+        ('dataset = "minst"', "/mine.toml:2: Unknown dataset 'minst'; did you mean 'mnist'?"),
         ("learning_rate = nan", "/mine.toml:2: learning_rate must be from 1e-12 to 1e+06, not nan."),
         ("workers = 0", "/mine.toml:2: workers must be from 1 to 1000, not 0."),
         ('name = "a/b"', "/mine.toml:2: name 'a/b' must be letters, digits"),
@@ -115,10 +115,10 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str, line: st
     ("override", "line"),
     [
         ("seed", "--set seed: expected key=value."),
-        ("sed=3", "--set sed=3: keys: there is no 'sed'; did you mean 'seed'?"),
+        ("sed=3", "--set sed=3: Unknown key 'sed'; did you mean 'seed'?"),
         ("seed=three", "--set seed=three: seed must be a whole number, not 'three'."),
         ("learning_rate=inf", "--set learning_rate=inf: learning_rate must be from"),
-        ("launcher=tfo", "--set launcher=tfo: launchers: there is no 'tfo'; did you mean 'tfos'?"),
+        ("launcher=tfo", "--set launcher=tfo: Unknown launcher 'tfo'; did you mean 'tfos'?"),
     ],
 )
 def test_a_wrong_override_is_refused_in_one_line(tmp_path: Path, override: str, line: str) -> None:
@@ -137,7 +137,7 @@ def test_a_file_without_a_base_must_say_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ref", "line"),
     [
-        ("softmax-mnst", "experiments: there is no 'softmax-mnst'; did you mean 'softmax-mnist"),
+        ("softmax-mnst", "Unknown experiment 'softmax-mnst'; did you mean 'softmax-mnist"),
         ("no/such/file.toml", "experiment file no/such/file.toml does not exist."),
         ("/", "experiment file / is a directory."),
     ],
@@ -151,9 +151,7 @@ def test_an_experiment_that_does_not_exist(ref: str, line: str) -> None:
 
 def test_extends_must_name_a_shipped_experiment(tmp_path: Path) -> None:
     """A wrong base is refused with its line and the nearest name."""
-    assert "/mine.toml:1: extends: experiments: there is no 'softmax-mnis'" in _refused(
-        tmp_path, 'extends = "softmax-mnis"'
-    )
+    assert "/mine.toml:1: extends: Unknown experiment 'softmax-mnis'" in _refused(tmp_path, 'extends = "softmax-mnis"')
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -52,12 +52,12 @@ def test_settings_of_an_own_job(script: str) -> None:
     ("override", "what"),
     [
         ("model=cnn", "model is a setting of dlobd's own training job; your script decides that itself"),
-        ("wrkers=2", "there is no 'wrkers'; did you mean 'workers'?"),
+        ("wrkers=2", "Unknown setting of an own job 'wrkers'; did you mean 'workers'?"),
         ("workers=two", "workers must be a whole number, not 'two'"),
         ("workers=0", "workers must be from 1 to 1000, not 0"),
         ("workers", "expected key=value"),
         ("launcher=barrier", "launcher barrier starts dlobd's own trainers"),
-        ("scheduler=none", "scheduler none brings none"),
+        ("scheduler=none", "scheduler none starts dlobd's own trainers"),
         ("name=a/b", "it names a directory"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
         (("--conf", "spark.pyspark.python=python3"), "the Python that dlobd is installed in"),
         (("--conf", "spark.python.daemon.module=mine"), "the worker daemon is dlobd's"),
         (("--kill", "app"), "that is not a job"),
-        (("--deploy-mode", "both"), "there is no 'both'"),
+        (("--deploy-mode", "both"), "Unknown deploy mode 'both'"),
         (("--executor-memory", "lots"), "executor_memory_mb must be a whole number, not 'lots'"),
         (("--executor-memory", "100m"), "executor_memory_mb must be from 450"),
     ],

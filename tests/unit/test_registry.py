@@ -39,13 +39,13 @@ def test_get_imports_the_object_a_row_points_to() -> None:
 
 def test_unknown_name_is_answered_with_the_nearest() -> None:
     """A typing mistake is a usage error that names the member it is closest to."""
-    with pytest.raises(UsageError, match=r"colours: there is no 'gren'; did you mean 'green'\?"):
+    with pytest.raises(UsageError, match=r"Unknown colour 'gren'; did you mean 'green'\?"):
         _colours().get("gren")
 
 
 def test_unknown_name_without_a_near_one_is_answered_with_all() -> None:
     """A name that resembles nothing is a usage error that names every member."""
-    with pytest.raises(UsageError, match="there are: red, green, blue, plain"):
+    with pytest.raises(UsageError, match="it is one of: red, green, blue, plain"):
         _colours().get("xyzzy")
 
 

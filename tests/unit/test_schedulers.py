@@ -27,40 +27,67 @@ TARGET = Target(
     spark_home=Path("/c/spark-home"),
 )
 
-REFUSED = [
-    (("launcher=native", "input=feed"), "input", "plain processes without Spark: nobody feeds them", "input=read"),
-    (("launcher=native",), "input", "nobody feeds them", "--set input=read"),
-    (
-        ("launcher=native", "input=read", "deploy_mode=cluster"),
-        "deploy_mode",
-        "there is no cluster for a driver",
-        "deploy_mode=client",
+NATIVE = "it starts plain processes on this machine, without Spark. Next: "
+SPARK = "every other launcher starts trainers on Spark's executors. Next: "
+REFUSED = {
+    ("launcher=native", "input=feed"): (
+        "launcher native needs scheduler=none and input=read, but --set input=feed was given: "
+        f"{NATIVE}--set input=read, or another launcher"
     ),
-    (("launcher=native", "input=read", "scheduler=yarn"), "scheduler", "yarn has nothing to do", "scheduler=none"),
-    (("launcher=native", "input=read", "scheduler=standalone"), "scheduler", "has nothing to do", "scheduler=none"),
-    (("launcher=native", "input=read", "scheduler=local-cluster"), "scheduler", "has nothing", "scheduler=none"),
-    (("scheduler=none", "launcher=tfos"), "scheduler", "scheduler none brings none", "launcher=native"),
-    (("scheduler=none", "launcher=tfos-stock"), "scheduler", "on Spark's executors", "scheduler=yarn"),
-    (("scheduler=none", "launcher=barrier"), "scheduler", "on Spark's executors", "scheduler=yarn"),
-    *(
-        ((f"scheduler={scheduler}", f"launcher={launcher}", "deploy_mode=cluster"), "deploy_mode", why, "client")
-        for scheduler, why in (("standalone", "runs no Python driver"), ("local-cluster", "the driver's own JVM"))
-        for launcher in ("tfos", "tfos-stock", "barrier")
+    ("launcher=native", "scheduler=yarn", "deploy_mode=cluster", "input=feed"): (
+        "launcher native needs scheduler=none, deploy_mode=client and input=read, but --set scheduler=yarn, "
+        f"--set deploy_mode=cluster and --set input=feed were given: {NATIVE}"
+        "--set scheduler=none --set deploy_mode=client --set input=read, or another launcher"
     ),
-]
+    ("scheduler=none", "launcher=tfos"): (
+        "scheduler none needs launcher=native and input=read, but --set launcher=tfos was given: "
+        f"{SPARK}--set launcher=native, or another scheduler"
+    ),
+    ("scheduler=standalone", "deploy_mode=cluster"): (
+        "scheduler standalone needs deploy_mode=client, but --set deploy_mode=cluster was given: Spark's standalone "
+        "Master runs no Python driver. Next: --set deploy_mode=client, or another scheduler"
+    ),
+    ("scheduler=local-cluster", "deploy_mode=cluster"): (
+        "scheduler local-cluster needs deploy_mode=client, but --set deploy_mode=cluster was given: it lives in the "
+        "driver's own JVM. Next: --set deploy_mode=client, or another scheduler"
+    ),
+}
 
 
-@pytest.mark.parametrize(("settings", "field", "why", "remedy"), REFUSED)
-def test_what_cannot_work_is_refused(settings: tuple[str, ...], field: str, why: str, remedy: str) -> None:
-    """One line: the option that was typed, why it cannot work, and what to set instead."""
+@pytest.mark.parametrize(("settings", "line"), REFUSED.items())
+def test_what_cannot_work_is_refused_in_one_line(settings: tuple[str, ...], line: str) -> None:
+    """All that has to change, what was given instead, and why."""
     with pytest.raises(UsageError) as caught:
         files.load(QUICK, settings)
-    line = caught.value.line
-    assert "\n" not in line
-    assert why in line
-    assert remedy in line.partition("Next: ")[2]
-    typed = [setting for setting in settings if setting.startswith(field)]
-    assert line.startswith(f"--set {typed[0]}: " if typed else "/")
+    assert caught.value.line == line
+
+
+def test_what_a_file_says_is_named_with_its_line(tmp_path: Path) -> None:
+    """A file of one's own is not changed either."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text(f'extends = "{QUICK}"\ninput = "feed"\n')
+    with pytest.raises(UsageError, match=rf"input=read, but {mine}:2 has input=feed: it starts plain processes"):
+        files.load(mine, ["launcher=native"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [
+        ("launcher=native", "implied by launcher=native: scheduler=none, input=read"),
+        ("scheduler=none", "implied by scheduler=none: launcher=native, input=read"),
+        ("launcher=tfos-stock", "implied by launcher=tfos-stock: executor_overhead_mb=2560"),
+    ],
+)
+def test_what_admits_no_choice_is_implied_and_shown(setting: str, line: str) -> None:
+    """One word is enough for what could only be so."""
+    told: list[str] = []
+    experiment = files.load(QUICK, [setting], told.append)
+    assert told == [line]
+    for words in line.partition(": ")[2].split(", "):
+        name, _, value = words.partition("=")
+        assert str(getattr(experiment, name)) == value
+    assert files.load(QUICK, ["launcher=barrier"], told.append).scheduler == "yarn"
+    assert told == [line]
 
 
 def _valid() -> list[tuple[str, ...]]:
@@ -98,7 +125,7 @@ OWN = ("standalone", "local-cluster")
 
 def test_a_launcher_brings_what_it_needs_unless_somebody_said_otherwise(tmp_path: Path) -> None:
     """Over a shipped experiment's values only: what a person wrote stays, in a file as on the command line."""
-    assert files.load(QUICK, ["launcher=native", "input=read"]).scheduler == "none"
+    assert files.load(QUICK, ["launcher=native"]).scheduler == "none"
     default = files.load(QUICK).executor_overhead_mb
     stock = files.load(QUICK, ["launcher=tfos-stock"])
     assert stock.executor_overhead_mb > default
