@@ -46,6 +46,7 @@ CONF = ("--conf", "-c")
 
 JOINED = {
     "spark.files": ",",
+    "spark.yarn.tags": ",",
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",
     "spark.yarn.am.extraJavaOptions": " ",

@@ -11,6 +11,7 @@ from dlobd.bundle import store
 from dlobd.errors import Busy, SetupError
 from dlobd.hadoop.embedded.state import WorkDirLock, read_state
 from dlobd.paths import CLUSTER, NATIVE, cache_dir, links_dir
+from dlobd.run.submissions import SUBMITTED
 
 _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
@@ -18,6 +19,7 @@ _CACHE = {
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
     "packed": "dlobd itself, as clusters that are not ours get it",
+    SUBMITTED: "which dlobd watches which application",
     "remote": "Spark's configuration for such clusters",
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",

@@ -34,7 +34,7 @@ from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain, shipped
 from dlobd.registry import LAUNCHERS, SCHEDULERS
-from dlobd.run import machine_noise, memory_check, provenance, staging, submit
+from dlobd.run import machine_noise, memory_check, provenance, staging, submissions, submit
 from dlobd.run import run_record as run_records
 from dlobd.run.deploy import choice
 from dlobd.run.deploy.base import Place
@@ -156,25 +156,21 @@ def _execute(
     with timed(setup, "noise_ns"):
         _note_noise(bundle, place, progress)
     progress(f"submit: {Path(command.argv[0]).name} starts")
-    window = submit.submit(
-        command,
-        bundle.logs,
-        experiment.timeout_s,
-        experiment.accept_timeout_s,
-        Narrator(progress, training=job is not None),
-        place.abort,
-    )
-    bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
-    if window.ended_by != "interrupt":
-        run_record["reason"] = record.INTERRUPTED_LATE
-
-    progress(f"collect: {choice.evidence_of(experiment)}")
-    with timed(setup, "collect_ns"):
-        for log in sorted(bundle.logs.glob("driver.*")):
-            bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
-        missing, metrics = place.collect(window, job, bundle)
-        noted |= metrics
-        bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted}).encode(), files.COLLECTED)
+    with submissions.watched(bundle.run_id, place.rm_url):
+        window = submit.submit(
+            command,
+            bundle.logs,
+            experiment.timeout_s,
+            experiment.accept_timeout_s,
+            Narrator(progress, training=job is not None),
+            place.abort,
+        )
+        bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
+        if window.ended_by != "interrupt":
+            run_record["reason"] = record.INTERRUPTED_LATE
+        progress(f"collect: {choice.evidence_of(experiment)}")
+        with timed(setup, "collect_ns"):
+            _collect(place, window, job, bundle, noted)
 
     progress("import: trace and attribution")
     with timed(setup, "import_ns"):
@@ -183,6 +179,13 @@ def _execute(
     bundle.write(run_record)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
+
+
+def _collect(place: Place, window: submit.Window, job: Job | None, bundle: Bundle, noted: dict[str, Any]) -> None:
+    for log in sorted(bundle.logs.glob("driver.*")):
+        bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+    missing, metrics = place.collect(window, job, bundle)
+    bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted | metrics}).encode(), files.COLLECTED)
 
 
 def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
@@ -222,6 +225,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
         script=plain(shipped("jobs")) / entry,
         arguments=arguments,
+        tag=submissions.tag_of(bundle.name),
         files=files,
     )
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")

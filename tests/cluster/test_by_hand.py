@@ -81,11 +81,11 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
 
 
 def test_an_application_that_dlobd_did_not_prepare(shared_cluster, alone, quick_run) -> None:
-    """It has no tag by which its description would be found."""
+    """Nothing of a description lies where its tag points."""
     application = json.loads((quick_run.bundle.evidence / "rm-app.json").read_text())["id"]
     ended = alone("collect", application, "--hadoop-conf", str(shared_cluster.client_conf_dir))
     assert ended.code == 2
-    assert "carries no tag of dlobd" in ended.line
+    assert f"{application} was not prepared to be collected" in ended.line
 
 
 def test_nodes_without_the_python_are_one_line(shared_cluster, alone, tmp_path) -> None:

@@ -149,6 +149,7 @@ def _command(scheduler: str, target: Target | None = TARGET, *settings: str) -> 
         conf,
         Path("/jobs/train.py"),
         (str(job),),
+        "t-1",
         (job,),
     )
     command: Command = SCHEDULERS.get(scheduler)().command(submission, target, job.parent)
@@ -192,7 +193,7 @@ def test_the_same_settings_on_yarn() -> None:
 
 def test_nodes_that_have_nothing_of_ours() -> None:
     """Spark, Python and dlobd come from archives; only a driver in client mode runs this environment's Python."""
-    packed = Packed("hdfs://n/e.tar#environment", "./environment/bin/python", "hdfs://n/l.tar", Path("/p/d.zip"), "t-1")
+    packed = Packed("hdfs://n/e.tar#environment", "./environment/bin/python", "hdfs://n/l.tar", Path("/p/d.zip"))
     target = dataclasses.replace(TARGET, events_dir="/user/ann/events", packed=packed)
     for mode in ("client", "cluster"):
         command = _command("yarn", target, f"deploy_mode={mode}")

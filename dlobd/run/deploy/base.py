@@ -20,6 +20,10 @@ class Place(Protocol):
     top: str  # what every path in the storage begins with
     machine: str  # whose noise is measured before the window
 
+    @property
+    def rm_url(self) -> str | None:
+        """The ResourceManager, whose applications may outlive this process; None where nothing does."""
+
     def target(self) -> Target | None:
         """What the scheduler must know; None where there is no cluster."""
 

@@ -17,6 +17,7 @@ from dlobd.hadoop.embedded.configuration import (
     work_dir_name,
 )
 from dlobd.paths import cluster_dir, spark_home
+from dlobd.run import submissions
 from dlobd.run.deploy.base import Place
 from dlobd.run.deploy.embedded import Hadoop, OnSparkWorkers, target_of
 from dlobd.run.deploy.external import Elsewhere, RemoteHadoop, check, planned_target
@@ -50,6 +51,7 @@ def opened(
     if isinstance(where, Elsewhere):
         check(experiment)
         remote = RemoteHadoop.open(where, lambda message: progress(f"prepare: {message}"))
+        submissions.end_orphans(remote.rm_url, remote.web.node_urls(), progress)
         with timed(setup, "upload_ns"):
             remote.upload()
         yield remote
@@ -58,6 +60,7 @@ def opened(
         yield ThisMachine()
         return
     with _lent(where, setup) if where else cluster(settings, setup, progress) as hadoop:
+        submissions.end_orphans(hadoop.rm_url, hadoop.endpoints.nm_urls, progress)
         if experiment.scheduler == "yarn":
             yield Hadoop(hadoop, experiment.replication)
             return

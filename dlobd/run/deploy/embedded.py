@@ -44,6 +44,10 @@ class Hadoop:
         self.machine = ALL
         self.log_offsets: dict[str, int] = {}
 
+    @property
+    def rm_url(self) -> str | None:
+        return self.cluster.rm_url
+
     def target(self) -> Target:
         return target_of(self.cluster)
 
@@ -91,6 +95,10 @@ class OnSparkWorkers(Hadoop):
         super().__init__(cluster, replication)
         self._home = home
         self._master = master
+
+    @property
+    def rm_url(self) -> None:
+        return None  # executors end with their driver, and that with us
 
     def target(self) -> Target:
         return replace(target_of(self.cluster), master=self._master, spark_home=self._home)

@@ -115,6 +115,10 @@ class RemoteHadoop:
         return cls(HadoopWeb.connect(conf, user_name()), elsewhere.archive, progress)
 
     @property
+    def rm_url(self) -> str:
+        return self.web.rm_url
+
+    @property
     def events_dir(self) -> str:
         """spark.eventLog.dir in HDFS."""
         return f"{self.top}/dlobd/spark-events"
@@ -218,8 +222,6 @@ class RemoteHadoop:
                 self.storage.make_directory(path)
         except failures() as error:
             raise ClusterError(f"HDFS refused a directory: {error}", f"look at your rights in {self.top}") from error
-        assert self._packed is not None
-        self._packed = replace(self._packed, tag=f"dlobd-{Path(run_dir).name.lower()}")
 
     def abort(self, application_id: str) -> str:
         diagnostics = application.diagnostics(self.web.rm_url, application_id)
@@ -261,7 +263,6 @@ def planned_target(conf: HadoopConf) -> Target:
             python=f"./{name}/bin/python",
             spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
             package=Path("<package>"),
-            tag="dlobd-<run>",
         ),
     )
 

@@ -30,6 +30,10 @@ class ThisMachine:
         self.top = str(directory)
         self.machine = ALL
 
+    @property
+    def rm_url(self) -> None:
+        return None
+
     def target(self) -> None:
         return None
 

@@ -16,7 +16,6 @@ class Packed:
     python: str  # of containers, relative to their working directories
     spark_libs: str  # URI of an archive of Spark's jars
     package: Path  # dlobd itself
-    tag: str = ""  # by which the application is found again in the ResourceManager
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +54,7 @@ class Submission:
     conf: Mapping[str, str]  # what the launcher wants Spark to be told
     script: Path
     arguments: tuple[str, ...]
+    tag: str  # by which YARN finds the application again
     files: tuple[Path, ...] = ()  # local files that arguments name: a driver in a container finds them beside itself
 
 

@@ -31,6 +31,7 @@ class YarnScheduler:
             **common_conf(target, submission.conf),
             "spark.executor.memoryOverhead": f"{submission.executor_overhead_mb}m",
             "spark.yarn.maxAppAttempts": "1",
+            "spark.yarn.tags": submission.tag,
             "spark.executor.maxNumFailures": "1",
             "spark.executor.extraJavaOptions": container_log,
             **_installation(target),
@@ -85,5 +86,4 @@ def _installation(target: Target) -> dict[str, str]:
     return {
         "spark.yarn.archive": target.packed.spark_libs,
         "spark.yarn.dist.archives": target.packed.environment,
-        "spark.yarn.tags": target.packed.tag,
     }
