@@ -85,18 +85,18 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
     Raises:
         SetupError: one of pyspark's is missing.
     """
-    plain = (*jars, *_from_pyspark())
+    originals = (*jars, *_from_pyspark())
     try:
         classes = gzip.decompress((shipped("yarn") / "daemon-classes.gz").read_bytes())
         # the JVM itself refuses an archive when a jar's size or time has changed since
-        known = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in plain]
+        known = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in originals]
         key = sha256(repr((_LAYOUT, str(java.home), java.version, known)).encode() + classes).hexdigest()[:16]
         directory = plain(cache_dir() / "daemons") / key
         with locked(directory.parent / ".lock"):
-            return _prepared(directory, java, plain, classes, progress)
+            return _prepared(directory, java, originals, classes, progress)
     except (OSError, SetupError) as error:
         progress(f"the daemons' jars could not be prepared, so they start slowly: {error}")
-        return ClassPath(plain)
+        return ClassPath(originals)
 
 
 def _prepared(
