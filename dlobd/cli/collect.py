@@ -14,7 +14,9 @@ from dlobd.errors import UsageError
 
 
 def collect(
-    application_id: Annotated[str, typer.Argument(help="Of a run that was prepared with dlobd run --by-hand.")],
+    ref: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="The run's id, its application's, or latest: the last that waits.")
+    ] = "latest",
     hadoop_conf: HadoopConf = None,
     out: Out = RUNS,
 ) -> int:
@@ -29,5 +31,5 @@ def collect(
     if hadoop_conf is None:
         raise UsageError("No cluster is named.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
     with Progress() as progress:
-        path = collect_application(application_id, Elsewhere(hadoop_conf), out, progress)
+        path = collect_application(ref, Elsewhere(hadoop_conf), out, progress)
     return print_result(Bundle(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,6 +96,8 @@ def _prepare(chosen: Runnable, elsewhere: Elsewhere | None, out: Path) -> int:
     with Progress() as progress:
         path, line = prepare(chosen, elsewhere, out, progress)
     print(line)
+    collect = ("dlobd", "collect", path.name, "--hadoop-conf", str(elsewhere.conf_dir), "--out", str(out))
+    print(f"then: {shlex.join(collect)}")
     print(f"bundle: {path}")
     return 0
 

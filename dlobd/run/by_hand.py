@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
 from dlobd.job.description import Job
 from dlobd.paths import plain
-from dlobd.run import provenance, runner, staging
+from dlobd.run import provenance, runner, staging, submissions
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
@@ -65,20 +66,33 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
     run_record["command"] = list(command.argv)
     run_record["reason"] = PREPARED
     bundle.write(run_record)
-    logs = [f"{sign} {bundle.logs / name}" for sign, name in ((">", "driver.stdout"), ("2>", "driver.stderr"))]
-    return bundle.path, " ".join([runner.shell_line(command), *logs])
+    return bundle.path, logging_line(runner.shell_line(command), bundle.logs)
 
 
-def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, progress: runner.Progress) -> Path:
+def logging_line(line: str, logs: Path) -> str:
+    """A line for any POSIX shell that runs `line` and exits as it does.
+
+    Its stderr, which names the application, goes to the terminal and into driver.stderr; its stdout into driver.stdout.
+    """
+    out, err = (shlex.quote(str(logs / name)) for name in ("driver.stdout", "driver.stderr"))
+    # a pipe's status is tee's: the line's own takes the way around it, by descriptor 3
+    return f"{{ {{ {line} > {out} 3>&-; echo $? >&3; }} 2>&1 | tee {err} >&2; }} 3>&1 | (read code; exit $code)"
+
+
+def collect_application(ref: str, elsewhere: Elsewhere, out: Path, progress: runner.Progress) -> Path:
     """Fills the bundle of an application that has ended, and makes it if it was prepared elsewhere; returns its path.
+
+    Args:
+        ref: the application's id, the run's, or `latest` for the last one in `out` that waits for it.
 
     Raises:
         UsageError: there is no such application, it still runs, or dlobd did not prepare it.
         ClusterError: the cluster does not answer.
     """
-    if not _APPLICATION.fullmatch(application_id):
-        raise UsageError(f"{application_id!r} is not the id of a YARN application.", "dlobd collect application_N_N")
+    named = ref if _APPLICATION.fullmatch(ref) else None
+    run_id = None if named else _run_id(ref, out)
     place = RemoteHadoop.open(elsewhere, lambda message: progress(f"collect: {message}"))
+    application_id = named or _submitted(run_id or "", place.web.rm_url)
     rm_record = place.web.application(application_id)
     _check_ended(application_id, rm_record, place.web.rm_url)
     run_dir = _run_dir(application_id, rm_record, place)
@@ -118,6 +132,43 @@ def collect_application(application_id: str, elsewhere: Elsewhere, out: Path, pr
     bundle.write(run_record)
     bundle.seal()
     return bundle.path
+
+
+def _run_id(ref: str, out: Path) -> str:
+    """The id of the run that `ref` means."""
+    if store.RUN_ID.fullmatch(ref):
+        return ref  # it may have been prepared on another machine
+    if ref != store.LATEST:
+        raise UsageError(
+            f"{ref!r} is neither the id of a YARN application nor of a run.",
+            "dlobd collect application_N_N, or the run's id, or latest",
+        )
+    waiting = [bundle.run_id for bundle in store.bundles(out) if _waits(bundle)]
+    if not waiting:
+        raise UsageError(
+            f"No run in {out} waits to be collected.", "name the run or the application, or --out DIR of its bundle"
+        )
+    return waiting[-1]
+
+
+def _waits(bundle: Bundle) -> bool:
+    try:
+        return bundle.read().reason == PREPARED
+    except BundleError:
+        return False
+
+
+def _submitted(run_id: str, rm_url: str) -> str:
+    """The id of the one application of a run that was submitted by hand."""
+    found = [record["id"] for record in submissions.applications(rm_url, submissions.tag_of(run_id)) or []]
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        raise UsageError(f"The line of run {run_id} was submitted {len(found)} times: {', '.join(found)}.", "name one")
+    raise UsageError(
+        f"The ResourceManager at {rm_url} knows no application of run {run_id}.",
+        "submit the line that dlobd run --by-hand printed, and collect again",
+    )
 
 
 def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) -> None:

@@ -43,10 +43,13 @@ def prepared(dlobd, conf: Path, archive: Path, *settings: str) -> tuple[str, Pat
 
 def submitted(line: str, cwd: Path) -> str:
     """Runs the line in a shell that knows nothing of dlobd; the application's id."""
-    done = subprocess.run(["bash", "-c", line], cwd=cwd, env={"PATH": "/usr/bin:/bin"}, timeout=300, check=False)
-    log = Path(line.rpartition(" ")[2]).read_text()
-    assert done.returncode == 0, log[-2000:]
-    return next(word for word in log.replace("(", " ").split() if word.startswith("application_"))
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=cwd, env={"PATH": "/usr/bin:/bin"}, timeout=300, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == ""
+    return next(word for word in done.stderr.replace("(", " ").split() if word.startswith("application_"))
 
 
 def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, tmp_path) -> None:
@@ -57,7 +60,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     assert json.loads((bundle / "run.json").read_text())["cause"].startswith("prepared to be submitted by hand")
     application = submitted(line, tmp_path)
     elsewhere = tmp_path / "elsewhere"
-    ended = alone("collect", application, "--hadoop-conf", str(conf), "--out", str(elsewhere))
+    ended = alone("collect", bundle.name, "--hadoop-conf", str(conf), "--out", str(elsewhere))
     assert ended.code == 0, ended.err
     assert ended.bundle.path == (elsewhere / "softmax-mnist-quick" / bundle.name).resolve(), "the run's own id"
     layers = explained(ended.bundle)

@@ -27,7 +27,7 @@ from zipfile import ZipFile, ZipInfo, is_zipfile
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.jars import pyspark_jars
 from dlobd.hadoop.embedded.java import Java
-from dlobd.paths import cache_dir, locked, shipped
+from dlobd.paths import cache_dir, locked, plain, shipped
 
 _FROM_PYSPARK = (
     "hadoop-client-api",

@@ -79,7 +79,7 @@ def test_aggregated_logs_of_a_client_mode_run(aggregating, alone, quick_run, tmp
     line, bundle = prepared(alone, aggregating.client_conf_dir, archive)
     application = submitted(line, tmp_path)
     conf = str(aggregating.client_conf_dir)
-    ended = alone("collect", application, "--hadoop-conf", conf, "--out", str(alone.out))
+    ended = alone("collect", "latest", "--hadoop-conf", conf, "--out", str(alone.out))
     assert ended.code == 0, ended.err
     assert ended.bundle.path == bundle.resolve()
     local = f"nodemanager-*/userlogs/{application}/*"
