@@ -41,7 +41,7 @@ def test_an_interrupted_run(dlobd: Any) -> None:
 
 
 def test_a_killed_command_leaves_an_application_that_the_next_one_ends(dlobd: Any) -> None:
-    """kill -9 of dlobd while its driver runs in a cluster that stays: the next run ends the application, and says so."""
+    """kill -9 of dlobd while its driver runs in a cluster that stays: the next run ends it, and says so."""
     started = dlobd.start_run(LONG, "deploy_mode=cluster", "launcher=barrier", "input=read")
     started.trains()
     started.signal(signal.SIGKILL)

@@ -9,9 +9,9 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
-from dlobd.cluster import class_path
 
 from dlobd.errors import SetupError
+from dlobd.hadoop.embedded import class_path
 from dlobd.hadoop.embedded.class_path import ClassPath, prepare
 from dlobd.hadoop.embedded.java import Java
 
