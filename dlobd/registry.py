@@ -57,7 +57,10 @@ class Registry:
     @property
     def one(self) -> str:
         """One member of the axis, in words: model, deploy mode."""
-        return self.kind.removesuffix("s").replace("-", " ")
+        words = self.kind.replace("-", " ")
+        if words.endswith("ies"):
+            return words.removesuffix("ies") + "y"
+        return words.removesuffix("es") if words.endswith("sses") else words.removesuffix("s")
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
@@ -251,6 +254,15 @@ INPUTS = Registry(
     ],
 )
 
+VIEWS = Registry(
+    "views",
+    [
+        Row("breakdown", "where the wall time went", "dlobd.report.terminal:breakdown"),
+        Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal:anatomy"),
+    ],
+)
+"""What `dlobd show` can print of a run; without a choice all of them, in this order."""
+
 REGISTRIES: dict[str, Registry] = {
     registry.kind: registry
     for registry in (
@@ -265,6 +277,7 @@ REGISTRIES: dict[str, Registry] = {
         LIBRARIES,
         EXCHANGES,
         INPUTS,
+        VIEWS,
     )
 }
 """Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""

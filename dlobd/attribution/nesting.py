@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dlobd.schema import Clip, Span
 
 
-class Nested(NamedTuple):
+class NestedSpan(NamedTuple):
     """A span with the bounds it has after normalisation; `depth` counts the spans around it."""
 
     start_ns: int
@@ -41,7 +41,7 @@ class Lane:
     `nested` are its spans, outer before inner; `pieces` tile the window without hole or overlap; `edges_ns` gives for
     each instant at which a span begins or ends how uncertain that instant is (the coarsest of the spans that meet)."""
 
-    nested: tuple[Nested, ...]
+    nested: tuple[NestedSpan, ...]
     pieces: tuple[Piece, ...]
     edges_ns: dict[int, int]
     clips: tuple[Clip, ...]
@@ -139,7 +139,7 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
     return depths
 
 
-def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[Nested]:
+def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[NestedSpan]:
     """Removes the crossings that are left, from the earliest start to the latest, outer before inner.
 
     Two spans cross where the later one (B) begins inside the earlier one (A) and ends outside of it. The smaller
@@ -173,12 +173,12 @@ def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips:
         else:
             placed.append([start, end, len(open_), index])
             open_.append(placed[-1])
-    return [Nested(start, end, depth, spans[index]) for start, end, depth, index in placed if start < end]
+    return [NestedSpan(start, end, depth, spans[index]) for start, end, depth, index in placed if start < end]
 
 
-def _innermost(nested: Sequence[Nested], start_ns: int, end_ns: int) -> Iterator[Piece]:
+def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iterator[Piece]:
     """The sweep: pieces that tile the window, each with the innermost span open in it; integers, so exact."""
-    open_: list[Nested] = []
+    open_: list[NestedSpan] = []
     cursor = start_ns
 
     def until(edge_ns: int) -> Iterator[Piece]:

@@ -31,7 +31,7 @@ SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Answer:
     """The answer to one question. `ok` is None where it could not be asked."""
 
     question: str
@@ -39,7 +39,7 @@ class Verified:
     detail: str
 
 
-def verify(bundle: Bundle) -> list[Verified]:
+def verify(bundle: Bundle) -> list[Answer]:
     """Asks all questions.
 
     Raises:
@@ -50,20 +50,20 @@ def verify(bundle: Bundle) -> list[Verified]:
         problems = bundle.verify()
         hashes = _verified("files are as sealed", problems, f"{len(bundle.files())} files")
     except BundleError as error:
-        hashes = Verified("files are as sealed", False, error.what)
+        hashes = Answer("files are as sealed", False, error.what)
     try:
         experiment = from_dict(asdict(run.configuration), "configuration of run.json")
     except DlobdError as error:
-        return [hashes, Verified("configuration is an experiment", False, error.what)]
+        return [hashes, Answer("configuration is an experiment", False, error.what)]
     return [hashes, _configuration(run, experiment, bundle), _report(run, experiment, bundle)]
 
 
-def _verified(question: str, differences: list[str], otherwise: str) -> Verified:
+def _verified(question: str, differences: list[str], otherwise: str) -> Answer:
     more = f"; and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
-    return Verified(question, not differences, "; ".join(differences[:SHOWN]) + more if differences else otherwise)
+    return Answer(question, not differences, "; ".join(differences[:SHOWN]) + more if differences else otherwise)
 
 
-def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Verified:
+def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     """run.json's configuration, its key, and what the job was told."""
     question = "configuration, key and job agree"
     differences = []
@@ -84,13 +84,13 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Verified:
     return _verified(question, differences, f"key {run.experiment_key}")
 
 
-def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Verified:
+def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     """run.json computed anew, from the raw evidence."""
     question = "report follows from the evidence"
     try:
         found = record.computed(bundle, experiment)
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        return Verified(question, False, f"it cannot be computed: {type(error).__name__}: {error}")
+        return Answer(question, False, f"it cannot be computed: {type(error).__name__}: {error}")
     stored, again = (json.loads(json.dumps(each.to_json())) for each in (run, Run.from_json(run.to_json() | found)))
     said = [name for name in found if SINCE.get(name, 0) <= _version_as_written(bundle)]
     differences = [line for name in said for line in _differences(name, stored[name], again[name])]

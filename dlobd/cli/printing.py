@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlobd.cli.options import EXIT_CODES
@@ -24,15 +25,19 @@ def print_json(value: Any) -> None:
     print()
 
 
-def print_run(run: Run) -> None:
-    """The terminal report."""
+def print_run(run: Run, views: Sequence[str] = ()) -> None:
+    """These views of a run, or all of them.
+
+    Raises:
+        UsageError: there is no such view.
+    """
     from rich.console import Console
 
-    from dlobd.report import terminal
+    from dlobd.registry import VIEWS
 
     console = Console(highlight=False)
-    terminal.breakdown(run, console)
-    terminal.anatomy(run, console)
+    for view in [VIEWS.get(name) for name in views or VIEWS.names()]:
+        view(run, console)
 
 
 def print_result(bundle: Bundle) -> int:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
+
+import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
 from dlobd.cli.printing import print_json, print_run
 from dlobd.errors import BundleError
 
 
-def show(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> None:
+def show(
+    run: RunRef = "latest",
+    views: Annotated[
+        list[str] | None, typer.Option("--view", metavar="NAME", help="One view only (dlobd list views); repeatable.")
+    ] = None,
+    out: Out = RUNS,
+    as_json: Json = False,
+) -> None:
     """Show a run: where its time went, how it started and ended."""
     from dlobd.bundle import store
 
@@ -17,7 +27,7 @@ def show(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> None
     if as_json:
         print_json(bundle.read_json())
         return
-    print_run(bundle.read())
+    print_run(bundle.read(), views or ())
     try:
         problems = bundle.verify()
     except BundleError as error:

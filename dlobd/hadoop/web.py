@@ -107,7 +107,7 @@ def _first(
     for address in addresses:
         try:
             return address, ask(address)
-        except (requests.RequestException, _Refused, KeyError, TypeError) as error:
+        except (requests.RequestException, _Refusal, KeyError, TypeError) as error:
             reasons.append(f"{address.netloc} ({address.key}): {_reason(error, timeout_s)}")
     raise ClusterError(
         f"{who} of {conf.directory} does not answer at {'; '.join(reasons)}.",
@@ -115,7 +115,7 @@ def _first(
     )
 
 
-class _Refused(Exception):
+class _Refusal(Exception):
     """It answered, but not as it should."""
 
 
@@ -124,22 +124,22 @@ def _home(url: str, user: str, timeout_s: Timeout) -> str:
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
         answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:
-            raise _Refused("it asks for authentication, which dlobd does not have")
+            raise _Refusal("it asks for authentication, which dlobd does not have")
         if not answer.ok:
             remote = (
                 answer.json().get("RemoteException", {}) if "json" in answer.headers.get("Content-Type", "") else {}
             )
-            raise _Refused(remote.get("message") or f"HTTP status {answer.status_code}")
+            raise _Refusal(remote.get("message") or f"HTTP status {answer.status_code}")
     return str(answer.json()["Path"])
 
 
 def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
     answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
     if not answer.ok:
-        raise _Refused(f"HTTP status {answer.status_code}")
+        raise _Refusal(f"HTTP status {answer.status_code}")
     info: dict[str, Any] = answer.json()["clusterInfo"]
     if info.get("haState", "ACTIVE") != "ACTIVE":
-        raise _Refused(f"it is {info['haState']}")
+        raise _Refusal(f"it is {info['haState']}")
     return info
 
 

@@ -22,7 +22,7 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId, mentioning
 from dlobd.hadoop.embedded.state import read_state
 from dlobd.selftest import truth
-from dlobd.selftest.truth import Injected
+from dlobd.selftest.truth import Injection
 
 LOOK_S = 0.001
 STOPPED_WITHIN_S = 2.0
@@ -173,7 +173,7 @@ def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: floa
     finally:
         for process in stopped:
             process.kill(signal.SIGCONT)
-    truth.write(directory, Injected(point, round(seconds * 1e9), start_ns, end_ns))
+    truth.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns))
 
 
 def _is_stopped(process: ProcessId) -> bool:

@@ -200,7 +200,7 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
     original = module._feed
 
     def feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
-        drained = _Drained(pipe.fileno())
+        drained = _EmptyPipe(pipe.fileno())
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
 
         def slow() -> Iterator[bytes]:
@@ -213,7 +213,7 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
     module._feed = feed  # type: ignore[attr-defined]
 
 
-class _Drained:
+class _EmptyPipe:
     """Whether a pipe has been empty for a while, so that its reader waits."""
 
     def __init__(self, fd: int) -> None:
@@ -232,7 +232,7 @@ class _Drained:
 class _SlowPipe:
     """A pipe of which some blocks are written late; a block is its length and then itself."""
 
-    def __init__(self, pipe: IO[bytes], delay: _Delay, drained: _Drained) -> None:
+    def __init__(self, pipe: IO[bytes], delay: _Delay, drained: _EmptyPipe) -> None:
         self._pipe = pipe
         self._delay = delay
         self._drained = drained

@@ -11,14 +11,14 @@ from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
 from dlobd.selftest.points import POINTS
-from dlobd.selftest.runs import Ran
-from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Found, confusion, lines
+from dlobd.selftest.runs import SelftestRun
+from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Recovery, confusion, lines
 
 DELAYS = ("point", "delays", "injected s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
 
 
-def document(rans: Sequence[Ran]) -> dict[str, Any]:
+def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
     """All of it as one JSON document: times in nanoseconds."""
     found = [one for ran in rans for one in ran.found]
     return {
@@ -53,7 +53,7 @@ def document(rans: Sequence[Ran]) -> dict[str, Any]:
     }
 
 
-def facts(rans: Sequence[Ran]) -> list[str]:
+def facts(rans: Sequence[SelftestRun]) -> list[str]:
     """Where and when it was made, one line each."""
     settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
     first = rans[0].record
@@ -66,13 +66,13 @@ def facts(rans: Sequence[Ran]) -> list[str]:
     ]
 
 
-def never_delayed(found: Iterable[Found]) -> list[str]:
+def never_delayed(found: Iterable[Recovery]) -> list[str]:
     """The layers of which nothing is proved here."""
     delayed = {one.layer for one in found}
     return [layer for layer in LAYERS if layer not in delayed]
 
 
-def tables(rans: Sequence[Ran], console: Console) -> None:
+def tables(rans: Sequence[SelftestRun], console: Console) -> None:
     """Prints the delays, the confusion matrix and the regressions, and the verdict."""
     whole = document(rans)
     delays = Table(Column(DELAYS[0], no_wrap=True), *_right(*DELAYS[1:]), box=None)

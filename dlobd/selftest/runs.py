@@ -23,19 +23,19 @@ from dlobd.run.schedulers.base import Command
 from dlobd.schema import Runnable
 from dlobd.selftest import freezer, hooks, score, truth
 from dlobd.selftest.plans import EXPERIMENT, Plan
-from dlobd.selftest.score import Found
+from dlobd.selftest.score import Recovery
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class SelftestRun:
     """One run of a self-test and its run.json. `missing` are points at which a planned delay was not made."""
 
     plan: Plan
     bundle: Path
     record: Run
-    found: tuple[Found, ...]
+    found: tuple[Recovery, ...]
     missing: tuple[str, ...]
 
     @property
@@ -44,7 +44,7 @@ class Ran:
         return self.record.status == "ok" and not self.missing and all(found.ok for found in self.found)
 
 
-def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) -> list[Ran]:
+def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) -> list[SelftestRun]:
     """Runs all plans.
 
     Args:
@@ -54,7 +54,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
     Raises:
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
     """
-    done: list[Ran] = []
+    done: list[SelftestRun] = []
     with choice.cluster(default_settings(), {}, progress) as cluster:
         for plan in plans:
             directory = (out / "injected" / f"{plan.name}-{os.getpid()}").resolve()
@@ -75,13 +75,13 @@ def _chosen(plan: Plan, directory: Path) -> Runnable:
     return files.load(EXPERIMENT, list(plan.settings))
 
 
-def look(plan: Plan, bundle: Path, directory: Path) -> Ran:
+def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     """What attribution made of the delays of one run."""
     record = Bundle(bundle).read()
     injected = truth.read(directory)
     attribution = attribute(assemble(bundle))
     found = tuple(score.blame(one, attribution, bundle.name) for one in injected)
-    return Ran(plan, bundle, record, found, tuple(score.missing(plan.delays, injected)))
+    return SelftestRun(plan, bundle, record, found, tuple(score.missing(plan.delays, injected)))
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
@@ -111,7 +111,7 @@ def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator
         submit.before_exec = original
 
 
-def _line(number: int, of: int, ran: Ran) -> str:
+def _line(number: int, of: int, ran: SelftestRun) -> str:
     right = sum(found.ok for found in ran.found)
     what = f"{right} of {len(ran.found)} delays in the right layer"
     more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution
 from dlobd.selftest.points import POINTS
-from dlobd.selftest.truth import Injected
+from dlobd.selftest.truth import Injection
 
 UNEXPLAINED = "unexplained"
 """Time of whatever layer that no evidence explains: it does not count as recovered."""
@@ -22,11 +22,11 @@ RIGHT, WRONG = 0.95, 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Recovery:
     """One injected delay and what attribution made of it: nanoseconds by layer, which sum to `injected.ns`."""
 
     run: str
-    injected: Injected
+    injected: Injection
     blamed: Mapping[str, int]
 
     @property
@@ -57,7 +57,7 @@ class Line:
     intercept_ns: float | None
 
 
-def blame(injected: Injected, attribution: Attribution, run: str) -> Found:
+def blame(injected: Injection, attribution: Attribution, run: str) -> Recovery:
     """What attribution says of the time in which a delay was injected; outside the window it is unattributed."""
     blamed: Counter[str] = Counter()
     for segment in attribution.segments:
@@ -67,10 +67,10 @@ def blame(injected: Injected, attribution: Attribution, run: str) -> Found:
     outside_ns = injected.ns - blamed.total()
     if outside_ns:
         blamed[UNATTRIBUTED] += outside_ns
-    return Found(run, injected, dict(blamed))
+    return Recovery(run, injected, dict(blamed))
 
 
-def confusion(found: Iterable[Found]) -> dict[str, dict[str, int]]:
+def confusion(found: Iterable[Recovery]) -> dict[str, dict[str, int]]:
     """Layer that was delayed -> who was blamed -> nanoseconds, in the order of the layers."""
     total: dict[str, Counter[str]] = {}
     for one in found:
@@ -80,7 +80,7 @@ def confusion(found: Iterable[Found]) -> dict[str, dict[str, int]]:
     }
 
 
-def lines(found: Sequence[Found]) -> dict[str, Line]:
+def lines(found: Sequence[Recovery]) -> dict[str, Line]:
     """The regression of each layer."""
     fitted = {}
     for layer in LAYERS:
@@ -104,7 +104,7 @@ def lines(found: Sequence[Found]) -> dict[str, Line]:
     return fitted
 
 
-def missing(planned: Mapping[str, Sequence[float]], injected: Iterable[Injected]) -> list[str]:
+def missing(planned: Mapping[str, Sequence[float]], injected: Iterable[Injection]) -> list[str]:
     """The points of a plan at which fewer delays were made than planned."""
     made = Counter(one.point for one in injected)
     return [point for point, seconds in planned.items() if made[point] < len(seconds)]

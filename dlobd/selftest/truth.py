@@ -16,7 +16,7 @@ FILE = "truth.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
-class Injected:
+class Injection:
     """One delay: [start_ns, end_ns) on CLOCK_MONOTONIC, which is what it took, not what was asked for."""
 
     point: str
@@ -43,10 +43,10 @@ def inject(directory: Path, point: str, seconds: float, wait: Callable[[float], 
     """Waits here, and writes down for how long."""
     start_ns = time.monotonic_ns()
     wait(seconds)
-    write(directory, Injected(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))
+    write(directory, Injection(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))
 
 
-def write(directory: Path, injected: Injected) -> None:
+def write(directory: Path, injected: Injection) -> None:
     """Adds a record; whole lines, whoever writes at the same time."""
     line = json.dumps(asdict(injected)).encode() + b"\n"
     fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -56,10 +56,10 @@ def write(directory: Path, injected: Injected) -> None:
         os.close(fd)
 
 
-def read(directory: Path) -> list[Injected]:
+def read(directory: Path) -> list[Injection]:
     """All records, in the order of their start."""
     try:
         lines = (directory / FILE).read_text().splitlines()
     except FileNotFoundError:
         return []
-    return sorted((Injected(**json.loads(line)) for line in lines), key=lambda each: each.start_ns)
+    return sorted((Injection(**json.loads(line)) for line in lines), key=lambda each: each.start_ns)

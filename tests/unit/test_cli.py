@@ -168,6 +168,16 @@ def test_run_shows_the_breakdown_and_ends_with_the_bundle(
     assert (experiment.name, experiment.seed, where) == ("softmax-mnist-quick", 5, Path("elsewhere"))
 
 
+def test_one_view_of_a_run(command: Command, bundle: store.Bundle) -> None:
+    """`--view` prints that one alone; an unknown one is named with the nearest."""
+    code, out, _ = command("show", str(bundle.path), "--view", "anatomy")
+    assert code == 0
+    assert "Start-up" in out
+    assert "Where the wall time went" not in out
+    code, _, err = command("show", str(bundle.path), "--view", "anatomie")
+    assert (code, "did you mean 'anatomy'?" in err) == (2, True)
+
+
 def test_dry_run_prints_the_plan_only(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--dry-run` starts nothing."""
     calls = _stand_in_runner(monkeypatch, AssertionError("was run"))

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from dlobd.job.launchers import watching
-from dlobd.job.launchers.watching import Joining
+from dlobd.job.launchers.watching import JoinWatch
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LOOK_S", 0.05)
 
 
-def looked(joining: Joining, seconds: float) -> str | None:
+def looked(joining: JoinWatch, seconds: float) -> str | None:
     """The first verdict within that time."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
@@ -46,7 +46,7 @@ def test_the_rank_that_does_not_listen_is_named(impatient: None) -> None:
     """One listens, two do not: after the patience, and not before it, both are named with their addresses."""
     with ExitStack() as stack:
         (chief,) = servers(stack, 1)
-        joining = Joining({"chief 0": chief, "worker 0": "127.0.0.1:1", "worker 1": "127.0.0.1:2"})
+        joining = JoinWatch({"chief 0": chief, "worker 0": "127.0.0.1:1", "worker 1": "127.0.0.1:2"})
         assert joining.look() is None
         assert looked(joining, 10) == (
             "worker 0 at 127.0.0.1:1 and worker 1 at 127.0.0.1:2 did not join TensorFlow's cluster within 0 s of the "
@@ -56,10 +56,10 @@ def test_the_rank_that_does_not_listen_is_named(impatient: None) -> None:
 
 def test_nobody_is_blamed_while_nobody_or_everybody_listens(impatient: None) -> None:
     """Before the first has come nobody waits in vain; once all have come they are not asked again."""
-    assert looked(Joining({"chief 0": "127.0.0.1:1", "worker 0": "127.0.0.1:2"}), 1) is None
+    assert looked(JoinWatch({"chief 0": "127.0.0.1:1", "worker 0": "127.0.0.1:2"}), 1) is None
     with ExitStack() as stack:
         chief, worker = servers(stack, 2)
-        joining = Joining({"chief 0": chief, "worker 0": worker})
+        joining = JoinWatch({"chief 0": chief, "worker 0": worker})
         assert joining.look() is None
     assert looked(joining, 1) is None
 

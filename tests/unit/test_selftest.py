@@ -26,14 +26,14 @@ from dlobd.schema import Trace
 from dlobd.selftest import freezer, hooks, plans, score, truth
 from dlobd.selftest import report as report
 from dlobd.selftest.points import POINTS
-from dlobd.selftest.runs import Ran
-from dlobd.selftest.truth import Injected
+from dlobd.selftest.runs import SelftestRun
+from dlobd.selftest.truth import Injection
 
 S = 1_000_000_000
 OK = run_of()
 
 
-def found(*delays: tuple[str, int, int]) -> list[score.Found]:
+def found(*delays: tuple[str, int, int]) -> list[score.Recovery]:
     """Delays (point, start, end) against a run of spark [0, 10), yarn [10, 20), a hole, tensorflow [25, 40) s."""
     spans = (
         span("a", "spark", 0, 10 * S),
@@ -42,7 +42,7 @@ def found(*delays: tuple[str, int, int]) -> list[score.Found]:
         span("w", "feed", 30 * S, 32 * S, waits_for=("nobody",)),
     )
     attribution = attribute(Trace(0, 40 * S, spans))
-    return [score.blame(Injected(point, end - start, start, end), attribution, "run") for point, start, end in delays]
+    return [score.blame(Injection(point, end - start, start, end), attribution, "run") for point, start, end in delays]
 
 
 def test_each_delay_is_looked_up_in_the_attributed_wall() -> None:
@@ -64,7 +64,7 @@ def test_each_delay_is_looked_up_in_the_attributed_wall() -> None:
 def test_the_target_has_two_sides() -> None:
     """95 % in the right layer is enough, unless 2 % are in one wrong layer."""
     start = 10 * S
-    just = [Injected("spark/slow-task", S, start - S + extra, start + extra) for extra in (19_000_000, 21_000_000)]
+    just = [Injection("spark/slow-task", S, start - S + extra, start + extra) for extra in (19_000_000, 21_000_000)]
     spans = (span("a", "spark", 0, start), span("b", "yarn", start, 20 * S))
     attribution = attribute(Trace(0, 20 * S, spans))
     assert [score.blame(one, attribution, "r").ok for one in just] == [True, False]
@@ -72,7 +72,7 @@ def test_the_target_has_two_sides() -> None:
 
 def test_the_regression_shows_a_share_that_is_lost() -> None:
     """Recovered is half of what was injected: slope 0.5, and no intercept."""
-    half = [score.Found("r", Injected("hdfs/read", n * S, 0, n * S), {"hdfs": n * S // 2}) for n in (1, 2, 4)]
+    half = [score.Recovery("r", Injection("hdfs/read", n * S, 0, n * S), {"hdfs": n * S // 2}) for n in (1, 2, 4)]
     line = score.lines(half)["hdfs"]
     assert line.slope == pytest.approx(0.5)
     assert line.intercept_ns == pytest.approx(0, abs=1)
@@ -83,8 +83,10 @@ def test_the_regression_shows_a_share_that_is_lost() -> None:
 def test_a_blind_attribution_fails_the_self_test() -> None:
     """One that gives all time to one layer: the report says so, layer by layer."""
     everything = attribute(Trace(0, 40 * S, (span("a", "tensorflow", 0, 40 * S),)))
-    delays = [Injected(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
-    ran = Ran(plans.Plan("p", (), {}), Path("run"), OK, tuple(score.blame(d, everything, "run") for d in delays), ())
+    delays = [Injection(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
+    ran = SelftestRun(
+        plans.Plan("p", (), {}), Path("run"), OK, tuple(score.blame(d, everything, "run") for d in delays), ()
+    )
     whole = report.document([ran])
     assert not whole["ok"]
     assert {layer: list(row) for layer, row in whole["confusion"].items()} == {
@@ -97,13 +99,13 @@ def test_a_blind_attribution_fails_the_self_test() -> None:
 
 def test_a_delay_that_was_not_made_fails_it_too() -> None:
     """Otherwise an injector that does nothing would pass."""
-    assert score.missing({"feed/put": [0.1, 0.2], "hdfs/read": [1]}, [Injected("feed/put", 1, 0, 1)]) == [
+    assert score.missing({"feed/put": [0.1, 0.2], "hdfs/read": [1]}, [Injection("feed/put", 1, 0, 1)]) == [
         "feed/put",
         "hdfs/read",
     ]
     plan = plans.Plan("p", (), {"hdfs/read": [1]})
-    assert not Ran(plan, Path("run"), OK, (), ("hdfs/read",)).ok
-    assert not report.document([Ran(plan, Path("run"), OK, (), ())])["ok"], "nothing was found at all"
+    assert not SelftestRun(plan, Path("run"), OK, (), ("hdfs/read",)).ok
+    assert not report.document([SelftestRun(plan, Path("run"), OK, (), ())])["ok"], "nothing was found at all"
 
 
 def test_the_plans_pass_every_point_with_every_size() -> None:

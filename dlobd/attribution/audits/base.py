@@ -18,7 +18,7 @@ Verdict = Literal["pass", "fail", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Figures:
     """What the evidence says. A figure is None where its source is absent.
 
     why: that no verdict is possible, whatever the figures are.
@@ -31,9 +31,9 @@ class Found:
     doubt: str = ""
 
 
-def worst(excess: Sequence[int], allowed: int, doubt: str = "") -> Found:
+def worst(excess: Sequence[int], allowed: int, doubt: str = "") -> Figures:
     """The largest of several excesses against what is allowed; no figures where nothing was there to exceed."""
-    return Found(max(excess), allowed, doubt=doubt) if excess else Found(doubt=doubt)
+    return Figures(max(excess), allowed, doubt=doubt) if excess else Figures(doubt=doubt)
 
 
 def outside_ns(span: RecordedSpan, at_ns: int) -> int:
@@ -62,7 +62,7 @@ class Rule:
     left_source: str
     right_source: str
     comparison: Comparison
-    look: Callable[[Evidence], Found]
+    look: Callable[[Evidence], Figures]
     whole: bool = False
 
     def decide(self, evidence: Evidence) -> Audit:
@@ -70,7 +70,7 @@ class Rule:
         try:
             found = self.look(evidence)
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            found = Found(why=f"its evidence cannot be read: {type(error).__name__}: {error}")
+            found = Figures(why=f"its evidence cannot be read: {type(error).__name__}: {error}")
         why = found.why or (incomplete(evidence) if self.whole else "") or self._absent(found)
         verdict: Verdict = "unknown"
         if not why and found.left is not None and found.right is not None:
@@ -82,7 +82,7 @@ class Rule:
                 verdict, why = "fail", self.comparison.words
         return Audit(self.audit, verdict, found.left, self.left_source, found.right, self.right_source, why)
 
-    def _absent(self, found: Found) -> str:
+    def _absent(self, found: Figures) -> str:
         sides = ((found.left, self.left_source), (found.right, self.right_source))
         absent = " and ".join(source for value, source in sides if value is None)
         return f"not there: {absent}" if absent else ""

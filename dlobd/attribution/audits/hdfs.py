@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlobd.attribution.audits.base import (
     EQUAL,
     NOT_MORE,
-    Found,
+    Figures,
     Rule,
     disturbed,
     foreign,
@@ -51,15 +51,15 @@ def _all_files(evidence: Evidence) -> int | None:
     return sum(evidence.file_bytes.values()) or None
 
 
-def _input_read_by_spark(evidence: Evidence) -> Found:
+def _input_read_by_spark(evidence: Evidence) -> Figures:
     job, times, files = training_job(evidence), passes(evidence), _all_files(evidence)
     if job and job["input"] != "feed":
-        return Found(why="the ranks read the input, not Spark")
+        return Figures(why="the ranks read the input, not Spark")
     read = sum(task.read_bytes for task in evidence.tasks) if evidence.tasks and job else None
-    return Found(read, files * times if files and times else None, doubt=_troubled(evidence))
+    return Figures(read, files * times if files and times else None, doubt=_troubled(evidence))
 
 
-def _input_sent_by_datanodes(evidence: Evidence) -> Found:
+def _input_sent_by_datanodes(evidence: Evidence) -> Figures:
     times, window = passes(evidence), evidence.window
     blocks = {block for found in evidence.blocks.values() for block in found}
     sent = sum(
@@ -69,10 +69,10 @@ def _input_sent_by_datanodes(evidence: Evidence) -> Found:
     )
     lengths = evidence.file_bytes.values()
     expected = sum(n + CRC_BYTES * -(-n // CHUNK_BYTES) for n in lengths) * (times or 0)
-    return Found(sent if evidence.transfers and blocks else None, expected or None, doubt=_troubled(evidence))
+    return Figures(sent if evidence.transfers and blocks else None, expected or None, doubt=_troubled(evidence))
 
 
-def _input_opened(evidence: Evidence) -> Found:
+def _input_opened(evidence: Evidence) -> Figures:
     times, window = passes(evidence), evidence.window
     opened = sum(
         # WebHDFS asks the NameNode where to read, and its DataNode opens: only that one is an open of the file
@@ -81,25 +81,25 @@ def _input_opened(evidence: Evidence) -> Found:
         if window["exec_ns"] <= a.at_ns <= window["exit_ns"]
     )
     expected = len(evidence.file_bytes) * (times or 0)
-    return Found(opened if evidence.audits else None, expected or None, doubt=_troubled(evidence))
+    return Figures(opened if evidence.audits else None, expected or None, doubt=_troubled(evidence))
 
 
-def _input_holds_all_samples(evidence: Evidence) -> Found:
+def _input_holds_all_samples(evidence: Evidence) -> Figures:
     job = training_job(evidence)
     if not job:
-        return Found(_all_files(evidence))
+        return Figures(_all_files(evidence))
     samples = job["steps"] * job["batch_size"] * job["workers"] // job["epochs"]
-    return Found(_all_files(evidence), samples * Layout.of_job(job).record_bytes)
+    return Figures(_all_files(evidence), samples * Layout.of_job(job).record_bytes)
 
 
-def _input_checksums(evidence: Evidence) -> Found:
+def _input_checksums(evidence: Evidence) -> Figures:
     staged, kept = evidence.checksums.get("staged") or {}, evidence.checksums.get("hdfs") or {}
     same = sum(kept.get(name) == checksum for name, checksum in staged.items())
     # of a file with other blocks or chunks HDFS has a checksum that ours cannot be
-    return Found(same if staged and staged.keys() <= kept.keys() else None, len(staged) or None)
+    return Figures(same if staged and staged.keys() <= kept.keys() else None, len(staged) or None)
 
 
-def _files_written(evidence: Evidence) -> Found:
+def _files_written(evidence: Evidence) -> Figures:
     run_dir = training_job(evidence).get("run_dir", "")
     written = [s for p in evidence.processes for s in p.spans if _is_write_below(s, run_dir)]
     created = [
@@ -107,7 +107,7 @@ def _files_written(evidence: Evidence) -> Found:
         for a in evidence.audits
         if a.command == "create" and a.path.startswith(f"{run_dir}/") and a.at_ns >= evidence.window["exec_ns"]
     ]
-    return Found(
+    return Figures(
         len(written) if evidence.processes and run_dir else None,
         len(created) if evidence.audits and run_dir else None,
         doubt=_troubled(evidence),
@@ -119,7 +119,7 @@ def _is_write_below(span: RecordedSpan, run_dir: str) -> bool:
     return span.layer == "hdfs" and span.name.startswith("write ") and path.startswith(f"{run_dir}/")
 
 
-def _writes_and_creations(evidence: Evidence) -> Found:
+def _writes_and_creations(evidence: Evidence) -> Figures:
     run_dir = training_job(evidence).get("run_dir", "")
     created: dict[str, list[int]] = {}
     for a in evidence.audits:

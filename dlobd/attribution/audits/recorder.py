@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import hashlib
 
-from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, worst
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
 
 
-def _spans(evidence: Evidence) -> Found:
+def _spans(evidence: Evidence) -> Figures:
     # ids are handed out one by one, so that a lost span leaves a gap; a killed process loses its last ones, and no gap
     processes = [process for process in evidence.processes if process.spans]
     begun = sum(max(s.id for s in p.spans) - min(s.id for s in p.spans) + 1 for p in processes)
     read = sum(len(process.spans) for process in processes)
-    return Found(begun if processes else None, read if processes else None)
+    return Figures(begun if processes else None, read if processes else None)
 
 
-def _process_lives(evidence: Evidence) -> Found:
+def _process_lives(evidence: Evidence) -> Figures:
     if evidence.by_hand:
-        return Found(why="the window is the ResourceManager's: the driver began before it")
+        return Figures(why="the window is the ResourceManager's: the driver began before it")
     window = evidence.window
     outside = [max(window["exec_ns"] - process.opened_ns, 0) for process in evidence.processes]
     driver = evidence.driver_process
@@ -29,16 +29,16 @@ def _process_lives(evidence: Evidence) -> Found:
     return worst(outside, 0, other_clocks(evidence))
 
 
-def _script(evidence: Evidence) -> Found:
+def _script(evidence: Evidence) -> Figures:
     path = evidence.path / files.SCRIPT
     if not evidence.own:
-        return Found(why="no script of one's own")
+        return Figures(why="no script of one's own")
     if not path.exists():
-        return Found(right=1)
+        return Figures(right=1)
     data = path.read_bytes()
     same = hashlib.sha256(data).hexdigest() == evidence.job["script_sha256"]
     doubt = "a secret in it was replaced" if b"[redacted]" in data else ""
-    return Found(int(same), 1, doubt=doubt)
+    return Figures(int(same), 1, doubt=doubt)
 
 
 RULES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlobd.attribution.audits.base import EQUAL, Found, Rule, training_job
+from dlobd.attribution.audits.base import EQUAL, Figures, Rule, training_job
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
@@ -31,22 +31,22 @@ def _fed(evidence: Evidence) -> str:
     return "" if job["input"] == "feed" else "the ranks read the input themselves"
 
 
-def _read_and_put(evidence: Evidence) -> Found:
+def _read_and_put(evidence: Evidence) -> Figures:
     files, epochs = sum(evidence.file_bytes.values()), training_job(evidence).get("epochs", 0)
-    return Found(_bytes(evidence, names.PUT), files * epochs or None, why=_fed(evidence))
+    return Figures(_bytes(evidence, names.PUT), files * epochs or None, why=_fed(evidence))
 
 
-def _put_and_got(evidence: Evidence) -> Found:
-    return Found(_bytes(evidence, names.PUT), _bytes(evidence, names.GET), why=_fed(evidence))
+def _put_and_got(evidence: Evidence) -> Figures:
+    return Figures(_bytes(evidence, names.PUT), _bytes(evidence, names.GET), why=_fed(evidence))
 
 
-def _taken_and_trained(evidence: Evidence) -> Found:
+def _taken_and_trained(evidence: Evidence) -> Figures:
     job = training_job(evidence)
     if not job:
-        return Found(why="what a sample is, only the script knows")
+        return Figures(why="what a sample is, only the script knows")
     # by WebHDFS or from a local file; a piece that was asked for again counts once, since only an answer has bytes
     taken = _bytes(evidence, names.GET) if job["input"] == "feed" else _input_bytes(evidence)
-    return Found(taken // Layout.of_job(job).record_bytes if taken else None, _sum(evidence, "samples"))
+    return Figures(taken // Layout.of_job(job).record_bytes if taken else None, _sum(evidence, "samples"))
 
 
 def _sum(evidence: Evidence, key: str) -> int | None:
@@ -54,15 +54,15 @@ def _sum(evidence: Evidence, key: str) -> int | None:
     return sum(result[key] for result in results.values()) if results else None
 
 
-def _steps(evidence: Evidence) -> Found:
+def _steps(evidence: Evidence) -> Figures:
     ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
     spans = sum(len(p.steps()) for p in ranks)
-    return Found(spans if ranks and training_job(evidence) else None, _sum(evidence, "steps"))
+    return Figures(spans if ranks and training_job(evidence) else None, _sum(evidence, "steps"))
 
 
-def _steps_and_samples(evidence: Evidence) -> Found:
+def _steps_and_samples(evidence: Evidence) -> Figures:
     steps, batch = _sum(evidence, "steps"), training_job(evidence).get("batch_size")
-    return Found(steps * batch if steps and batch else None, _sum(evidence, "samples"))
+    return Figures(steps * batch if steps and batch else None, _sum(evidence, "samples"))
 
 
 RULES = (

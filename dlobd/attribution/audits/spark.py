@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Found, Rule, other_clocks, outside_ns, worst
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, outside_ns, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.tracing import names
@@ -11,20 +11,20 @@ from dlobd.tracing.clock import WallToMonotonic
 MS = 1_000_000
 
 
-def _run_time_in_task(evidence: Evidence) -> Found:
+def _run_time_in_task(evidence: Evidence) -> Figures:
     excess = [t.deserialize_ms + t.run_ms - (t.finish_ms - t.launch_ms) for t in evidence.tasks if t.ok]
     # launch and finish are wall-clock stamps of the driver, and the executor's times are not
     moved_ms = -(-WallToMonotonic(evidence.anchors).step_ns // MS)
     return worst(excess, 1 + moved_ms)
 
 
-def _tasks_in_both_logs(evidence: Evidence) -> Found:
+def _tasks_in_both_logs(evidence: Evidence) -> Figures:
     started = [task.id for job in evidence.driver_log.jobs for task in job.tasks]
     doubt = "a script may set its log level, and leave tasks running" if evidence.own else ""
-    return Found(len(started) or None, len(evidence.tasks) or None, doubt=doubt)
+    return Figures(len(started) or None, len(evidence.tasks) or None, doubt=doubt)
 
 
-def _marks_and_log(evidence: Evidence) -> Found:
+def _marks_and_log(evidence: Evidence) -> Figures:
     outside = [
         outside_ns(span, line.at_ns)
         for name, point in ((names.SPARK_CONTEXT, "JVM SparkContext"), (names.SPARK_CONTEXT_STOP, "stopped"))

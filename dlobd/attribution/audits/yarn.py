@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Comparison, Found, Rule, disturbed, foreign
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Comparison, Figures, Rule, disturbed, foreign
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.tracing.clock import WallToMonotonic
 
@@ -47,7 +47,7 @@ def _not_on_yarn(evidence: Evidence) -> str:
     return "" if evidence.on_yarn else "YARN has no part in this way to run"
 
 
-def _memory_seconds(evidence: Evidence) -> Found:
+def _memory_seconds(evidence: Evidence) -> Figures:
     log = evidence.daemon_log("resourcemanager")
     capacity = {m[1]: int(m[2]) for line in log if (m := _CAPACITY.search(line.message))}
     total, complete = 0, bool(evidence.yarn.containers)
@@ -58,14 +58,14 @@ def _memory_seconds(evidence: Evidence) -> Found:
             break
         total += capacity[container] * (ended - begun)
     charged = _summary(evidence, _MEMORY_SECONDS)
-    return Found(total // 10**9 if complete else None, charged, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
+    return Figures(total // 10**9 if complete else None, charged, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
 
 
-def _containers(evidence: Evidence) -> Found:
+def _containers(evidence: Evidence) -> Figures:
     given = _summary(evidence, _CONTAINERS)
     # Spark gives back what it did not ask for; nothing ever ran in such a container
     unused = sum("RELEASED" in m.at and "RM_RUNNING" not in m.at for m in evidence.yarn.containers.values())
-    return Found(
+    return Figures(
         len(evidence.containers) if evidence.containers else None,
         None if given is None else given - unused,
         why=_not_on_yarn(evidence),
@@ -73,11 +73,11 @@ def _containers(evidence: Evidence) -> Found:
     )
 
 
-def _inside(evidence: Evidence) -> Found:
+def _inside(evidence: Evidence) -> Figures:
     if why := _not_on_yarn(evidence):
-        return Found(why=why)
+        return Figures(why=why)
     if evidence.by_hand:
-        return Found(why="the window is the ResourceManager's own")
+        return Figures(why="the window is the ResourceManager's own")
     window, place = evidence.window, WallToMonotonic(evidence.anchors)
     start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
     if start_ms is None or finish_ms is None:
@@ -88,10 +88,10 @@ def _inside(evidence: Evidence) -> Found:
         late = place.ms(finish_ms) - window["exit_ns"] - (0 if evidence.cluster_mode else LEAVES_NS)
         outside = max(early, late, 0)
     # with wall clocks of several hosts nobody knows how far these differ
-    return Found(outside, abs(place.step_ns), doubt=_doubt(evidence))
+    return Figures(outside, abs(place.step_ns), doubt=_doubt(evidence))
 
 
-def _length(evidence: Evidence) -> Found:
+def _length(evidence: Evidence) -> Figures:
     start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
     stamped = finish_ms - start_ms if start_ms and finish_ms else None
     at = evidence.yarn.application.at
@@ -100,13 +100,13 @@ def _length(evidence: Evidence) -> Found:
     doubt = _doubt(evidence)
     if not doubt and WallToMonotonic(evidence.anchors).step_ns > LENGTH_MS * MS // 2:
         doubt = "the wall clock was stepped during the run"
-    return Found(stamped, logged, why=_not_on_yarn(evidence), doubt=doubt)
+    return Figures(stamped, logged, why=_not_on_yarn(evidence), doubt=doubt)
 
 
-def _elapsed(evidence: Evidence) -> Found:
+def _elapsed(evidence: Evidence) -> Figures:
     start_ms, finish_ms = _summary(evidence, _START_MS), _summary(evidence, _FINISH_MS)
     stamped = finish_ms - start_ms if start_ms and finish_ms else None
-    return Found(evidence.rm_app.get("elapsedTime"), stamped, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
+    return Figures(evidence.rm_app.get("elapsedTime"), stamped, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
 
 
 RULES = (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dlobd import tracing
 from dlobd.job.launchers.barrier import in_words, start_child, tell
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
-from dlobd.job.launchers.watching import LOOK_S, Joining
+from dlobd.job.launchers.watching import LOOK_S, JoinWatch
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class NativeLauncher:
                     tell(process.stdin, work, rank, addresses, fed=False)
                     process.stdin.close()
             with tracing.span("launcher", names.WAIT_FOR_RANKS, {"waits_for": [names.WAIT_TRAINERS]}):
-                wait(ranks, done, Joining(dict(zip(in_words(roles.ranks), addresses, strict=True))))
+                wait(ranks, done, JoinWatch(dict(zip(in_words(roles.ranks), addresses, strict=True))))
         except BrokenPipeError:
             wait(ranks, done)  # one has ended before it was told its place: this says which, and how
             raise
@@ -89,7 +89,7 @@ def free_addresses(count: int) -> list[str]:
         return found
 
 
-def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: Joining | None = None) -> None:
+def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | None = None) -> None:
     """Returns when all ranks have ended well. The job's own deadline is its parent's: `dlobd.run.submit`.
 
     Raises:

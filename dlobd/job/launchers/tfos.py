@@ -10,7 +10,7 @@ from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.reason import one_line
-from dlobd.job.launchers.watching import Joining, watched
+from dlobd.job.launchers.watching import JoinWatch, watched
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class TfosLauncher:
                     eval_node=roles.evaluator > 0,
                     reservation_timeout=RESERVATION_TIMEOUT_S,
                 )
-            joining = Joining(
+            joining = JoinWatch(
                 {f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in cluster.cluster_info}
             )
             if blocks is not None:

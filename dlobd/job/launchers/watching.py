@@ -29,7 +29,7 @@ LOOK_S = 2.0
 CONNECT_S = 2.0
 
 
-class Joining:
+class JoinWatch:
     """Whether ranks join TensorFlow's cluster.
 
     Args:
@@ -72,7 +72,7 @@ def _listens(address: str) -> bool:
 
 
 @contextmanager
-def watched(sc: SparkContext, done: Done, joining: Joining | None = None) -> Iterator[None]:
+def watched(sc: SparkContext, done: Done, joining: JoinWatch | None = None) -> Iterator[None]:
     """Ends Spark's jobs once a rank has left a failure marker, or some do not join: the job's own tasks may hang."""
     stop = threading.Event()
 
@@ -99,7 +99,7 @@ def watched(sc: SparkContext, done: Done, joining: Joining | None = None) -> Ite
 
 def await_joined(addresses: Mapping[str, str], report: Callable[[str], None], ended: threading.Event) -> None:
     """Reports ranks that do not join, from a place that knows their addresses, until `ended`."""
-    joining = Joining(addresses)
+    joining = JoinWatch(addresses)
     while not ended.wait(LOOK_S):
         if cause := joining.look():
             report(cause)

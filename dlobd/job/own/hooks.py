@@ -62,7 +62,7 @@ def prepare_daemon(launcher: str) -> None:
 # --- driver: PySpark ---
 
 
-class _Waiting:
+class _Wait:
     """Whether the driver is inside a recorded wait: calls into the JVM are its way to wait then, not work."""
 
     now = False
@@ -106,7 +106,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             return original_send(self, command, *args, **kwargs)
         finally:
             end_ns = monotonic_ns()
-            if _Waiting.now:
+            if _Wait.now:
                 pass
             elif end_ns - begin_ns >= LONG_CALL_NS:
                 tracing.past("spark", _called(command), begin_ns, end_ns, jvm_call=True)
@@ -170,11 +170,11 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
 def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wait(*args: Any, **kwargs: Any) -> Any:
-        _Waiting.now = True
+        _Wait.now = True
         try:
             return original(*args, **kwargs)
         finally:
-            _Waiting.now = False
+            _Wait.now = False
 
     return wait
 

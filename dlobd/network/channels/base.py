@@ -80,7 +80,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class Traffic:
     """What a channel's connections have carried together; a `put` counts where it was asked for, and so does a `get`.
 
     `device` is empty where there is none.
@@ -155,7 +155,7 @@ class Channel(Protocol):
     def connect(self, address: str, deadline_s: float) -> Connection:
         """A connection to whoever listens there. Raises DeadlinePassed, Closed."""
 
-    def evidence(self) -> Carried:
+    def evidence(self) -> Traffic:
         """What was carried so far."""
 
     def close(self) -> None:

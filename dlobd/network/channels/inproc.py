@@ -17,12 +17,12 @@ from typing import ClassVar
 from dlobd.network.channels.base import (
     Buffer,
     Capabilities,
-    Carried,
     Closed,
     DeadlinePassed,
     MessageTooLong,
     OutOfBounds,
     PeerClosed,
+    Traffic,
     view,
 )
 
@@ -63,7 +63,7 @@ class InprocChannel:
         self._opened.append(connection)
         return connection
 
-    def evidence(self) -> Carried:
+    def evidence(self) -> Traffic:
         """See the contract."""
         return self._counts.carried()
 
@@ -294,9 +294,9 @@ class _Counts:
     def got(self, size_bytes: int) -> None:
         self._add(got_bytes=size_bytes)
 
-    def carried(self) -> Carried:
+    def carried(self) -> Traffic:
         with self._lock:
-            return Carried("local", "", **self._of)
+            return Traffic("local", "", **self._of)
 
 
 def _await(changed: threading.Condition, done: Callable[[], bool], deadline_s: float, what: str) -> None:
