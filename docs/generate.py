@@ -35,7 +35,7 @@ from dlobd.selftest.points import POINTS
 
 DOCS = Path(__file__).parent
 
-MADE = "<!-- Made by docs/generate.py; change that, or dlobd/layers.py, or dlobd/schemas/run.schema.json. -->"
+MADE = "<!-- Made by docs/generate.py; change that, or dlobd/layers.py, or dlobd/bundle/run.schema.json. -->"
 
 LAYERS_PAGE = """\
 # Layers

@@ -1,6 +1,6 @@
 """Run bundles on disk: `<out>/<experiment>/<run>/{run.json, spans/, evidence/, logs/, hashes}`.
 
-    run.json    what was run, and what came out; `dlobd/schemas/run.schema.json` is its schema
+    run.json    what was run, and what came out; `dlobd/bundle/run.schema.json` is its schema
     spans/      one JSON-lines file a process, as `dlobd.tracing` wrote it
     evidence/   other people's records that the importers read
     logs/       everything else that helps to understand a failure

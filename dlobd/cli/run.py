@@ -61,13 +61,17 @@ def run(
 
         every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
     elsewhere = _elsewhere(hadoop_conf, archive)
+    if by_hand and (repeats > 1 or len(every) > 1):
+        raise UsageError("--by-hand prepares one run.", "leave out --repeats, and name one experiment")
+    if by_hand and elsewhere is None:
+        raise UsageError("--by-hand is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
     if repeats > 1 or len(every) > 1:
         if elsewhere:
             raise UsageError(
                 "--repeats and several experiments run on the embedded cluster.", "leave --hadoop-conf out"
             )
         return _run_series(every, out, repeats, order_seed, dry_run)
-    if by_hand and not dry_run:
+    if by_hand and elsewhere and not dry_run:
         return _prepare(every[0], elsewhere, out)
     return run_one(every[0], out, dry_run, elsewhere)
 
@@ -87,12 +91,10 @@ def run_one(chosen: Runnable, out: Path, dry_run: bool, elsewhere: Elsewhere | N
     return print_result(bundle)
 
 
-def _prepare(chosen: Runnable, elsewhere: Elsewhere | None, out: Path) -> int:
+def _prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path) -> int:
     from dlobd.run.by_hand import prepare
     from dlobd.run.progress import Progress
 
-    if elsewhere is None:
-        raise UsageError("--by-hand is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
     with Progress() as progress:
         path, line = prepare(chosen, elsewhere, out, progress)
     print(line)

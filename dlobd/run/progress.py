@@ -5,79 +5,153 @@ On a terminal the last line moves; elsewhere each message is a line, and so is e
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TextIO
+from typing import Any, TextIO, cast
+
+import rich.progress
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 QUIET_S = 15.0
 
+_SHARE = re.compile(r"(\d+) of (\d+) MB$")
+
 
 class Progress:
-    """A callable that takes messages: `with Progress() as progress: progress("starting HDFS")`."""
+    """A callable that takes messages: `with Progress() as progress: progress("starting HDFS")`.
+
+    One that ends in `N of M MB` has a bar; said again with another N, it is the same step.
+    """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._moving = self._stream.isatty()
-        self._start_s = time.monotonic()
+        self._stream = _Forgiving(stream or sys.stderr)
+        console = Console(file=cast(TextIO, self._stream), highlight=False)
+        text = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True))
+        columns = (SpinnerColumn(), text, _Bar(bar_width=20), TimeElapsedColumn())
+        self._live = rich.progress.Progress(
+            *columns, console=console, transient=True, expand=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._moving = console.is_terminal
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="dlobd-progress", daemon=True)
         self._message = ""
-        self._message_s = self._written_s = self._start_s
+        self._start_s = self._message_s = self._written_s = time.monotonic()
 
     def __call__(self, message: str) -> None:
         """Says what is being done now; the step before it is finished."""
         with self._lock:
-            self._settle()
-            self._message, self._message_s = " ".join(message.split()), time.monotonic()
-            self._draw()
+            message = " ".join(message.split())
+            if not self._moving or _SHARE.sub("", message) != _SHARE.sub("", self._message):
+                self._settle()
+                self._message_s = time.monotonic()
+            self._message = message
+            self._draw() if self._moving else self._line(message)
 
     def keep(self, message: str) -> None:
         """Says what has happened, in a line of its own."""
         with self._lock:
             self._settle()
-            self._write(f"[{time.monotonic() - self._start_s:6.1f} s] {' '.join(message.split())}\n")
-            self._written_s = time.monotonic()
+            self._line(" ".join(message.split()))
 
     def __enter__(self) -> Progress:
-        self._ticker.start()
+        self._live.start() if self._moving else self._ticker.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._stop.set()
-        self._ticker.join()
         with self._lock:
             self._settle()
+        self._stop.set()
+        self._live.stop() if self._moving else self._ticker.join()
 
     def _tick(self) -> None:
         while not self._stop.wait(1.0):
             with self._lock:
-                if self._message and (self._moving or time.monotonic() - self._written_s >= QUIET_S):
-                    self._draw()
+                if self._message and time.monotonic() - self._written_s >= QUIET_S:
+                    self._line(self._message)
 
     def _draw(self) -> None:
-        now_s = time.monotonic()
-        lasting = f" ({now_s - self._message_s:.0f} s)" if now_s - self._message_s >= 1 else ""
-        line = f"[{now_s - self._start_s:6.1f} s] {self._message}{lasting}"
-        self._write(f"\r\x1b[2K{line[:200]}" if self._moving else f"{line}\n")
-        self._written_s = now_s
+        """Shows the step that is under way in the line that moves."""
+        share = _SHARE.search(self._message)
+        done, total = (int(share[1]), int(share[2])) if share else (0, None)
+        for task in self._live.task_ids or [self._live.add_task("", total=total)]:
+            self._live.update(task, description=self._message, completed=done)
 
     def _settle(self) -> None:
         """Leaves the moving line where it is and goes on below it."""
         if self._message and self._moving:
-            self._draw()
-            self._write("\n")
+            for task in self._live.task_ids:
+                self._live.remove_task(task)
+            self._line(self._message)
         self._message = ""
 
-    def _write(self, text: str) -> None:
+    def _line(self, message: str) -> None:
+        now_s = time.monotonic()
+        lasting = f" ({now_s - self._message_s:.0f} s)" if self._message and now_s - self._message_s >= 1 else ""
+        # whole, however narrow the terminal: it may be copied
+        self._live.console.print(
+            f"[{now_s - self._start_s:6.1f} s] {message}{lasting}", markup=False, emoji=False, soft_wrap=True
+        )
+        self._written_s = now_s
+
+
+class _Bar(BarColumn):
+    """Where it is known how much there is to do."""
+
+    def render(self, task: Task) -> Any:
+        return super().render(task) if task.total else ""
+
+
+class _Forgiving:
+    """A stream whose reader may leave: the run goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
         try:
-            self._stream.write(text)
+            return self._stream.write(text)
+        except (OSError, ValueError):
+            return len(text)
+
+    def flush(self) -> None:
+        try:
             self._stream.flush()
         except (OSError, ValueError):
-            pass  # nobody watches any more: the run goes on
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+_TRAIN = "import TensorFlow, then train"
+_ENDED = "trained, saved, evaluated"
+_JOBS = {
+    ("tfos", "feed"): (
+        ("Got job 0 ", "TensorFlowOnSpark starts its nodes"),
+        ("Got job 1 ", f"Spark feeds; the trainers {_TRAIN}"),
+        ("Got job 2 ", f"{_ENDED}; TensorFlowOnSpark shuts down"),
+    ),
+    ("tfos", "read"): (
+        ("Got job 0 ", f"TensorFlowOnSpark starts its nodes, which {_TRAIN} on what they read"),
+        ("Got job 1 ", f"{_ENDED}; TensorFlowOnSpark shuts down"),
+    ),
+    ("barrier", "feed"): (
+        ("Got job 0 ", f"Spark starts the barrier stage and feeds the trainers, which {_TRAIN}"),
+        ("Job 0 finished", _ENDED),
+    ),
+    ("barrier", "read"): (
+        ("Got job 0 ", f"Spark starts the barrier stage, whose trainers {_TRAIN} on what they read"),
+        ("Job 0 finished", _ENDED),
+    ),
+}
+"""By launcher and input, what the numbered jobs of dlobd's own training mean."""
 
 
 class Narrator:
@@ -90,16 +164,12 @@ class Narrator:
         ("Registered executor", "an executor registered"),
         ("SparkContext is stopping", "SparkContext stops"),
     )
-    _TRAINING = (
-        ("Got job 0 ", "TensorFlowOnSpark starts its nodes"),
-        ("Got job 1 ", "Spark feeds; the trainers import TensorFlow, then train"),
-        ("Got job 2 ", "trained, saved, evaluated; TensorFlowOnSpark shuts down"),
-    )
 
-    def __init__(self, progress: Callable[[str], None], training: bool = True) -> None:
-        """`training`: whether the job is dlobd's own, whose Spark jobs are known by their number."""
+    def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
+        """`source`: the input of dlobd's own training; None for a script of the person's own."""
         self._progress = progress
-        self._says = (*self._SAYS, *(self._TRAINING if training else [("Got job ", "a Spark job runs")]))
+        jobs = _JOBS.get((launcher.removesuffix("-stock"), source or ""), (("Got job ", "a Spark job runs"),))
+        self._says = (*self._SAYS, *jobs)
 
     def __call__(self, line: str) -> None:
         for mark, saying in self._says:

@@ -162,7 +162,7 @@ def _execute(
             bundle.logs,
             experiment.timeout_s,
             experiment.accept_timeout_s,
-            Narrator(progress, training=job is not None),
+            Narrator(progress, experiment.launcher, job.input if job else None),
             place.abort,
         )
         bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)

@@ -78,7 +78,10 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
         where = "This machine's disk" if isinstance(storage, LocalDirectory) else "HDFS"
         remedy = "look at `dlobd cluster status`" if not top else f"look at the free space and at your rights in {top}"
         raise ClusterError(f"{where} refused to store the data set: {words(error)}", remedy) from error
-    _check(sizes, experiment, layout.record_bytes, f"{base}/train", local=bool(top))
+    local = isinstance(storage, LocalDirectory)
+    ours = local or not top  # and `dlobd clean` removes it
+    remove = "`dlobd clean --yes`" if ours else f"`hdfs dfs -rm -r {base}`"
+    _check(sizes, experiment, layout.record_bytes, f"{base}/train", local, remove)
     return Staged(f"{base}/train", f"{base}/test.tfrecord", layout, sum(sizes.values()), reused)
 
 
@@ -125,7 +128,9 @@ def _write(
     storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), names.DATA_SET)
 
 
-def _check(sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool) -> None:
+def _check(
+    sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool, remove: str
+) -> None:
     """Refuses files of unequal length: ranks would wait for a collective that the shortest one never enters."""
     each = experiment.train_samples // experiment.workers
     wanted = {part_name(i): each * record_bytes for i in range(experiment.workers)}
@@ -135,5 +140,5 @@ def _check(sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, 
             expected = f"{each if name in wanted else 'none'} expected"
             raise ClusterError(
                 f"The data set{'' if local else ' in HDFS'} is damaged: {directory}/{name} {holds}, {expected}.",
-                "remove it by `dlobd clean --yes`; the next run writes it again",
+                f"remove it by {remove}; the next run writes it again",
             )

@@ -57,7 +57,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     conf = shared_cluster.client_conf_dir
     archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster")
-    assert json.loads((bundle / "run.json").read_text())["cause"].startswith("prepared to be submitted by hand")
+    assert json.loads((bundle / "run.json").read_text())["reason"].startswith("prepared to be submitted by hand")
     application = submitted(line, tmp_path)
     elsewhere = tmp_path / "elsewhere"
     ended = alone("collect", bundle.name, "--hadoop-conf", str(conf), "--out", str(elsewhere))

@@ -37,11 +37,11 @@ def test_an_interrupted_run(dlobd: Any) -> None:
     ended = started.ended(END_S)
     assert ended.code == 130
     assert ended.line == f"dlobd: interrupted; what is known is in {dlobd.newest().path}."
-    assert kept(dlobd.newest(), "interrupted")["cause"] == "interrupted by a person or the system while the job ran"
+    assert kept(dlobd.newest(), "interrupted")["reason"] == "interrupted by a person or the system while the job ran"
 
 
 def test_a_killed_command_leaves_an_application_that_the_next_one_ends(dlobd: Any) -> None:
-    """kill -9 of dlobd while its driver runs in a cluster that stays: the next run ends it, and says so."""
+    """kill -9 of dlobd, its driver in a cluster that stays: the next run ends that application and says so."""
     started = dlobd.start_run(LONG, "deploy_mode=cluster", "launcher=barrier", "input=read")
     started.trains()
     started.signal(signal.SIGKILL)

@@ -16,7 +16,7 @@ from records import run_record
 
 import dlobd
 import dlobd.run
-from dlobd import cli, errors
+from dlobd import cli, errors, paths
 from dlobd.bundle import store
 from dlobd.hadoop.embedded.processes import identify
 from dlobd.hadoop.embedded.state import ClusterState, write_state
@@ -31,6 +31,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """An empty cache, with a short path, as the cluster's sockets demand."""
     path = tmp_path_factory.mktemp("c")
     monkeypatch.setenv("DLOBD_CACHE", str(path))
+    monkeypatch.setattr(paths, "TEMPORARY", path)  # else links of this user's other commands are there
     return path
 
 
@@ -387,6 +388,72 @@ def test_a_reader_that_leaves_early_is_no_failure(tmp_path: Path) -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_progress_on_a_terminal_moves_and_leaves_a_line_a_step(tmp_path: Path) -> None:
+    """The step that is under way with its elapsed time, and a bar where the share is known; a reader that leaves does
+    not end the run."""
+    from dlobd.run.progress import Progress
+
+    ours, theirs = os.openpty()
+    with open(theirs, "w") as stream, Progress(stream) as progress:
+        progress("staging [train]")
+        for done in (0, 50, 100):
+            progress(f"jars: {done} of 100 MB")
+        progress.keep("run 1 of 1")
+    seen = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "\u2501" in seen, "a bar"
+    assert "0:00:00" in seen
+    left = re.findall(r"\[ +\d+\.\d s\] ([^\r]+)\r", seen)
+    assert left == ["staging [train]", "jars: 100 of 100 MB", "run 1 of 1"]
+    stream = (tmp_path / "log").open("w")
+    stream.close()
+    with Progress(stream) as progress:
+        progress("nobody reads this")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--by-hand",), "--by-hand is for an external cluster. Next: add --hadoop-conf DIR, or leave it out"),
+        (("--by-hand", "--repeats", "2"), "--by-hand prepares one run. Next: leave out --repeats, and name one"),
+        (("softmax-mnist-quick", "--by-hand"), "--by-hand prepares one run."),
+    ],
+)
+def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line: str) -> None:
+    """What it does not go with is refused, before anything is prepared."""
+    code, out, err = command("run", "softmax-mnist", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"dlobd: {line}")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "source", "says"),
+    [
+        ("tfos", "feed", ["TensorFlowOnSpark starts", "Spark feeds", "TensorFlowOnSpark shuts down"]),
+        ("tfos-stock", "read", ["on what they read", "TensorFlowOnSpark shuts down"]),
+        ("barrier", "feed", ["barrier stage and feeds", "trained, saved, evaluated"]),
+        ("barrier", "read", ["barrier stage, whose trainers", "trained, saved, evaluated"]),
+        ("tfos", None, ["a Spark job runs", "a Spark job runs", "a Spark job runs"]),
+    ],
+)
+def test_what_is_said_while_a_job_runs_is_true_of_its_launcher(
+    launcher: str, source: str | None, says: list[str]
+) -> None:
+    """Spark's jobs are told by their number, and each launcher has others."""
+    from dlobd.run.progress import Narrator
+
+    said: list[str] = []
+    narrator = Narrator(said.append, launcher, source)
+    count = {"tfos": 3, "tfos-stock": 2, "barrier": 1}[launcher]
+    for number in range(count):
+        narrator(f"1 2026 INFO DAGScheduler: Got job {number} (collect at x.py:1) with 2 output partitions")
+        narrator(f"1 2026 INFO DAGScheduler: Job {number} finished: collect at x.py:1, took 1 s")
+    assert len(said) == len(says)
+    assert all(part in line for part, line in zip(says, said, strict=True)), said
+    if source == "read" or launcher == "barrier":
+        assert not any("feeds" in line for line in said if "TensorFlowOnSpark" in line or source == "read")
 
 
 def test_progress_off_a_terminal_is_one_line_a_message(capsys: pytest.CaptureFixture[str]) -> None:

@@ -154,6 +154,26 @@ def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
     assert checksum.hexdigest() == one_block_checksum(data)
 
 
+@pytest.mark.parametrize(
+    ("top", "local", "remedy"),
+    [
+        ("", False, "remove it by `dlobd clean --yes`"),
+        ("/home/me/.cache/dlobd/native", True, "remove it by `dlobd clean --yes`"),
+        ("/user/me", False, "remove it by `hdfs dfs -rm -r /user/me/dlobd/data/"),
+    ],
+)
+def test_the_remedy_of_damaged_data_is_one_that_works_there(
+    monkeypatch: pytest.MonkeyPatch, top: str, local: bool, remedy: str
+) -> None:
+    """`dlobd clean` does not touch an external cluster: there the directory is named."""
+    storage = LocalDirectory() if local else WebHdfs("http://127.0.0.1:9", "nobody")
+    monkeypatch.setattr(type(storage), "exists", lambda self, path: True)
+    monkeypatch.setattr(type(storage), "sizes", lambda self, path: {})
+    with pytest.raises(ClusterError, match="The data set is damaged" if local else "data set in HDFS is") as caught:
+        staging.stage(small(), storage, top, silent)
+    assert caught.value.remedy.startswith(remedy)
+
+
 def test_staging_notes_what_hdfs_should_say_of_each_file(tmp_path: Path) -> None:
     """The last file holds a checksum of each other one; a file that was changed since has another."""
     staged = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
