@@ -18,6 +18,9 @@ RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="A bundle's path, a
 HadoopConf = Annotated[
     Path | None, typer.Option("--hadoop-conf", metavar="DIR", help="Run on an external cluster: its HADOOP_CONF_DIR.")
 ]
+Archive = Annotated[
+    Path | None, typer.Option("--archive", help="With --hadoop-conf: a conda-pack or venv-pack archive to run in.")
+]
 
 EXIT_CODES = {
     "ok": 0,

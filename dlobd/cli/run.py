@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import EXIT_CODES, RUNS, DryRun, HadoopConf, Out
+from dlobd.cli.options import EXIT_CODES, RUNS, Archive, DryRun, HadoopConf, Out
 from dlobd.cli.printing import print_note, print_result
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
@@ -43,9 +43,7 @@ def run(
     by_hand: Annotated[
         bool, typer.Option("--by-hand", help="With --hadoop-conf: prepare all and print the line, for you to submit.")
     ] = False,
-    archive: Annotated[
-        Path | None, typer.Option("--archive", help="With --hadoop-conf: a conda-pack or venv-pack archive to run in.")
-    ] = None,
+    archive: Archive = None,
 ) -> int:
     """Run an experiment, or with --job SCRIPT [-- ARGUMENTS] a script of your own, and show where its time went. The
     last line is the path of its bundle.
@@ -60,17 +58,13 @@ def run(
         from dlobd.experiment import files as experiments
 
         every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
-    elsewhere = _elsewhere(hadoop_conf, archive)
+    elsewhere = external_cluster(hadoop_conf, archive)
     if by_hand and (repeats > 1 or len(every) > 1):
         raise UsageError("--by-hand prepares one run.", "leave out --repeats, and name one experiment")
     if by_hand and elsewhere is None:
         raise UsageError("--by-hand is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
     if repeats > 1 or len(every) > 1:
-        if elsewhere:
-            raise UsageError(
-                "--repeats and several experiments run on the embedded cluster.", "leave --hadoop-conf out"
-            )
-        return _run_series(every, out, repeats, order_seed, dry_run)
+        return _run_series(every, out, repeats, order_seed, dry_run, elsewhere)
     if by_hand and elsewhere and not dry_run:
         return _prepare(every[0], elsewhere, out)
     return run_one(every[0], out, dry_run, elsewhere)
@@ -104,7 +98,9 @@ def _prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path) -> int:
     return 0
 
 
-def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: int, dry_run: bool) -> int:
+def _run_series(
+    every: Sequence[Runnable], out: Path, repeats: int, order_seed: int, dry_run: bool, elsewhere: Elsewhere | None
+) -> int:
     """Runs what is missing of a series; the exit code is that of its worst run."""
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
@@ -112,7 +108,7 @@ def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: 
     from dlobd.run import series as scheduling
     from dlobd.run.progress import Progress
 
-    series = scheduling.opened(points, order_seed, out)
+    series = scheduling.opened(points, order_seed, out, elsewhere)
     if dry_run:
         ended = series.ended()
         for number, cell in enumerate(series.order(repeats), 1):
@@ -120,7 +116,7 @@ def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: 
             print(f"{number:4}  repeat {cell.repeat}  {cell.point}{there}")
         return 0
     with Progress() as progress:
-        series = scheduling.run(series, repeats, progress, progress.keep)
+        series = scheduling.run(series, repeats, progress, progress.keep, elsewhere)
     bundles = {cell: bundle for cell, bundle in series.ended().items() if cell.repeat <= repeats}
     from rich.console import Console
 
@@ -134,9 +130,10 @@ def _run_series(every: Sequence[Runnable], out: Path, repeats: int, order_seed: 
     return max(EXIT_CODES[run.status] for each in found.values() for run in each)
 
 
-def _elsewhere(hadoop_conf: Path | None, archive: Path | None = None) -> Elsewhere | None:
+def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> Elsewhere | None:
+    """The cluster that the options name, if they name one."""
     from dlobd.run.deploy.external import Elsewhere
 
     if hadoop_conf is None and archive is not None:
-        raise UsageError("--archive is for clusters that are not ours.", "add --hadoop-conf DIR, or leave it out")
+        raise UsageError("--archive is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
     return Elsewhere(hadoop_conf, archive) if hadoop_conf else None

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from dlobd.cli.options import RUNS, DryRun, Out
+from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
 from dlobd.cli.printing import print_note
-from dlobd.cli.run import run_one
+from dlobd.cli.run import external_cluster, run_one
 
 
 def submit(
@@ -21,9 +21,13 @@ def submit(
     ] = None,
     out: Out = RUNS,
     dry_run: DryRun = False,
+    hadoop_conf: HadoopConf = None,
+    archive: Archive = None,
 ) -> int:
-    """Run your own spark-submit line on the embedded cluster, unchanged but for the recording, and show where its time
-    went."""
+    """Run your own spark-submit line on the embedded cluster or an external one, unchanged but for the recording, and
+    show where its time went."""
     from dlobd.experiment import own_job
 
-    return run_one(own_job.from_line(line or [], settings or [], print_note), out, dry_run)
+    return run_one(
+        own_job.from_line(line or [], settings or [], print_note), out, dry_run, external_cluster(hadoop_conf, archive)
+    )

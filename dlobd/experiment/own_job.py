@@ -193,7 +193,7 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
         )
     ours = (sys.executable, str(python()))
     for key, allowed, why in (
-        ("spark.master", ("yarn",), "the job runs on the embedded YARN"),
+        ("spark.master", ("yarn",), "the job runs on YARN"),
         ("spark.dynamicAllocation.enabled", ("false",), "a run has a fixed number of executors"),
         ("spark.executor.cores", ("1", settings.get("spark.task.cpus", "1")), "an executor runs one task at a time"),
         ("spark.pyspark.python", ours, "the hooks need the Python that dlobd is installed in"),

@@ -22,14 +22,16 @@ KEYS = {
     "--driver-class-path": "spark.driver.extraClassPath",
     "--driver-library-path": "spark.driver.extraLibraryPath",
     "--files": "spark.files",
+    "--py-files": "spark.submit.pyFiles",
+    "--archives": "spark.yarn.dist.archives",
     "--queue": "spark.yarn.queue",
 }
 """Option to the setting that says the same."""
 
 WITH_VALUE = (
     *KEYS,
-    *("--archives", "--class", "--exclude-packages", "--jars", "--keytab", "--kill", "--packages", "--principal"),
-    *("--properties-file", "--proxy-user", "--py-files", "--remote", "--repositories", "--status"),
+    *("--class", "--exclude-packages", "--jars", "--keytab", "--kill", "--packages", "--principal"),
+    *("--properties-file", "--proxy-user", "--remote", "--repositories", "--status"),
     "--total-executor-cores",
 )
 WITHOUT_VALUE = (
@@ -46,6 +48,8 @@ CONF = ("--conf", "-c")
 
 JOINED = {
     "spark.files": ",",
+    "spark.submit.pyFiles": ",",
+    "spark.yarn.dist.archives": ",",
     "spark.yarn.tags": ",",
     "spark.driver.extraJavaOptions": " ",
     "spark.executor.extraJavaOptions": " ",

@@ -30,7 +30,7 @@ from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.deploy import external
 from dlobd.run.deploy.external import Elsewhere, RemoteHadoop
-from dlobd.schema import Experiment, Runnable
+from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import clock, span_cost
 from dlobd.tracing.clock import WallToMonotonic, timed
 
@@ -46,7 +46,9 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
     Raises:
         UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
     """
-    experiment = external.check(chosen)
+    if isinstance(chosen, OwnJob):
+        raise UsageError("--by-hand is for dlobd's own experiments.", "leave out --by-hand, or --job")
+    external.check(experiment := chosen)
     place = RemoteHadoop.open(elsewhere, lambda message: progress(f"prepare: {message}"))
     place.upload()
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))

@@ -39,7 +39,7 @@ from dlobd.run import run_record as run_records
 from dlobd.run.deploy import choice
 from dlobd.run.deploy.base import Place
 from dlobd.run.deploy.choice import Where
-from dlobd.run.deploy.external import Elsewhere
+from dlobd.run.deploy.external import Elsewhere, RemoteHadoop
 from dlobd.run.progress import Narrator
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -100,7 +100,7 @@ def run(
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
     settings = default_settings()
-    if not isinstance(where, Elsewhere):  # of another cluster's memory nothing is known here
+    if not isinstance(where, Elsewhere | RemoteHadoop):  # of its memory nothing is known here
         memory_check.check_memory(experiment, settings)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)

@@ -32,7 +32,9 @@ from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.run import runner
-from dlobd.run.deploy import choice
+from dlobd.run.deploy import choice, external
+from dlobd.run.deploy.choice import Where
+from dlobd.run.deploy.external import Elsewhere
 from dlobd.schema import Runnable
 
 VERSION = 1
@@ -71,11 +73,13 @@ class Series:
     seed: int
     out: Path
     begun: tuple[Begun, ...] = ()
+    cluster: str = ""  # an external one, by its file system; runs on two clusters are not compared
 
     @property
     def key(self) -> str:
-        """Of points and seed: equal ones, equal key."""
+        """Of points, seed and cluster: equal ones, equal key."""
         facts = [self.seed, sorted((label, key(point)) for label, point in self.points.items())]
+        facts += [self.cluster] if self.cluster else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
     @property
@@ -110,8 +114,11 @@ class Series:
         return {begun.run_id: begun.busy_percent for begun in self.begun}
 
 
-def opened(points: Mapping[str, Runnable], seed: int, out: Path) -> Series:
+def opened(points: Mapping[str, Runnable], seed: int, out: Path, elsewhere: Elsewhere | None = None) -> Series:
     """The series of these points in `out`: as its file has it, or new; not written.
+
+    Args:
+        elsewhere: an external cluster.
 
     Raises:
         UsageError: there is no point.
@@ -119,7 +126,9 @@ def opened(points: Mapping[str, Runnable], seed: int, out: Path) -> Series:
     """
     if not points:
         raise UsageError("A series needs an experiment.", "name one, for example softmax-mnist")
-    series = Series(dict(points), seed, out)
+    series = Series(dict(points), seed, out, cluster=elsewhere.read().fs_uri if elsewhere else "")
+    for point in points.values() if elsewhere else ():
+        external.check(point)
     try:
         kept = json.loads(series.path.read_text())
     except FileNotFoundError:
@@ -147,7 +156,8 @@ def read(kept: Any, path: Path) -> Series:
         if kept["series_version"] > VERSION:
             raise BundleError(f"{path} is of a newer dlobd.", "use that one")
         points = {label: from_dict(values, str(path)) for label, values in kept["points"].items()}
-        return Series(points, kept["seed"], path.parent, tuple(Begun(**one) for one in kept["begun"]))
+        begun = tuple(Begun(**one) for one in kept["begun"])
+        return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""))
     except (KeyError, TypeError, AttributeError, UsageError) as error:
         raise BundleError(f"{path} is damaged: {error}.", "remove it to begin anew") from None
 
@@ -157,6 +167,7 @@ def write(series: Series) -> None:
     document = {
         "series_version": VERSION,
         "seed": series.seed,
+        **({"cluster": series.cluster} if series.cluster else {}),
         "points": {label: asdict(point) for label, point in series.points.items()},
         "begun": [asdict(begun) for begun in series.begun],
     }
@@ -167,12 +178,13 @@ def write(series: Series) -> None:
         raise BundleError(f"{series.path} cannot be written: {error.strerror}.", "choose another --out") from error
 
 
-def run(series: Series, repeats: int, progress: Progress, told: Progress) -> Series:
+def run(series: Series, repeats: int, progress: Progress, told: Progress, elsewhere: Elsewhere | None = None) -> Series:
     """Makes the runs that are missing up to so many repeats; a run that fails does not end the series.
 
     Args:
         progress: gets the steps of each run.
         told: gets one line a run that has ended.
+        elsewhere: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:
         SetupError, ClusterError, Busy: a run could not be submitted; what was run stays.
@@ -186,8 +198,10 @@ def run(series: Series, repeats: int, progress: Progress, told: Progress) -> Ser
     write(series)
     began_s = time.monotonic()
     with ExitStack() as stack:
-        cluster = None
-        if any(choice.needs_cluster(series.points[cell.point]) for cell in left):
+        cluster: Where = None
+        if elsewhere:
+            cluster = choice.external(elsewhere, {}, progress)
+        elif any(choice.needs_cluster(series.points[cell.point]) for cell in left):
             cluster = stack.enter_context(choice.cluster(default_settings(), {}, progress))
         for done, cell in enumerate(left, 1):
             busy = settled_busy_percent()  # the daemons alone: whatever else is seen disturbs the run

@@ -134,6 +134,25 @@ def test_bad_command_lines(
     assert (code, said in line) == (2, True), line
 
 
+def test_a_script_of_ones_own_is_planned_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what nodes need, and with what the person's line has of the same kind."""
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
+    script = tmp_path / "mine.py"
+    script.write_text("")
+    conf = cluster(tmp_path, "no-such-host.invalid:9870")[3]
+    line = ("spark-submit", "--deploy-mode", "cluster", "--py-files", "theirs.zip", "--archives", "m.zip", str(script))
+    assert cli.main(["submit", "--dry-run", "--hadoop-conf", conf, "--", *line]) == 0
+    out = capsys.readouterr().out
+    assert "--py-files 'theirs.zip,<package>'" in out
+    assert "--archives 'm.zip,hdfs://127.0.0.1:1<hdfs-home>/dlobd/cache/<environment>#environment'" in out
+    assert "spark.pyspark.python=./environment/bin/python" in out
+    assert f"--files {script.as_uri()}" in out
+    assert cli.main(["run", "--job", str(script), "--by-hand", "--hadoop-conf", conf]) == 2
+    assert "--by-hand is for dlobd's own experiments" in capsys.readouterr().err
+
+
 def test_the_plan_asks_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--dry-run prints the spark-submit line; what only the cluster knows stands in angle brackets."""
     assert cli.main([*cluster(tmp_path, "no-such-host.invalid:9870"), "--dry-run"]) == 0
@@ -184,7 +203,7 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     place = external.RemoteHadoop(web, None, said.append)  # type: ignore[arg-type]
     place.upload()
     assert said[0] == "uploads the Python environment, 3 MB, once: hdfs://nn:8020/user/me/dlobd/cache/environment-1.tar"
-    assert "2 of 3 MB of the Python environment uploaded" in said
+    assert "uploads the Python environment: 2 of 3 MB" in said
     assert "uploads Spark's jars, 0 MB, once: hdfs://nn:8020/user/me/dlobd/cache/spark-libs-2.tar" in said
     assert sorted(path.rpartition("/")[2] for path in hdfs.files) == ["environment-1.tar", "spark-libs-2.tar"]
     said.clear()

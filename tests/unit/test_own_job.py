@@ -92,7 +92,7 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (("--master", "local[2]"), "spark.master=local[2] cannot be: the job runs on the embedded YARN. Next: "),
+        (("--master", "local[2]"), "spark.master=local[2] cannot be: the job runs on YARN. Next: "),
         (("--class", "a.B"), "would run in the JVM alone"),
         (("--executor-cores", "4"), "an executor runs one task at a time"),
         (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -172,3 +173,27 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
             series.opened(points("a"), 0, tmp_path)
     with pytest.raises(UsageError):
         series.opened({}, 0, tmp_path)
+
+
+def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is reached, and given what its nodes need, once; its runs are no series with those of another cluster."""
+    opened: list[Any] = []
+    monkeypatch.setattr(choice, "external", lambda elsewhere, setup, progress: opened.append(elsewhere) or "there")
+    monkeypatch.setattr(Runs, "__call__", lambda self, point, out, progress, running, began: lent(point, out, running))
+    elsewhere = SimpleNamespace(read=lambda: SimpleNamespace(fs_uri="hdfs://nn:8020"))
+    used: list[Any] = []
+
+    def lent(point: Experiment, out: Path, running: Any) -> Path:
+        used.append(running)
+        bundle = store.create(out, point.name)
+        bundle.write(run_record(bundle.run_id, experiment=point.name))
+        return bundle.path
+
+    yarn = {"a": dataclasses.replace(files.load("softmax-mnist-quick"), name="a")}
+    found = series.opened(yarn, 0, tmp_path, elsewhere)  # type: ignore[arg-type]
+    assert found.path != series.opened(yarn, 0, tmp_path).path
+    series.run(found, 2, lambda message: None, lambda line: None, elsewhere)  # type: ignore[arg-type]
+    assert (opened, used) == ([elsewhere], ["there", "there"])
+    assert series.load(found.path).cluster == "hdfs://nn:8020"
+    with pytest.raises(UsageError, match="--hadoop-conf is for scheduler = yarn"):
+        series.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]

@@ -30,8 +30,8 @@ from dlobd.tracing.clock import timed
 
 Progress = Callable[[str], None]
 
-Where = EmbeddedCluster | Elsewhere | None
-"""The cluster of a series of runs, one that is not ours, or none: then what is needed is started for the run."""
+Where = EmbeddedCluster | Elsewhere | RemoteHadoop | None
+"""The cluster of a series of runs, an external one, or none: then what is needed is started for the run."""
 
 
 @contextmanager
@@ -48,13 +48,9 @@ def opened(
         where: a cluster that runs; it stays as it is.
         setup: gets how long that took, in nanoseconds; None for a cluster that ran already.
     """
-    if isinstance(where, Elsewhere):
+    if isinstance(where, Elsewhere | RemoteHadoop):
         check(experiment)
-        remote = RemoteHadoop.open(where, lambda message: progress(f"prepare: {message}"))
-        submissions.end_orphans(remote.rm_url, remote.web.node_urls(), progress)
-        with timed(setup, "upload_ns"):
-            remote.upload()
-        yield remote
+        yield where if isinstance(where, RemoteHadoop) else external(where, setup, progress)
         return
     if not needs_cluster(experiment):
         yield ThisMachine()
@@ -77,6 +73,15 @@ def opened(
         finally:
             with timed(setup, "spark_down_ns"):
                 workers.stop()
+
+
+def external(elsewhere: Elsewhere, setup: dict[str, int | None], progress: Progress) -> RemoteHadoop:
+    """An external cluster that has answered and has what its nodes need."""
+    remote = RemoteHadoop.open(elsewhere, lambda message: progress(f"prepare: {message}"))
+    submissions.end_orphans(remote.rm_url, remote.web.node_urls(), progress)
+    with timed(setup, "upload_ns"):
+        remote.upload()
+    return remote
 
 
 def needs_cluster(experiment: Runnable) -> bool:

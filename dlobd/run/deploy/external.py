@@ -35,7 +35,7 @@ from dlobd.run.collect import external as evidence
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.schedulers.base import Packed, Target
 from dlobd.run.submit import Window
-from dlobd.schema import Experiment, OwnJob, Runnable
+from dlobd.schema import Runnable
 
 Progress = Callable[[str], None]
 
@@ -66,19 +66,13 @@ class Elsewhere:
         return conf
 
 
-def check(experiment: Runnable) -> Experiment:
-    """The experiment. Raises UsageError for what does not run there: another scheduler, an own script."""
-    if isinstance(experiment, OwnJob):
-        raise UsageError(
-            "--hadoop-conf is for dlobd's own experiments: a script of yours runs on the embedded cluster.",
-            "leave --hadoop-conf out",
-        )
+def check(experiment: Runnable) -> None:
+    """Raises UsageError for what does not run there: another scheduler."""
     if experiment.scheduler != "yarn":
         raise UsageError(
             f"--hadoop-conf is for scheduler = yarn, and {experiment.name} has {experiment.scheduler}.",
             "leave --hadoop-conf out, or choose --set scheduler=yarn",
         )
-    return experiment
 
 
 class RemoteHadoop:
@@ -193,7 +187,7 @@ class RemoteHadoop:
         for piece in pieces:
             if time.monotonic() - told_s > TELL_S:
                 told_s = time.monotonic()
-                self._progress(f"{done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB of {what} uploaded")
+                self._progress(f"uploads {what}: {done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB")
             done += len(piece)
             yield piece
 
@@ -218,7 +212,7 @@ class RemoteHadoop:
 
     def prepare(self, run_dir: str) -> None:
         try:
-            for path in (f"{run_dir}/done", self.events_dir):
+            for path in (*([f"{run_dir}/done"] if run_dir else []), self.events_dir):
                 self.storage.make_directory(path)
         except failures() as error:
             raise ClusterError(f"HDFS refused a directory: {error}", f"look at your rights in {self.top}") from error

@@ -55,7 +55,7 @@ class YarnScheduler:
             *("--num-executors", str(submission.workers), "--executor-cores", "1"),
             *("--executor-memory", f"{submission.executor_memory_mb}m", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
             *("--driver-java-options", container_log if in_cluster else client_log),
-            *(("--py-files", str(target.packed.package)) if target.packed else ()),
+            *(("--py-files", _uri(target.packed.package)) if target.packed else ()),
             *(("--files", ",".join(map(_uri, submission.files))) if in_cluster and submission.files else ()),
         ]
         for key, value in sorted(conf.items()):

@@ -63,6 +63,36 @@ def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, m
     assert kinds == ["environment", "spark-libs"]
 
 
+FOREIGN = Path(__file__).parents[2] / "foreign"
+
+
+def test_own_scripts_and_a_series_share_what_nodes_got(shared_cluster, alone, tmp_path) -> None:
+    """A script of one's own in both deploy modes, a line of one's own, and two repeats: all explained; Spark's jars and
+    the archive are uploaded by the first command alone."""
+    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    there = ["--hadoop-conf", str(shared_cluster.client_conf_dir), "--archive", str(archive), "--out", str(alone.out)]
+    script, uploads = str(FOREIGN / "word_count.py"), []
+    for words in (
+        ("run", "--job", script, "--set", "deploy_mode=cluster", *there, "--", "400"),
+        ("submit", *there, "--", "spark-submit", "--conf", "spark.sql.shuffle.partitions=2", script, "400"),
+    ):
+        ended = alone(*words, within_s=400)
+        assert ended.code == 0, ended.err
+        layers = explained(ended.bundle)
+        assert layers["user"] > 0
+        assert layers["yarn"] > 0
+        uploads.append(ended.err.count("uploads "))
+        outputs = [ended.bundle.logs / "driver.stdout", *(ended.bundle.logs / "containers").glob("*_000001/stdout")]
+        assert "BROWN" in "".join(path.read_text() for path in outputs if path.exists())
+    series = alone("run", "softmax-mnist-quick", "--set", "launcher=barrier", "--repeats", "2", *there, within_s=600)
+    assert series.code == 0, series.err
+    assert "softmax-mnist-quick  2/2" in series.out
+    uploads.append(series.err.count("uploads "))
+    assert uploads[0] > 0
+    assert uploads[1:] == [0, 0]
+    assert series.err.count("reaching the cluster") == 1
+
+
 @pytest.fixture
 def aggregating(jars: Path) -> Iterator[EmbeddedCluster]:
     """A cluster that moves containers' logs into HDFS and removes them from the nodes."""
