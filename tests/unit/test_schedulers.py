@@ -203,7 +203,7 @@ def test_nodes_that_have_nothing_of_ours() -> None:
         assert "spark.yarn.jars" not in conf
         assert conf["spark.yarn.tags"] == "t-1"
         assert conf["spark.eventLog.dir"] == "hdfs://127.0.0.1:9000/user/ann/events"
-        assert _option(command, "--py-files") == "/p/d.zip"
+        assert _option(command, "--py-files") == "file:///p/d.zip"
         assert conf.get("spark.pyspark.driver.python") == (sys.executable if mode == "client" else None)
         own = {key for key, value in conf.items() if sys.prefix in value}
         assert own == ({"spark.pyspark.driver.python"} if mode == "client" else set())
