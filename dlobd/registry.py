@@ -254,6 +254,21 @@ INPUTS = Registry(
     ],
 )
 
+PLACES = Registry(
+    "places",
+    [
+        Row("external", "an external YARN cluster, by its HADOOP_CONF_DIR", "dlobd.run.deploy.external:ExternalKind"),
+        Row("this-machine", "plain processes, files in a directory", "dlobd.run.deploy.this_machine:ThisMachineKind"),
+        Row(
+            "spark-workers",
+            "Spark's own Master and Workers, HDFS of the embedded cluster",
+            "dlobd.run.deploy.on_spark_workers:SparkWorkersKind",
+        ),
+        Row("embedded", "the embedded cluster's YARN and HDFS", "dlobd.run.deploy.embedded:EmbeddedKind"),
+    ],
+)
+"""Where a job runs: the first that serves an experiment. Nobody names it: it follows from scheduler and cluster."""
+
 VIEWS = Registry(
     "views",
     [
@@ -277,6 +292,7 @@ REGISTRIES: dict[str, Registry] = {
         LIBRARIES,
         EXCHANGES,
         INPUTS,
+        PLACES,
         VIEWS,
     )
 }

@@ -23,7 +23,7 @@ def collect(
     """Collect a run that was submitted by hand, and show where its time went. Takes HADOOP_CONF_DIR by default."""
     from dlobd.bundle.store import Bundle
     from dlobd.run.by_hand import collect_application
-    from dlobd.run.deploy.external import Elsewhere
+    from dlobd.run.deploy.external import ExternalCluster
     from dlobd.run.progress import Progress
 
     if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
@@ -31,5 +31,5 @@ def collect(
     if hadoop_conf is None:
         raise UsageError("No cluster is named.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
     with Progress() as progress:
-        path = collect_application(ref, Elsewhere(hadoop_conf), out, progress)
+        path = collect_application(ref, ExternalCluster(hadoop_conf), out, progress)
     return print_result(Bundle(path))

@@ -15,7 +15,7 @@ from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
-    from dlobd.run.deploy.external import Elsewhere
+    from dlobd.run.deploy.external import ExternalCluster
 
 
 def run(
@@ -58,48 +58,53 @@ def run(
         from dlobd.experiment import files as experiments
 
         every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
-    elsewhere = external_cluster(hadoop_conf, archive)
+    cluster = external_cluster(hadoop_conf, archive)
     if by_hand and (repeats > 1 or len(every) > 1):
         raise UsageError("--by-hand prepares one run.", "leave out --repeats, and name one experiment")
-    if by_hand and elsewhere is None:
+    if by_hand and cluster is None:
         raise UsageError("--by-hand is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
     if repeats > 1 or len(every) > 1:
-        return _run_series(every, out, repeats, order_seed, dry_run, elsewhere)
-    if by_hand and elsewhere and not dry_run:
-        return _prepare(every[0], elsewhere, out)
-    return run_one(every[0], out, dry_run, elsewhere)
+        return _run_series(every, out, repeats, order_seed, dry_run, cluster)
+    if by_hand and cluster and not dry_run:
+        return _prepare(every[0], cluster, out)
+    return run_one(every[0], out, dry_run, cluster)
 
 
-def run_one(chosen: Runnable, out: Path, dry_run: bool, elsewhere: Elsewhere | None = None) -> int:
+def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster | None = None) -> int:
     """One run, or with `dry_run` its plan; returns the exit code."""
     from dlobd.bundle import store
     from dlobd.run import runner
     from dlobd.run.progress import Progress
 
     if dry_run:
-        for step in runner.plan(chosen, elsewhere):
+        for step in runner.plan(chosen, cluster):
             print(step)
         return 0
     with Progress() as progress:
-        bundle = store.Bundle(runner.run(chosen, out, progress, elsewhere))
+        bundle = store.Bundle(runner.run(chosen, out, progress, cluster))
     return print_result(bundle)
 
 
-def _prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path) -> int:
+def _prepare(chosen: Runnable, cluster: ExternalCluster, out: Path) -> int:
     from dlobd.run.by_hand import prepare
     from dlobd.run.progress import Progress
 
     with Progress() as progress:
-        path, line = prepare(chosen, elsewhere, out, progress)
+        path, line = prepare(chosen, cluster, out, progress)
     print(line)
-    collect = ("dlobd", "collect", path.name, "--hadoop-conf", str(elsewhere.conf_dir), "--out", str(out))
+    collect = ("dlobd", "collect", path.name, "--hadoop-conf", str(cluster.conf_dir), "--out", str(out))
     print(f"then: {shlex.join(collect)}")
     print(f"bundle: {path}")
     return 0
 
 
 def _run_series(
-    every: Sequence[Runnable], out: Path, repeats: int, order_seed: int, dry_run: bool, elsewhere: Elsewhere | None
+    every: Sequence[Runnable],
+    out: Path,
+    repeats: int,
+    order_seed: int,
+    dry_run: bool,
+    cluster: ExternalCluster | None,
 ) -> int:
     """Runs what is missing of a series; the exit code is that of its worst run."""
     points = {experiment.name: experiment for experiment in every}
@@ -108,7 +113,7 @@ def _run_series(
     from dlobd.run import series as scheduling
     from dlobd.run.progress import Progress
 
-    series = scheduling.opened(points, order_seed, out, elsewhere)
+    series = scheduling.opened(points, order_seed, out, cluster)
     if dry_run:
         ended = series.ended()
         for number, cell in enumerate(series.order(repeats), 1):
@@ -116,7 +121,7 @@ def _run_series(
             print(f"{number:4}  repeat {cell.repeat}  {cell.point}{there}")
         return 0
     with Progress() as progress:
-        series = scheduling.run(series, repeats, progress, progress.keep, elsewhere)
+        series = scheduling.run(series, repeats, progress, progress.keep, cluster)
     bundles = {cell: bundle for cell, bundle in series.ended().items() if cell.repeat <= repeats}
     from rich.console import Console
 
@@ -130,10 +135,10 @@ def _run_series(
     return max(EXIT_CODES[run.status] for each in found.values() for run in each)
 
 
-def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> Elsewhere | None:
+def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:
     """The cluster that the options name, if they name one."""
-    from dlobd.run.deploy.external import Elsewhere
+    from dlobd.run.deploy.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:
         raise UsageError("--archive is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
-    return Elsewhere(hadoop_conf, archive) if hadoop_conf else None
+    return ExternalCluster(hadoop_conf, archive) if hadoop_conf else None

@@ -29,7 +29,7 @@ from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.deploy import external
-from dlobd.run.deploy.external import Elsewhere, RemoteHadoop
+from dlobd.run.deploy.external import ExternalCluster, RemoteHadoop
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import clock, span_cost
 from dlobd.tracing.clock import WallToMonotonic, timed
@@ -40,7 +40,7 @@ _APPLICATION = re.compile(r"application_\d+_\d+")
 _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 
-def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.Progress) -> tuple[Path, str]:
+def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: runner.Progress) -> tuple[Path, str]:
     """Everything of a run but the submission; returns its bundle and the shell's line that submits it.
 
     Raises:
@@ -49,7 +49,7 @@ def prepare(chosen: Runnable, elsewhere: Elsewhere, out: Path, progress: runner.
     if isinstance(chosen, OwnJob):
         raise UsageError("--by-hand is for dlobd's own experiments.", "leave out --by-hand, or --job")
     external.check(experiment := chosen)
-    place = RemoteHadoop.open(elsewhere, lambda message: progress(f"prepare: {message}"))
+    place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
     place.upload()
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
     bundle = store.create(out, experiment.name)
@@ -81,7 +81,7 @@ def logging_line(line: str, logs: Path) -> str:
     return f"{{ {{ {line} > {out} 3>&-; echo $? >&3; }} 2>&1 | tee {err} >&2; }} 3>&1 | (read code; exit $code)"
 
 
-def collect_application(ref: str, elsewhere: Elsewhere, out: Path, progress: runner.Progress) -> Path:
+def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress: runner.Progress) -> Path:
     """Fills the bundle of an application that has ended, and makes it if it was prepared elsewhere; returns its path.
 
     Args:
@@ -93,7 +93,7 @@ def collect_application(ref: str, elsewhere: Elsewhere, out: Path, progress: run
     """
     named = ref if _APPLICATION.fullmatch(ref) else None
     run_id = None if named else _run_id(ref, out)
-    place = RemoteHadoop.open(elsewhere, lambda message: progress(f"collect: {message}"))
+    place = RemoteHadoop.open(cluster, lambda message: progress(f"collect: {message}"))
     application_id = named or _submitted(run_id or "", place.web.rm_url)
     rm_record = place.web.application(application_id)
     _check_ended(application_id, rm_record, place.web.rm_url)

@@ -37,9 +37,7 @@ from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.run import machine_noise, memory_check, provenance, staging, submissions, submit
 from dlobd.run import run_record as run_records
 from dlobd.run.deploy import choice
-from dlobd.run.deploy.base import Place
-from dlobd.run.deploy.choice import Where
-from dlobd.run.deploy.external import Elsewhere, RemoteHadoop
+from dlobd.run.deploy.base import Lent, Place, PlaceKind
 from dlobd.run.progress import Narrator
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -52,12 +50,13 @@ DRIVER_SPANS = files.DRIVER_SPANS
 """Where in its bundle the spans of a driver beside spark-submit go."""
 
 
-def plan(experiment: Runnable, where: Where = None) -> list[str]:
+def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     """What `run` would do, one line a step, with the exact spark-submit line. Starts nothing.
 
     What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
     """
-    source, target = choice.planned(experiment, where)
+    kind = choice.kind_of(experiment, lent)
+    source, target = kind.planned(experiment, lent)
     command = command_of(experiment, target, Path("<bundle>"))
     if isinstance(experiment, OwnJob):
         staged = []
@@ -72,7 +71,7 @@ def plan(experiment: Runnable, where: Where = None) -> list[str]:
         *staged,
         f"submit: {shell_line(command)}",
         f"submit: {what}, at most {experiment.timeout_s} s",
-        f"collect: {choice.evidence_of(experiment)}",
+        f"collect: {kind.evidence}",
         "import: trace and attribution",
         f"check: {checked}",
         "store: run.json and hashes",
@@ -83,15 +82,14 @@ def run(
     experiment: Runnable,
     out: Path,
     progress: Progress,
-    where: Where = None,
+    lent: Lent = None,
     began: Callable[[Bundle], None] = lambda bundle: None,
     changed: Callable[[Command], Command] = lambda command: command,
 ) -> Path:
     """Executes one run; returns its bundle, also when the job failed.
 
     Args:
-        where: the cluster of a series of runs, or one that is not ours; without it the embedded one is attached to, or
-            started and stopped.
+        lent: the cluster of a series of runs, or an external one; without it what the run needs is started and stopped.
         began: is told each bundle before anything is started.
         changed: gets the command that submits, and returns the one to be used: for runs with delays put into them.
 
@@ -100,7 +98,8 @@ def run(
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
     settings = default_settings()
-    if not isinstance(where, Elsewhere | RemoteHadoop):  # of its memory nothing is known here
+    kind = choice.kind_of(experiment, lent)
+    if kind.here:  # of another cluster's memory nothing is known
         memory_check.check_memory(experiment, settings)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
@@ -108,9 +107,9 @@ def run(
     setup: dict[str, int | None] = run_record["setup"]
     try:
         began(bundle)
-        with choice.opened(experiment, settings, where, setup, progress) as place:
+        with kind.opened(experiment, settings, lent, setup, progress) as place:
             run_record["versions"] = provenance.versions(place.java_version, place.hadoop_version)
-            _execute(experiment, place, bundle, run_record, progress, changed)
+            _execute(experiment, kind, place, bundle, run_record, progress, changed)
     except KeyboardInterrupt:
         _interrupted(bundle, run_record)
         raise Interrupted(f"interrupted; what is known is in {bundle.path}.") from None
@@ -127,6 +126,7 @@ def run(
 
 def _execute(
     experiment: Runnable,
+    kind: PlaceKind,
     place: Place,
     bundle: Bundle,
     run_record: dict[str, Any],
@@ -168,7 +168,7 @@ def _execute(
         bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
         if window.ended_by != "interrupt":
             run_record["reason"] = record.INTERRUPTED_LATE
-        progress(f"collect: {choice.evidence_of(experiment)}")
+        progress(f"collect: {kind.evidence}")
         with timed(setup, "collect_ns"):
             _collect(place, window, job, bundle, noted)
 

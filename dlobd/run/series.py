@@ -32,9 +32,9 @@ from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.run import runner
-from dlobd.run.deploy import choice, external
-from dlobd.run.deploy.choice import Where
-from dlobd.run.deploy.external import Elsewhere
+from dlobd.run.deploy import choice, embedded, external
+from dlobd.run.deploy.base import Lent
+from dlobd.run.deploy.external import ExternalCluster
 from dlobd.schema import Runnable
 
 VERSION = 1
@@ -114,11 +114,13 @@ class Series:
         return {begun.run_id: begun.busy_percent for begun in self.begun}
 
 
-def opened(points: Mapping[str, Runnable], seed: int, out: Path, elsewhere: Elsewhere | None = None) -> Series:
+def opened(
+    points: Mapping[str, Runnable], seed: int, out: Path, external_cluster: ExternalCluster | None = None
+) -> Series:
     """The series of these points in `out`: as its file has it, or new; not written.
 
     Args:
-        elsewhere: an external cluster.
+        external_cluster: an external cluster.
 
     Raises:
         UsageError: there is no point.
@@ -126,8 +128,8 @@ def opened(points: Mapping[str, Runnable], seed: int, out: Path, elsewhere: Else
     """
     if not points:
         raise UsageError("A series needs an experiment.", "name one, for example softmax-mnist")
-    series = Series(dict(points), seed, out, cluster=elsewhere.read().fs_uri if elsewhere else "")
-    for point in points.values() if elsewhere else ():
+    series = Series(dict(points), seed, out, cluster=external_cluster.read().fs_uri if external_cluster else "")
+    for point in points.values() if external_cluster else ():
         external.check(point)
     try:
         kept = json.loads(series.path.read_text())
@@ -178,13 +180,15 @@ def write(series: Series) -> None:
         raise BundleError(f"{series.path} cannot be written: {error.strerror}.", "choose another --out") from error
 
 
-def run(series: Series, repeats: int, progress: Progress, told: Progress, elsewhere: Elsewhere | None = None) -> Series:
+def run(
+    series: Series, repeats: int, progress: Progress, told: Progress, external_cluster: ExternalCluster | None = None
+) -> Series:
     """Makes the runs that are missing up to so many repeats; a run that fails does not end the series.
 
     Args:
         progress: gets the steps of each run.
         told: gets one line a run that has ended.
-        elsewhere: the external cluster of `opened`; the environment is uploaded once for all runs.
+        external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:
         SetupError, ClusterError, Busy: a run could not be submitted; what was run stays.
@@ -198,11 +202,11 @@ def run(series: Series, repeats: int, progress: Progress, told: Progress, elsewh
     write(series)
     began_s = time.monotonic()
     with ExitStack() as stack:
-        cluster: Where = None
-        if elsewhere:
-            cluster = choice.external(elsewhere, {}, progress)
+        cluster: Lent = None
+        if external_cluster:
+            cluster = external.reached(external_cluster, {}, progress)
         elif any(choice.needs_cluster(series.points[cell.point]) for cell in left):
-            cluster = stack.enter_context(choice.cluster(default_settings(), {}, progress))
+            cluster = stack.enter_context(embedded.cluster(default_settings(), {}, progress))
         for done, cell in enumerate(left, 1):
             busy = settled_busy_percent()  # the daemons alone: whatever else is seen disturbs the run
 

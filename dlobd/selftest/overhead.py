@@ -23,7 +23,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import steps
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.run import runner
-from dlobd.run.deploy import choice
+from dlobd.run.deploy import choice, embedded
 from dlobd.run.series import settled_busy_percent
 from dlobd.schema import Experiment
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
@@ -89,7 +89,7 @@ def measure(
     with ExitStack() as stack:
         cluster = None
         if choice.needs_cluster(experiment):
-            cluster = stack.enter_context(choice.cluster(default_settings(), {}, progress))
+            cluster = stack.enter_context(embedded.cluster(default_settings(), {}, progress))
         for repeat, way in order(repeats, seed):
             busy = settled_busy_percent()
             with _switched(way):

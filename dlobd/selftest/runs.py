@@ -18,7 +18,7 @@ from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
 from dlobd.run import runner, submit
-from dlobd.run.deploy import choice
+from dlobd.run.deploy import embedded
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Runnable
 from dlobd.selftest import freezer, hooks, score, truth
@@ -55,7 +55,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
     """
     done: list[SelftestRun] = []
-    with choice.cluster(default_settings(), {}, progress) as cluster:
+    with embedded.cluster(default_settings(), {}, progress) as cluster:
         for plan in plans:
             directory = (out / "injected" / f"{plan.name}-{os.getpid()}").resolve()
             directory.mkdir(parents=True)

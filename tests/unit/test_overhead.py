@@ -185,7 +185,7 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
     from dlobd.run.deploy import choice
 
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):
-        _, target = choice.planned(experiment)
+        _, target = choice.kind_of(experiment).planned(experiment, None)
         monkeypatch.delenv(tracing.SWITCH, raising=False)
         on = runner.command_of(experiment, target, tmp_path)
         assert tracing.SWITCH not in " ".join([*on.argv, *on.environment])

@@ -117,7 +117,7 @@ def passes(evidence: Evidence) -> int | None:
 
 def foreign(evidence: Evidence) -> str:
     """That the cluster is not ours, and what that means for sums over its daemons' logs; empty if it is ours."""
-    return "the cluster is not ours: its logs may be incomplete, and others use it" if evidence.elsewhere else ""
+    return "the cluster is not ours: its logs may be incomplete, and others use it" if evidence.external else ""
 
 
 def disturbed(evidence: Evidence, *daemons: str) -> str:

@@ -68,7 +68,7 @@ class Evidence:
         return bool(self.window.get("by_hand"))
 
     @property
-    def elsewhere(self) -> bool:
+    def external(self) -> bool:
         """Whether the cluster is not ours: only there evidence comes by the cluster's own interfaces."""
         return (self.path / files.RM_ATTEMPTS).exists()
 

@@ -1,14 +1,27 @@
-"""The contract of a place: where a job runs, as far as `dlobd.run.runner` must know."""
+"""The contract of a place: where a job runs, as far as `dlobd.run.runner` must know.
+
+A row of the registry `places` points to a `PlaceKind`: it says which experiments it serves, what it would start, and
+opens a `Place` for one of them. Rows are asked in their order.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Protocol
 
 from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
 from dlobd.run.schedulers.base import Target
 from dlobd.run.submit import Window
+from dlobd.schema import Runnable
+
+Progress = Callable[[str], None]
+
+Lent = Any
+"""A cluster that the caller has: a running one of a series, an external one, or None."""
 
 
 class Place(Protocol):
@@ -48,4 +61,35 @@ class Place(Protocol):
 
         Args:
             job: None for a script of the person's own, whose files we do not know.
+        """
+
+
+class PlaceKind(Protocol):
+    """One kind of place."""
+
+    evidence: ClassVar[str]
+    """What a run there leaves to be collected, in words."""
+    here: ClassVar[bool]
+    """Whether all of it runs on this machine, so that its memory must suffice."""
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        """Whether an experiment runs here."""
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target | None]:
+        """What `opened` would do, in words, and the target as far as it is known before; starts nothing.
+
+        Raises:
+            UsageError: the experiment cannot run here.
+        """
+
+    @staticmethod
+    def opened(
+        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
+    ) -> AbstractContextManager[Place]:
+        """The place; what had to be started for it is stopped at the end of the context, what was lent stays.
+
+        Args:
+            setup: gets how long that took, in nanoseconds; None for a cluster that ran already.
         """

@@ -1,24 +1,36 @@
-"""On the embedded cluster: files in its HDFS, executors in YARN's containers or below Spark's own Master."""
+"""On the embedded cluster: files in its HDFS, executors in YARN's containers."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError
-from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.configuration import LOOPBACK
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
+from dlobd.hadoop.embedded.configuration import (
+    LOOPBACK,
+    ClusterSettings,
+    default_settings,
+    spark_conf_dir,
+    work_dir_name,
+)
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import Storage, WebHdfs
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import Job
+from dlobd.paths import cluster_dir
+from dlobd.run import submissions
 from dlobd.run.collect import application, embedded
+from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import ALL
 from dlobd.run.schedulers.base import Target
 from dlobd.run.submit import Window
+from dlobd.schema import Runnable
+from dlobd.tracing.clock import timed
 
 
 class Hadoop:
@@ -83,41 +95,6 @@ class Hadoop:
         }
 
 
-class OnSparkWorkers(Hadoop):
-    """See `Place`: HDFS of the embedded cluster, executors of Spark's own Master and Workers; YARN has nothing to do.
-
-    Args:
-        home: a SPARK_HOME in which Workers keep their work.
-        master: the Master's address; empty where it lives in the driver.
-    """
-
-    def __init__(self, cluster: EmbeddedCluster, replication: int, home: Path, master: str) -> None:
-        super().__init__(cluster, replication)
-        self._home = home
-        self._master = master
-
-    @property
-    def rm_url(self) -> None:
-        return None  # executors end with their driver, and that with us
-
-    def target(self) -> Target:
-        return replace(target_of(self.cluster), master=self._master, spark_home=self._home)
-
-    def abort(self, application_id: str) -> str:
-        return ""  # executors end with their driver
-
-    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
-        if not window.application_id:
-            return ["no application was submitted"], {}
-        work = self._home / "work"
-        missing = embedded.collect_from_workers(
-            self.cluster, work, window.application_id, self.log_offsets, job, bundle
-        )
-        for log in sorted(self._home.glob("*.log")):
-            bundle.add(log, f"logs/daemons/spark-{log.name}")
-        return missing, {"daemons_bytes": sum(self.cluster.memory().values())}
-
-
 def target_of(cluster: EmbeddedCluster) -> Target:
     """The cluster as spark-submit sees it."""
     return Target(
@@ -128,3 +105,84 @@ def target_of(cluster: EmbeddedCluster) -> Target:
         bind_ip=LOOPBACK,
         tmp_dir=cluster.work_dir / "tmp",
     )
+
+
+@contextmanager
+def cluster(settings: ClusterSettings, setup: dict[str, int | None], progress: Progress) -> Iterator[EmbeddedCluster]:
+    """The cluster that `dlobd cluster up` left running, or one for as long as the context lasts."""
+    try:
+        found = EmbeddedCluster.attach(settings.work_dir)
+    except LostDaemon:
+        raise
+    except ClusterError:
+        found = EmbeddedCluster(settings)
+    else:
+        setup["cluster_up_ns"] = None
+        progress(f"prepare: uses the cluster that runs in {settings.work_dir}")
+        try:
+            yield found
+        finally:
+            found.release()
+        return
+    with timed(setup, "cluster_up_ns"):
+        found.start(lambda message: progress(f"prepare: {message}"))
+    try:
+        yield found
+    finally:
+        with timed(setup, "cluster_down_ns"):
+            found.stop(lambda message: progress(f"stop: {message}"))
+
+
+@contextmanager
+def lent_or_own(
+    lent: Lent, settings: ClusterSettings, setup: dict[str, int | None], progress: Progress
+) -> Iterator[EmbeddedCluster]:
+    """The cluster of a series, as it is, or one for this run; what a killed dlobd left running on it is ended."""
+    if lent is None:
+        with cluster(settings, setup, progress) as found:
+            submissions.end_orphans(found.rm_url, found.endpoints.nm_urls, progress)
+            yield found
+        return
+    setup["cluster_up_ns"] = None
+    submissions.end_orphans(lent.rm_url, lent.endpoints.nm_urls, progress)
+    yield lent
+
+
+def planned() -> tuple[str, Target]:
+    """What `cluster` would do, in words, and its target as far as it is known before."""
+    work_dir = work_dir_name(cluster_dir())
+    try:
+        return f"use the cluster that runs in {work_dir}", target_of(EmbeddedCluster.attach(work_dir, hold=False))
+    except ClusterError:
+        pass  # none runs: it would be started
+    client, tmp = work_dir / "conf" / "client", work_dir / "tmp"
+    target = Target(client, spark_conf_dir(work_dir), Path("<java-home>"), "<fs-uri>", LOOPBACK, tmp)
+    settings = default_settings()
+    data, nodes = len(settings.datanode_hosts), len(settings.nodemanager_hosts)
+    return f"start the embedded cluster: 1 NameNode, {data} DataNodes, 1 ResourceManager, {nodes} NodeManagers", target
+
+
+class EmbeddedKind:
+    """See `dlobd.run.deploy.base.PlaceKind`: YARN of the embedded cluster."""
+
+    evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
+    here: ClassVar[bool] = True
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        """Whatever wants YARN, and no other cluster was named."""
+        return experiment.scheduler == "yarn"
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        """The cluster that stays, or a new one."""
+        return planned()
+
+    @staticmethod
+    @contextmanager
+    def opened(
+        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
+    ) -> Iterator[Hadoop]:
+        """See `lent_or_own`."""
+        with lent_or_own(lent, settings, setup, progress) as found:
+            yield Hadoop(found, experiment.replication)

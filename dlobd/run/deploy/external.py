@@ -13,15 +13,16 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, UsageError
 from dlobd.hadoop import webhdfs
-from dlobd.hadoop.embedded.configuration import user_name, write_spark_configuration
+from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import Storage, WebHdfs
@@ -29,15 +30,15 @@ from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
-from dlobd.run import packing
+from dlobd.run import packing, submissions
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
+from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.schedulers.base import Packed, Target
 from dlobd.run.submit import Window
 from dlobd.schema import Runnable
-
-Progress = Callable[[str], None]
+from dlobd.tracing.clock import timed
 
 TELL_S = 2.0
 """An upload says this often how far it is."""
@@ -47,8 +48,8 @@ SLACK_MS = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """A cluster that is not ours, as a person names it on the command line."""
+class ExternalCluster:
+    """An external cluster, as a person names it on the command line."""
 
     conf_dir: Path
     archive: Path | None = None
@@ -97,16 +98,16 @@ class RemoteHadoop:
         self._packed: Packed | None = None
 
     @classmethod
-    def open(cls, elsewhere: Elsewhere, progress: Progress) -> RemoteHadoop:
+    def open(cls, cluster: ExternalCluster, progress: Progress) -> RemoteHadoop:
         """Reaches the cluster.
 
         Raises:
             UsageError: its configuration cannot be used.
             ClusterError: it does not answer.
         """
-        conf = elsewhere.read()
+        conf = cluster.read()
         progress(f"reaching the cluster of {conf.directory}")
-        return cls(HadoopWeb.connect(conf, user_name()), elsewhere.archive, progress)
+        return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, progress)
 
     @property
     def rm_url(self) -> str:
@@ -279,3 +280,40 @@ def _pieces(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while piece := file.read(packing.PIECE_BYTES):
             yield piece
+
+
+def reached(cluster: ExternalCluster, setup: dict[str, int | None], progress: Progress) -> RemoteHadoop:
+    """An external cluster that has answered and has what its nodes need."""
+    remote = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
+    submissions.end_orphans(remote.rm_url, remote.web.node_urls(), progress)
+    with timed(setup, "upload_ns"):
+        remote.upload()
+    return remote
+
+
+class ExternalKind:
+    """See `dlobd.run.deploy.base.PlaceKind`: a cluster that was named by its HADOOP_CONF_DIR."""
+
+    evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
+    here: ClassVar[bool] = False
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        """Whatever is to run there; what cannot is refused when it is planned or opened."""
+        return isinstance(lent, ExternalCluster | RemoteHadoop)
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        """The upload."""
+        check(experiment)
+        conf = lent.read()
+        return f"environment and Spark's jars into HDFS of {conf.directory}, once", planned_target(conf)
+
+    @staticmethod
+    @contextmanager
+    def opened(
+        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
+    ) -> Iterator[RemoteHadoop]:
+        """The one of a series, or it is reached now."""
+        check(experiment)
+        yield lent if isinstance(lent, RemoteHadoop) else reached(lent, setup, progress)

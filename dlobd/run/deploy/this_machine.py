@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
-from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.job.description import Job
 from dlobd.paths import make_writable, native_dir
+from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import ALL
 from dlobd.run.submit import Window
+from dlobd.schema import Runnable
 
 
 class ThisMachine:
@@ -56,3 +60,28 @@ class ThisMachine:
         markers = {name: self.storage.read(f"{job.run_dir}/done/{name}", "marker").decode() for name in names}
         bundle.add_bytes(json.dumps(markers).encode(), files.MARKERS)
         return [], {}
+
+
+class ThisMachineKind:
+    """See `dlobd.run.deploy.base.PlaceKind`: experiments without a scheduler."""
+
+    evidence: ClassVar[str] = "logs, spans, markers"
+    here: ClassVar[bool] = True
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        """Without a scheduler there is nothing else."""
+        return experiment.scheduler == "none"
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, None]:
+        """Nothing is started."""
+        return "nothing runs beside the job's own processes", None
+
+    @staticmethod
+    @contextmanager
+    def opened(
+        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
+    ) -> Iterator[ThisMachine]:
+        """Its directory."""
+        yield ThisMachine()
