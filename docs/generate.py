@@ -73,7 +73,7 @@ audited when it is recorded; `audits` in run.json has both figures and their sou
 
 Unknown is: a source is not there (plain processes have no DataNodes); the way to run makes no such promise (a script
 of one's own counts no samples; a run by hand has YARN's window); or the figures differ, and the evidence itself
-explains it (a DataNode died, a Java client of HDFS warned, the cluster is not ours and its logs may be incomplete,
+explains it (a DataNode died, a Java client of HDFS warned, the cluster is external and its logs may be incomplete,
 evidence of other hosts was placed by their wall clocks). An audit marked "whole" is asked only of a job that ended
 well.
 

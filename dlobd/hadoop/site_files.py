@@ -1,4 +1,4 @@
-"""The configuration of a cluster that is not ours: the site files of a HADOOP_CONF_DIR, read as Hadoop reads them.
+"""The configuration of an external cluster: the site files of a HADOOP_CONF_DIR, read as Hadoop reads them.
 
 Nothing is asked of the cluster here; an address comes with the key that named it, so that a failure can say both.
 """

@@ -18,7 +18,7 @@ _CACHE = {
     "daemons": "those jars and an archive of their classes, for fast starts, made again when needed",
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
-    "packed": "dlobd itself, as clusters that are not ours get it",
+    "packed": "dlobd itself, as external clusters get it",
     SUBMITTED: "which dlobd watches which application",
     "remote": "Spark's configuration for such clusters",
     NATIVE: "data sets and outputs of launcher native",

@@ -64,7 +64,7 @@ LISTENERS = (
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
-    """What a run opens here, or of a cluster that is not ours here and on its nodes; its daemons are its own."""
+    """What a run opens here, or of an external cluster here and on its nodes; its daemons are its own."""
     if conf_dir is None:
         return LISTENERS
     reached = "each host's address in the cluster"
@@ -75,7 +75,7 @@ def examine(conf_dir: Path | None = None) -> list[Finding]:
     """All parts, in the order in which a run needs them.
 
     Args:
-        conf_dir: HADOOP_CONF_DIR of a cluster that is not ours, where the run is to be. It is asked for at most
+        conf_dir: HADOOP_CONF_DIR of an external cluster, where the run is to be. It is asked for at most
             `ANSWER_S` a request, so that this ends within a minute also where nothing answers.
 
     Raises:
@@ -90,7 +90,7 @@ def examine(conf_dir: Path | None = None) -> list[Finding]:
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """What a run would end with now, as far as this tells: 3 for this machine, 4 for the cluster that is not ours."""
+    """What a run would end with now, as far as this tells: 3 for this machine, 4 for the external cluster."""
     broken = {finding.part for finding in findings if finding.verdict == "broken"}
     if broken - {part for part, _ in THERE}:
         return SetupError.exit_code
@@ -223,7 +223,7 @@ def _pidfd() -> Finding:
     return Finding("kernel", "ok", f"{os.uname().release}, pidfd")
 
 
-# ---- a cluster that is not ours
+# ---- an external cluster
 
 
 def _namenode(conf: HadoopConf) -> Finding:

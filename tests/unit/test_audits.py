@@ -221,7 +221,7 @@ def test_logs_of_a_foreign_cluster_may_be_incomplete(quick: Path) -> None:
     assert failed(quick) == set()
     verdict, why = verdicts(quick)["input bytes, DataNodes"]
     assert verdict == "unknown"
-    assert "not ours" in why
+    assert "external" in why
 
 
 def test_a_datanode_that_died_explains_other_bytes(quick: Path) -> None:

@@ -91,7 +91,7 @@ def test_what_others_can_connect_to_is_told() -> None:
     assert "127.0.0.1" not in " ".join(listener.address for listener in doctor.listeners(Path("conf")))
 
 
-# ---- a cluster that is not ours
+# ---- an external cluster
 
 
 def answering(bodies: dict[str, dict[str, Any]]) -> ThreadingHTTPServer:
@@ -150,7 +150,7 @@ def silent() -> Iterator[int]:
 
 
 def there(conf: Path) -> dict[str, Finding]:
-    """The findings about the cluster that is not ours."""
+    """The findings about the external cluster."""
     parts = {part for part, _ in doctor.THERE}
     return {one.part: one for one in doctor.examine(conf) if one.part in parts}
 

@@ -1,4 +1,4 @@
-"""A cluster that is not ours, as far as the command line can refuse it without one."""
+"""An external cluster, as far as the command line can refuse it without one."""
 
 from __future__ import annotations
 

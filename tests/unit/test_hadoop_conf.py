@@ -1,4 +1,4 @@
-"""The configuration of a cluster that is not ours: read as Hadoop reads it, and refused in one line."""
+"""The configuration of an external cluster: read as Hadoop reads it, and refused in one line."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment import files
 from dlobd.run import runner, series
-from dlobd.run.deploy import choice
+from dlobd.run.deploy import embedded, external
 from dlobd.schema import Experiment
 
 NATIVE = ["launcher=native", "scheduler=none", "input=read"]
@@ -156,7 +156,7 @@ def test_one_cluster_serves_all_runs(tmp_path: Path, runs: Runs, monkeypatch: py
         def __exit__(self, *_: object) -> None:
             opened.append("down")
 
-    monkeypatch.setattr(choice, "cluster", lambda *_: Cluster())
+    monkeypatch.setattr(embedded, "cluster", lambda *_: Cluster())
     go(series.opened(points("a"), 0, tmp_path), 2)
     assert opened == []
     yarn = {"a": files.load("softmax-mnist-quick", ["name=a"])}
@@ -178,7 +178,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reached, and given what its nodes need, once; its runs are no series with those of another cluster."""
     opened: list[Any] = []
-    monkeypatch.setattr(choice, "external", lambda elsewhere, setup, progress: opened.append(elsewhere) or "there")
+    monkeypatch.setattr(external, "reached", lambda elsewhere, setup, progress: opened.append(elsewhere) or "there")
     monkeypatch.setattr(Runs, "__call__", lambda self, point, out, progress, running, began: lent(point, out, running))
     elsewhere = SimpleNamespace(read=lambda: SimpleNamespace(fs_uri="hdfs://nn:8020"))
     used: list[Any] = []

@@ -116,8 +116,8 @@ def passes(evidence: Evidence) -> int | None:
 
 
 def foreign(evidence: Evidence) -> str:
-    """That the cluster is not ours, and what that means for sums over its daemons' logs; empty if it is ours."""
-    return "the cluster is not ours: its logs may be incomplete, and others use it" if evidence.external else ""
+    """That the cluster is external, and what that means for sums over its daemons' logs; empty if it is not."""
+    return "the cluster is external: its logs may be incomplete, and others use it" if evidence.external else ""
 
 
 def disturbed(evidence: Evidence, *daemons: str) -> str:

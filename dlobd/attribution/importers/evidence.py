@@ -69,7 +69,7 @@ class Evidence:
 
     @property
     def external(self) -> bool:
-        """Whether the cluster is not ours: only there evidence comes by the cluster's own interfaces."""
+        """Whether the cluster is external: only there evidence comes by the cluster's own interfaces."""
         return (self.path / files.RM_ATTEMPTS).exists()
 
     @cached_property

@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What the nodes of a cluster that is not ours get from HDFS, and from spark-submit."""
+    """What the nodes of an external cluster get from HDFS, and from spark-submit."""
 
     environment: str  # URI of an archive, with the name under which containers see it: hdfs://...#environment
     python: str  # of containers, relative to their working directories

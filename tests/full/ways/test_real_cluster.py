@@ -1,4 +1,4 @@
-"""A cluster that is not ours: the nodes get Python's packages and Spark's jars from HDFS, and use nothing else.
+"""An external cluster: the nodes get Python's packages and Spark's jars from HDFS, and use nothing else.
 
 The cluster is the tests' own, but the commands have another cache: nothing is found by the file system.
 """
