@@ -17,6 +17,7 @@ from cluster.conftest import Dlobd, warnings_of
 from cluster.test_ways import explained
 
 from dlobd import paths
+from dlobd.hadoop.embedded.configuration import spark_conf_dir
 from dlobd.paths import PACKAGE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
@@ -47,6 +48,7 @@ def awkward(jars: Path) -> Iterator[Any]:
             command.is_empty()
         finally:
             command.end_all()
+            shutil.rmtree(spark_conf_dir(command.work_dir), ignore_errors=True)
             for link in paths.links_dir().glob("*"):
                 if link.is_symlink() and directory in str(link.readlink()):
                     link.unlink()
@@ -57,9 +59,9 @@ def test_a_run_where_every_path_is_awkward(awkward: Any) -> None:
     ended = awkward.run(within_s=450, PYTHONPATH="")
     assert ended.code == 0, ended.err
     assert explained(ended.bundle)["yarn"] > 0
-    assert warnings_of(ended.bundle.read()) == []
+    assert warnings_of(record := ended.bundle.read_json()) == []
     assert ended.bundle.path.is_relative_to(awkward.out)
-    assert str(awkward.cache.parent) not in " ".join(ended.bundle.read()["command"])
+    assert str(awkward.cache.parent) not in " ".join(record["command"])
 
 
 def test_a_cluster_directory_that_hadoop_cannot_use(alone: Any) -> None:
