@@ -14,8 +14,8 @@ from typing import Any
 
 from bench import cluster, jobs, publish, recorder
 from bench.points import points
-from dlobd.bundle.store import replace_file
 from dlobd.errors import Busy, DlobdError
+from dlobd.paths import replace_file
 from dlobd.run import series
 from dlobd.run.progress import Progress
 

@@ -13,9 +13,9 @@ import psutil
 
 from bench.tables import Table, cells
 from dlobd.attribution.statistics import spread
-from dlobd.bundle.store import replace_file
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.paths import replace_file
 
 SECONDS = "all daemons ready, s"
 

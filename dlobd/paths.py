@@ -1,4 +1,4 @@
-"""Where dlobd's files lie: those that come with it, those that it keeps, and where pip put Spark.
+"""Where dlobd's files lie: those that come with it, those that it keeps, and where pip put Spark; how one is written.
 
 A checkout has jobs, configuration and data sets at its top (`jobs/`, `yarn/`, `data/`); a wheel carries the same
 folders under `dlobd/_shipped`. What can be fetched or built again is kept in the cache directory.
@@ -169,3 +169,33 @@ def make_writable(directory: Path) -> None:
         raise SetupError(
             f"The directory {directory} cannot be used: {error}.", "set DLOBD_CACHE to one that you may write."
         ) from error
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal sha256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def replace_file(path: Path, data: bytes, durable: bool = True) -> None:
+    """Writes a file so that a crash of this process leaves the old one or the new one, never a part.
+
+    Args:
+        durable: a crash of the machine too, at the cost of waiting for the disk.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(aside, path)
+        if durable:
+            directory = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+    finally:
+        aside.unlink(missing_ok=True)

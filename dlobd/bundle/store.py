@@ -12,9 +12,7 @@ way into a bundle, so that a bundle can be handed on.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import secrets
 from collections.abc import Mapping
@@ -32,6 +30,7 @@ from dlobd.bundle.redaction import redact
 from dlobd.bundle.run import Run
 from dlobd.bundle.upgrade import upgraded
 from dlobd.errors import BundleError
+from dlobd.paths import replace_file, sha256_of
 from dlobd.schema import SCHEMA_VERSION
 
 LATEST = "latest"
@@ -125,7 +124,7 @@ class Bundle:
 
     def seal(self) -> None:
         """Writes `hashes`, the last file of a bundle."""
-        lines = [f"{_sha256(self.path / name)}  {name}\n" for name in self.files()]
+        lines = [f"{sha256_of(self.path / name)}  {name}\n" for name in self.files()]
         replace_file(self.path / "hashes", "".join(lines).encode())
 
     def verify(self) -> list[str]:
@@ -145,7 +144,7 @@ class Bundle:
         problems = [f"{name}: missing" for name in recorded if name not in present]
         problems += [f"{name}: not in hashes" for name in sorted(present - set(recorded))]
         for name in sorted(present & set(recorded)):
-            if _sha256(self.path / name) != recorded[name]:
+            if sha256_of(self.path / name) != recorded[name]:
                 problems.append(f"{name}: changed")
         return sorted(problems)
 
@@ -235,24 +234,6 @@ def validate(run: Any, label: str) -> None:
             raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Writes a file so that a crash leaves the old one or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def schema() -> dict[str, Any]:
     """The JSON Schema of run.json."""
     text = resources.files("dlobd.bundle").joinpath("run.schema.json").read_text(encoding="utf-8")
@@ -262,8 +243,3 @@ def schema() -> dict[str, Any]:
 @cache
 def _validator() -> Any:
     return jsonschema.Draft202012Validator(schema())
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,7 +6,6 @@ script's own affair.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from dlobd.experiment import files as experiments
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment import ways
 from dlobd.job.own.hooks import DAEMONS
-from dlobd.paths import python
+from dlobd.paths import python, sha256_of
 from dlobd.registry import LAUNCHERS, unknown
 from dlobd.schema import OwnJob, Runnable
 
@@ -173,7 +172,7 @@ def _sha256(script: str) -> str:
     if path.suffix != ".py":
         raise UsageError(f"{script} is not a Python script: dlobd records what runs in Python.", "name a .py file")
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise UsageError(
             f"script {script} cannot be read: {error.strerror}.", "name a .py file of this machine"

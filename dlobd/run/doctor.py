@@ -21,12 +21,12 @@ from dlobd.experiment.files import load
 from dlobd.hadoop.embedded import configuration, startup
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings, user_name
-from dlobd.hadoop.embedded.jars import JARS, sha256_of
+from dlobd.hadoop.embedded.jars import JARS
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import active_namenode, active_resourcemanager, running_nodes
-from dlobd.paths import cache_dir, cluster_dir, make_writable
+from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
 from dlobd.registry import DATASETS
 from dlobd.run.memory_check import asked_mb
 from dlobd.tracing import clock

@@ -32,7 +32,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.paths import PACKAGE, cache_dir, make_writable
+from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
 
 FORMAT = 3
 """Raised whenever an archive's content changes for equal packages."""
@@ -160,9 +160,7 @@ def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 def archive_name(path: Path) -> str:
     """The name of a user's archive in the cluster: its content's hash, and the ending by which YARN unpacks it."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return f"{ENVIRONMENT}-{digest[:16]}{_ending(path)}"
+    return f"{ENVIRONMENT}-{sha256_of(path)[:16]}{_ending(path)}"
 
 
 def check_archive(path: Path) -> None:

@@ -24,13 +24,13 @@ from typing import Any
 
 import psutil
 
-from dlobd.bundle import store
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, UsageError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.paths import replace_file
 from dlobd.run import runner
 from dlobd.run.deploy import choice, embedded, external
 from dlobd.run.deploy.base import Lent
@@ -175,7 +175,7 @@ def write(series: Series) -> None:
     }
     try:
         series.out.mkdir(parents=True, exist_ok=True)
-        store.replace_file(series.path, (json.dumps(document, indent=1) + "\n").encode())
+        replace_file(series.path, (json.dumps(document, indent=1) + "\n").encode())
     except OSError as error:
         raise BundleError(f"{series.path} cannot be written: {error.strerror}.", "choose another --out") from error
 

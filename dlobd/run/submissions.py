@@ -15,11 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dlobd.bundle.store import replace_file
 from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.hadoop.web import HadoopWeb
-from dlobd.paths import cache_dir, make_writable
+from dlobd.paths import cache_dir, make_writable, replace_file
 from dlobd.run.collect import application
 from dlobd.tracing import clock
 
@@ -68,7 +67,8 @@ def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
         return
     path = _directory() / f"{run_id}.json"
     make_writable(path.parent)
-    replace_file(path, json.dumps(asdict(Submission(run_id, rm_url, clock.domain(), owner))).encode())
+    note = asdict(Submission(run_id, rm_url, clock.domain(), owner))
+    replace_file(path, json.dumps(note).encode(), durable=False)
     yield
     path.unlink(missing_ok=True)
 

@@ -5,7 +5,6 @@ Whatever ends this process, the job ends too: Ctrl-C by us, kill -9 through the 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import select
@@ -18,12 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.run.schedulers.base import Command
 from dlobd.tracing import clock
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
 """YARN's, or that of Spark's own Master."""
-_PR_SET_PDEATHSIG = 1
 GRACE_S = 5.0
 """Between SIGTERM and SIGKILL to a job that must end."""
 _SUBMITTED = "Submitted application application_"
@@ -65,7 +64,6 @@ def submit(
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
-    libc = ctypes.CDLL(None)
     follower = _Follower(stderr_path, told)
     first = clock.anchor()
     environment = {**os.environ, **command.environment}
@@ -78,7 +76,7 @@ def submit(
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
-            preexec_fn=lambda: before_exec(libc),
+            preexec_fn=lambda: before_exec(),
         )
         started_ns = clock.monotonic_ns()
     ended_by, diagnostics = "", ""
@@ -117,9 +115,9 @@ def submit(
     )  # fmt: skip
 
 
-def before_exec(libc: ctypes.CDLL) -> None:
+def before_exec() -> None:
     """In the child, before it becomes the command: it dies with us."""
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent(signal.SIGKILL)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,8 +98,8 @@ def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator
     """Lets the child that becomes spark-submit wait before it does."""
     original = submit.before_exec
 
-    def late(libc: ctypes.CDLL) -> None:
-        original(libc)
+    def late() -> None:
+        original()
         truth.inject(directory, "client/exec", plan["client/exec"][0])
 
     if plan.get("client/exec"):

@@ -14,14 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.trust import trust_options
-from dlobd.paths import cache_dir, locked, plain, spark_home
+from dlobd.paths import cache_dir, locked, plain, sha256_of, spark_home
 
 HADOOP_VERSION = "3.5.0"
 ATTEMPTS = 3
@@ -122,12 +121,6 @@ def from_cache(
             if missing:
                 missing = _fetch_and_keep(directory, fetch_into, missing, last, progress)
     return [directory / jar.file_name for jar in jars]
-
-
-def sha256_of(path: Path) -> str:
-    """Hexadecimal sha256 of a file."""
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def pyspark_jars() -> Path:

@@ -5,6 +5,7 @@ A pid alone is never enough to send a signal: it may have been given to somebody
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -14,6 +15,15 @@ from pathlib import Path
 
 MARK = "-Ddlobd.work_dir="
 """A JVM argument of every daemon, followed by the cluster's work directory."""
+
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)  # loaded now: between fork and exec nothing may be
+
+
+def die_with_parent(number: signal.Signals) -> None:
+    """Has the kernel send this process a signal when its parent ends, however that ends."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from dlobd.errors import Busy, ClusterError
 from dlobd.hadoop.embedded.configuration import DaemonPlan
 from dlobd.hadoop.embedded.processes import ProcessId, identify
-from dlobd.paths import make_writable
+from dlobd.paths import make_writable, replace_file
 from dlobd.tracing import clock
 
 STATE_VERSION = 1
@@ -49,9 +49,8 @@ class ClusterState:
 
 def write_state(work_dir: Path, state: ClusterState) -> None:
     """Replaces state.json in one step."""
-    aside = work_dir / f".state-{os.getpid()}.json"
-    aside.write_text(json.dumps(asdict(state), indent=1) + "\n")
-    aside.replace(work_dir / "state.json")
+    # not durable: after a crash of the machine no cluster runs
+    replace_file(work_dir / "state.json", (json.dumps(asdict(state), indent=1) + "\n").encode(), durable=False)
 
 
 def read_state(work_dir: Path) -> ClusterState | None:

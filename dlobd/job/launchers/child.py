@@ -5,7 +5,6 @@ TensorFlow is imported before the parent has said anything, so that the import o
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import signal
@@ -13,12 +12,11 @@ import sys
 from typing import BinaryIO
 
 from dlobd import tracing
+from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import place, role_of
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.tracing import names
-
-_PR_SET_PDEATHSIG = 1
 
 
 class _PipeFeed:
@@ -36,7 +34,7 @@ class _PipeFeed:
 
 def run() -> None:
     """Imports TensorFlow, hears its place, and trains."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed Spark task leaves no trainer behind
+    die_with_parent(signal.SIGKILL)  # a killed Spark task leaves no trainer behind
     tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
     pipe = sys.stdin.buffer
     import_tensorflow()

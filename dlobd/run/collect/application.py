@@ -12,9 +12,13 @@ import requests
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.web import HadoopWeb
 
 END_DEADLINE_S = 20.0
 """How long the containers of an ended application may take to leave."""
+
+_SOON_S = (3.0, 3.0)
+"""To connect, and to answer: it is asked again."""
 
 ENDED = ("FINISHED", "FAILED", "KILLED")
 """States of an application that do not change any more."""
@@ -31,11 +35,13 @@ def kill_application(rm_url: str, application_id: str) -> None:
 
 def diagnostics(rm_url: str, application_id: str) -> str:
     """What the ResourceManager says of an application now; empty if it says nothing, or cannot be asked."""
-    try:
-        answer = requests.get(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout=3)
-        return str(answer.json()["app"].get("diagnostics", ""))
-    except (requests.RequestException, ValueError, KeyError):
-        return ""
+    return str(_record(rm_url, application_id).get("diagnostics", ""))
+
+
+def _record(rm_url: str, application_id: str) -> dict[str, Any]:
+    """What the ResourceManager says of an application; empty if it says nothing, or cannot be asked."""
+    answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", _SOON_S)
+    return (answer or {}).get("app") or {}
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
@@ -49,13 +55,9 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
     record: dict[str, Any] = {}
     while time.monotonic() < deadline:
-        try:
-            answer = requests.get(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout=3)
-            record = answer.json().get("app", {}) if answer.ok else record
-            if record.get("state") in ENDED and not _containers(nm_urls, application_id):
-                break
-        except (requests.RequestException, ValueError):
-            pass  # it may be on its way back
+        record = _record(rm_url, application_id) or record  # else it may be on its way back
+        if record.get("state") in ENDED and not _containers(nm_urls, application_id):
+            break
         if time.monotonic() >= kill_at:
             kill_application(rm_url, application_id)
             kill_at = deadline
@@ -68,11 +70,8 @@ def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
     number = application_id.removeprefix("application_")
     found = []
     for url in nm_urls:
-        try:
-            answer = requests.get(f"{url}/ws/v1/node/containers", timeout=3).json()
-        except requests.RequestException:
-            continue
-        listed = (answer.get("containers") or {}).get("container", [])
+        answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers", _SOON_S)
+        listed = ((answer or {}).get("containers") or {}).get("container", [])
         found += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
     return found
 
@@ -86,10 +85,7 @@ def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -
     number = application_id.removeprefix("application_")
     beans: list[dict[str, Any]] = []
     for url in nm_urls:
-        try:
-            answer = requests.get(f"{url}/jmx", {"qry": "Hadoop:service=NodeManager,*"}, timeout=5).json()
-        except (requests.RequestException, ValueError):
-            continue
+        answer = HadoopWeb.get_json(f"{url}/jmx", qry="Hadoop:service=NodeManager,*") or {}
         beans += [bean for bean in answer.get("beans", []) if number in bean.get("name", "")]
     bundle.add_bytes(json.dumps(beans, indent=1).encode(), files.NM_CONTAINERS)
     executors = [bean for bean in beans if not bean["name"].endswith("_000001")]

@@ -6,7 +6,6 @@ kernel ends them with the process that started them.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.configuration import LOOPBACK
-from dlobd.hadoop.embedded.processes import MARK
+from dlobd.hadoop.embedded.processes import MARK, die_with_parent
 
 START_DEADLINE_S = 60.0
 STOP_GRACE_S = 5.0
@@ -26,7 +25,6 @@ DAEMON_MEMORY_MB = 256
 WORKERS = 2
 """At most; a Worker runs several executors."""
 
-_PR_SET_PDEATHSIG = 1
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
 
@@ -119,7 +117,6 @@ class SparkWorkers:
 
     def _launch(self, kind: str, name: str, *arguments: str) -> Path:
         log = self._home / f"{name}.log"
-        libc = ctypes.CDLL(None)
         with log.open("wb") as output:
             self._started.append(
                 subprocess.Popen(
@@ -130,7 +127,7 @@ class SparkWorkers:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+                    preexec_fn=lambda: die_with_parent(signal.SIGTERM),
                 )
             )
         return log
