@@ -1,14 +1,14 @@
-"""How far repeats of one measurement lie apart, and how sure a ratio of two is. Pure; standard library only.
+"""How far repeats of one measurement lie apart, and how sure a ratio of two is. Pure.
 
 Values are in any unit. What was not measured is None and is left out; of nothing, everything is None.
 """
 
 from __future__ import annotations
 
-import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -72,10 +72,13 @@ def ratio(above: Iterable[float | None], below: Iterable[float | None], seed: in
     found = statistics.median(over) / statistics.median(under)
     if min(len(over), len(under)) < 3:
         return Ratio(found, None, None)
-    chance = random.Random(seed)
 
-    drawn = sorted(_again(over, chance) / bottom for _ in range(RESAMPLES) if (bottom := _again(under, chance)))
-    return Ratio(found, *_interval(drawn))
+    def of_medians(one: Any, other: Any, axis: int) -> Any:
+        import numpy as np
+
+        return np.median(one, axis=axis) / np.median(other, axis=axis)
+
+    return Ratio(found, *_interval((over, under), of_medians, seed))
 
 
 def median(values: Iterable[float | None], seed: int = 0) -> Median:
@@ -83,16 +86,16 @@ def median(values: Iterable[float | None], seed: int = 0) -> Median:
     known = measured(values)
     if len(known) < 3:
         return Median(statistics.median(known) if known else None, None, None)
-    chance = random.Random(seed)
-    drawn = sorted(_again(known, chance) for _ in range(RESAMPLES))
-    return Median(statistics.median(known), *_interval(drawn))
+    import numpy as np
+
+    return Median(statistics.median(known), *_interval((known,), np.median, seed))
 
 
-def _again(values: Sequence[float], chance: random.Random) -> float:
-    """The median of one resample."""
-    return statistics.median(chance.choices(values, k=len(values)))
+def _interval(samples: tuple[Sequence[float], ...], statistic: Callable[..., Any], seed: int) -> tuple[float, float]:
+    # imported here: it takes a second, and most commands compare nothing
+    from scipy.stats import bootstrap
 
-
-def _interval(drawn: Sequence[float]) -> tuple[float, float]:
-    tail = (1 - CONFIDENCE) / 2
-    return drawn[int(tail * len(drawn))], drawn[min(len(drawn) - 1, int((1 - tail) * len(drawn)))]
+    found = bootstrap(
+        samples, statistic, n_resamples=RESAMPLES, confidence_level=CONFIDENCE, method="percentile", rng=seed
+    ).confidence_interval
+    return float(found.low), float(found.high)
