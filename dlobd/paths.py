@@ -91,7 +91,10 @@ def resolved_plain(directory: Path) -> Path:
     Spark finds its configuration as a Java resource: that resolves links, and then reads `%20` as it stands.
     """
     real = os.path.realpath(directory)
-    return directory if _PLAIN.fullmatch(real) else links_dir() / f"{_digest(real)}.d"
+    if _PLAIN.fullmatch(real):
+        return directory
+    with _own_links(real) as links:
+        return links / f"{_digest(real)}.d"
 
 
 def links_dir() -> Path:
@@ -105,23 +108,31 @@ def _digest(path: str) -> str:
 
 def _linked(top: Path) -> Path:
     """The link to `top`; made if it is not there."""
+    with _own_links(str(top)) as links:
+        link = links / _digest(str(top))
+        if not (link.is_symlink() and os.readlink(link) == str(top)):
+            aside = link.with_name(f".{link.name}-{os.getpid()}")
+            aside.unlink(missing_ok=True)  # of a process that was killed
+            aside.symlink_to(top)
+            aside.replace(link)
+    return link
+
+
+@contextmanager
+def _own_links(path: str) -> Iterator[Path]:
+    """`links_dir`, made; nobody else may write there, or a link could lead a run anywhere."""
     directory = links_dir()
-    link = directory / _digest(str(top))
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise PermissionError(f"{directory} is not a directory that this user alone may write")
-        if not (link.is_symlink() and os.readlink(link) == str(top)):
-            aside = link.with_name(f".{link.name}-{os.getpid()}")
-            aside.symlink_to(top)
-            aside.replace(link)
+        yield directory
     except OSError as error:
         raise SetupError(
-            f"{top} has characters that Spark and Hadoop split or replace, and no link to it can be made: {error}.",
+            f"{path} has characters that Spark and Hadoop split or replace, and no link to it can be made: {error}.",
             "choose a path of letters, digits, '/', '-', '_' and '.'",
         ) from error
-    return link
 
 
 def cluster_dir() -> Path:

@@ -62,6 +62,10 @@ def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
         SetupError, match=r"/a b has characters that .* this user alone may write\. Next: choose a path"
     ):
         paths.plain(Path("/a b"))
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a b")
+    with pytest.raises(SetupError, match="this user alone may write"):
+        paths.resolved_plain(tmp_path / "link" / "conf")
     paths.links_dir().rmdir()
     paths.links_dir().symlink_to(tmp_path)
     with pytest.raises(SetupError, match="this user alone may write"):
