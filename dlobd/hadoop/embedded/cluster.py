@@ -175,7 +175,7 @@ class EmbeddedCluster:
 
     def status(self) -> ClusterStatus:
         """Asks every daemon; takes at most a few seconds. Raises ClusterError while the cluster is not started."""
-        return look(self._running(), self._rest)
+        return look(self._running(), self._alive(), self._rest)
 
     # ---- start
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dlobd.hadoop.embedded import daemons
 from dlobd.hadoop.embedded.configuration import DaemonPlan
-from dlobd.hadoop.embedded.processes import rss_bytes
+from dlobd.hadoop.embedded.processes import ProcessId, rss_bytes
 from dlobd.hadoop.embedded.state import ClusterState
 
 
@@ -48,9 +48,8 @@ class ClusterStatus:
     up_s: float
 
 
-def look(state: ClusterState, rest: daemons.Rest) -> ClusterStatus:
-    """Asks every daemon; takes at most a few seconds."""
-    alive = state.alive()
+def look(state: ClusterState, alive: Mapping[str, ProcessId], rest: daemons.Rest) -> ClusterStatus:
+    """Asks every daemon; takes at most a few seconds. `alive` are those that run, by name."""
     manager = daemons.web_address(_one(state, "resourcemanager"))
     listed = []
     for daemon in state.daemons:
