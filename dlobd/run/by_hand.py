@@ -122,7 +122,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
     # HDFS's lines of a run in client mode begin when its driver started, which the ResourceManager has not seen
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
     home = run_dir.partition("/dlobd/")[0]
-    asked = evidence.Asked(
+    asked = evidence.LogQuery(
         application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
     )
     with timed(run_record["setup"], "collect_ns"):

@@ -32,7 +32,7 @@ SELFTEST = "selftest"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptFiles:
     """Something on disk. `paths` are removed together."""
 
     name: str
@@ -41,21 +41,21 @@ class Kept:
     size_bytes: int
 
 
-def kept(out: Path) -> list[Kept]:
+def kept(out: Path) -> list[KeptFiles]:
     """What is in the cache, and the run bundles under `out`; empty entries are left out."""
-    entries = [Kept(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
+    entries = [KeptFiles(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
     # after the cluster, whose running daemons use them
     entries.append(
-        Kept("links", "names for directories that Spark and Hadoop cannot take as they are", (links_dir(),), 0)
+        KeptFiles("links", "names for directories that Spark and Hadoop cannot take as they are", (links_dir(),), 0)
     )
     runs = tuple(bundle.path for bundle in store.bundles(out))
-    entries.append(Kept("runs", f"{len(runs)} run bundles in {out}", runs, 0))
-    entries.append(Kept(SELFTEST, "bundles of self-tests, and what was injected", (out / SELFTEST,), 0))
-    sized = [Kept(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
+    entries.append(KeptFiles("runs", f"{len(runs)} run bundles in {out}", runs, 0))
+    entries.append(KeptFiles(SELFTEST, "bundles of self-tests, and what was injected", (out / SELFTEST,), 0))
+    sized = [KeptFiles(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
     return [entry for entry in sized if any(path.exists() for path in entry.paths)]
 
 
-def remove(entry: Kept) -> None:
+def remove(entry: KeptFiles) -> None:
     """Removes it.
 
     Raises:
@@ -77,7 +77,7 @@ def remove(entry: Kept) -> None:
         lock.release()
 
 
-def _remove_all(entry: Kept) -> None:
+def _remove_all(entry: KeptFiles) -> None:
     for path in entry.paths:
         if path.is_symlink():  # somebody moved it elsewhere: what lies there may not be ours alone
             raise SetupError(f"{path} is a link to {path.resolve()}: it is not removed.", "remove it by hand")

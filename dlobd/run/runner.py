@@ -242,7 +242,7 @@ def _switches() -> dict[str, str]:
     return {f"{way}.{tracing.SWITCH}": "off" for way in ways}
 
 
-def job_of(experiment: Experiment, place: Place, staged: staging.Staged, bundle: Bundle) -> Job:
+def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:
     """What the submitted job is told."""
     return Job(
         name=experiment.name,

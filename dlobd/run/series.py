@@ -56,7 +56,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedRun:
     """A run that was begun for a cell; `busy_percent` is how busy the machine's cores were just before it."""
 
     repeat: int
@@ -72,7 +72,7 @@ class Series:
     points: Mapping[str, Runnable]
     seed: int
     out: Path
-    begun: tuple[Begun, ...] = ()
+    begun: tuple[StartedRun, ...] = ()
     cluster: str = ""  # an external one, by its file system; runs on two clusters are not compared
 
     @property
@@ -158,7 +158,7 @@ def read(kept: Any, path: Path) -> Series:
         if kept["series_version"] > VERSION:
             raise BundleError(f"{path} is of a newer dlobd.", "use that one")
         points = {label: from_dict(values, str(path)) for label, values in kept["points"].items()}
-        begun = tuple(Begun(**one) for one in kept["begun"])
+        begun = tuple(StartedRun(**one) for one in kept["begun"])
         return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""))
     except (KeyError, TypeError, AttributeError, UsageError) as error:
         raise BundleError(f"{path} is damaged: {error}.", "remove it to begin anew") from None
@@ -212,7 +212,7 @@ def run(
 
             def note(bundle: Bundle, cell: Cell = cell, busy: float = busy) -> None:
                 nonlocal series
-                begun = Begun(cell.repeat, cell.point, bundle.run_id, busy)
+                begun = StartedRun(cell.repeat, cell.point, bundle.run_id, busy)
                 series = replace(series, begun=(*series.begun, begun))
                 write(series)
 

@@ -39,7 +39,7 @@ PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedData:
     """Where the data lies in its storage."""
 
     train_dir: str
@@ -56,7 +56,7 @@ def directory(experiment: Experiment) -> str:
     return f"/dlobd/data/{name}"
 
 
-def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable[[str], None]) -> Staged:
+def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable[[str], None]) -> StagedData:
     """Writes the training and test files unless they are there.
 
     Args:
@@ -82,7 +82,7 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
     ours = local or not top  # and `dlobd clean` removes it
     remove = "`dlobd clean --yes`" if ours else f"`hdfs dfs -rm -r {base}`"
     _check(sizes, experiment, layout.record_bytes, f"{base}/train", local, remove)
-    return Staged(f"{base}/train", f"{base}/test.tfrecord", layout, sum(sizes.values()), reused)
+    return StagedData(f"{base}/train", f"{base}/test.tfrecord", layout, sum(sizes.values()), reused)
 
 
 class _File:

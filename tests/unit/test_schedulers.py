@@ -13,7 +13,7 @@ from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.run.deploy.spark_workers import links_home
-from dlobd.run.schedulers.base import Command, Packed, Submission, Target
+from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
 
 QUICK = "softmax-mnist-quick"
 TARGET = Target(
@@ -193,7 +193,9 @@ def test_the_same_settings_on_yarn() -> None:
 
 def test_nodes_that_have_nothing_of_ours() -> None:
     """Spark, Python and dlobd come from archives; only a driver in client mode runs this environment's Python."""
-    packed = Packed("hdfs://n/e.tar#environment", "./environment/bin/python", "hdfs://n/l.tar", Path("/p/d.zip"))
+    packed = PackedInstallation(
+        "hdfs://n/e.tar#environment", "./environment/bin/python", "hdfs://n/l.tar", Path("/p/d.zip")
+    )
     target = dataclasses.replace(TARGET, events_dir="/user/ann/events", packed=packed)
     for mode in ("client", "cluster"):
         command = _command("yarn", target, f"deploy_mode={mode}")

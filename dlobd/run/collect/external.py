@@ -45,7 +45,7 @@ SIDE_LOGS = {"hdfs-audit.log": "namenode-audit", "clienttrace.log": "clienttrace
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogQuery:
     """What is asked for: one application, between two instants of the wall clock (milliseconds since the epoch)."""
 
     application_id: str
@@ -66,7 +66,7 @@ class Asked:
 
 
 def gather(
-    web: HadoopWeb, java: Path, asked: Asked, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
+    web: HadoopWeb, java: Path, asked: LogQuery, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
 ) -> list[str]:
     """Collects everything of an application that has ended; returns what could not be had, one line each.
 
@@ -171,7 +171,7 @@ def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
 # ---- daemons
 
 
-def _daemons(web: HadoopWeb, asked: Asked, bundle: Bundle) -> list[str]:
+def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
     """What the daemons logged of this application, under the names that importers know."""
     missing = []
     if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
@@ -203,7 +203,7 @@ def _datanodes(web: HadoopWeb) -> list[str]:
     return [f"http://{node['infoAddr']}" for node in nodes.values() if node.get("infoAddr")][:MAX_NODES]
 
 
-def _daemon(url: str, kind: str, suffix: str, asked: Asked, bundle: Bundle) -> bool:
+def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -> bool:
     """Copies the logs of one daemon; False if none of them says anything of this application that importers read."""
     listing = _get(f"{url}/logs/")
     found = False
@@ -221,7 +221,7 @@ def _daemon(url: str, kind: str, suffix: str, asked: Asked, bundle: Bundle) -> b
     return found
 
 
-def _ours(data: bytes, asked: Asked, kind: str) -> Iterator[bytes]:
+def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
     """The lines that are this application's: by its number, or, of HDFS, which knows no applications, by their time.
 
     A cluster has other users: what is theirs does not go into a bundle.

@@ -35,7 +35,7 @@ from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import CLIENT
-from dlobd.run.schedulers.base import Packed, Target
+from dlobd.run.schedulers.base import PackedInstallation, Target
 from dlobd.run.submit import Window
 from dlobd.schema import Runnable
 from dlobd.tracing.clock import timed
@@ -95,7 +95,7 @@ class RemoteHadoop:
         self._java = java
         self._archive = archive
         self._progress = progress
-        self._packed: Packed | None = None
+        self._packed: PackedInstallation | None = None
 
     @classmethod
     def open(cls, cluster: ExternalCluster, progress: Progress) -> RemoteHadoop:
@@ -142,7 +142,7 @@ class RemoteHadoop:
         libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
         uri = self.web.conf.fs_uri
         name = packing.ENVIRONMENT
-        self._packed = Packed(
+        self._packed = PackedInstallation(
             environment=f"{uri}{environment}#{name}",
             python=f"./{name}/bin/python",
             spark_libs=f"{uri}{libs}",
@@ -233,11 +233,11 @@ class RemoteHadoop:
         application.await_end(
             self.web.rm_url, nodes, window.application_id, kill=window.exit_code < 0 or bool(window.ended_by)
         )
-        asked = evidence.Asked(window.application_id, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
+        asked = evidence.LogQuery(window.application_id, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
         missing = self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
         return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
 
-    def gather(self, asked: evidence.Asked, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
+    def gather(self, asked: evidence.LogQuery, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
         """Everything that the cluster still has of an application that has ended."""
         return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
 
@@ -253,7 +253,7 @@ def planned_target(conf: HadoopConf) -> Target:
         bind_ip="<this-host>",
         tmp_dir=_work_dir() / "tmp",
         events_dir=f"{home}/spark-events",
-        packed=Packed(
+        packed=PackedInstallation(
             environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
             python=f"./{name}/bin/python",
             spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",

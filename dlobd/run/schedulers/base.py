@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedInstallation:
     """What the nodes of an external cluster get from HDFS, and from spark-submit."""
 
     environment: str  # URI of an archive, with the name under which containers see it: hdfs://...#environment
@@ -31,7 +31,7 @@ class Target:
     master: str = ""  # of Spark's own Master, where there is one
     spark_home: Path | None = None  # where Workers keep their work; None: pip's own
     events_dir: str = "/spark-events"  # in HDFS
-    packed: Packed | None = None  # for nodes that have nothing of ours
+    packed: PackedInstallation | None = None  # for nodes that have nothing of ours
 
 
 @dataclass(frozen=True, slots=True)
