@@ -24,7 +24,7 @@ from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
 from dlobd.job.description import Job
 from dlobd.paths import plain
-from dlobd.run import provenance, runner, staging, submissions
+from dlobd.run import commands, provenance, runner, staging, submissions
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
@@ -53,7 +53,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     place.upload()
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
     bundle = store.create(out, experiment.name)
-    job = runner.job_of(experiment, place, staged, bundle)
+    job = commands.job_of(experiment, place, staged, bundle)
     try:
         place.prepare(job.run_dir)
         place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
@@ -63,12 +63,12 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
         raise ClusterError(f"HDFS refused the run's directory {job.run_dir}: {error}", "look at your rights") from error
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
-    command = runner.command_of(experiment, place.target(), plain(bundle.path))
+    command = commands.command_of(experiment, place.target(), plain(bundle.path))
     run_record = run_records.begin(bundle, experiment)
     run_record["command"] = list(command.argv)
     run_record["reason"] = PREPARED
     bundle.write(run_record)
-    return bundle.path, logging_line(runner.shell_line(command), bundle.logs)
+    return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
 
 
 def logging_line(line: str, logs: Path) -> str:

@@ -14,40 +14,33 @@ machine, without a cluster (`dlobd.attribution.record.computed`).
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dlobd import tracing
 from dlobd.attribution import record
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError, Interrupted
-from dlobd.experiment import own_job
 from dlobd.experiment.files import steps
-from dlobd.experiment.spark_submit_line import merged
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.description import Job
-from dlobd.paths import native_dir, plain, shipped
-from dlobd.registry import LAUNCHERS, SCHEDULERS
+from dlobd.paths import native_dir, plain
 from dlobd.run import machine_noise, memory_check, provenance, staging, submissions, submit
 from dlobd.run import run_record as run_records
+from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.deploy import choice
 from dlobd.run.deploy.base import Lent, Place, PlaceKind
 from dlobd.run.progress import Narrator
-from dlobd.run.schedulers.base import Command, Submission, Target
-from dlobd.schema import Experiment, OwnJob, Runnable
+from dlobd.run.schedulers.base import Command
+from dlobd.schema import OwnJob, Runnable
 from dlobd.tracing import span_cost
 from dlobd.tracing.clock import timed
 
 Progress = Callable[[str], None]
-
-DRIVER_SPANS = files.DRIVER_SPANS
-"""Where in its bundle the spans of a driver beside spark-submit go."""
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
@@ -196,82 +189,6 @@ def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
     except OSError:
         return
     bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), files.NOISE)
-
-
-def shell_line(command: Command) -> str:
-    """A command as a person would type it, with the environment that it adds."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
-    return " ".join([*variables, shlex.join(command.argv)])
-
-
-def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
-    """The command that submits; a person's own options have the last word."""
-    if isinstance(experiment, OwnJob):
-        conf = own_job.daemon_conf(experiment)
-        entry, own = own_job.ENTRY, Path(experiment.script)
-        arguments = (experiment.launcher, str(bundle / DRIVER_SPANS), str(own), *experiment.arguments)
-        files = (own,)
-    else:
-        conf = LAUNCHERS.get(experiment.launcher)().spark_conf()
-        job = bundle / "evidence" / "job.json"
-        entry, arguments, files = "train.py", (str(job),), (job,)
-    submission = Submission(
-        name=f"dlobd-{experiment.name}",
-        deploy_mode=experiment.deploy_mode,
-        workers=experiment.workers,
-        executor_memory_mb=experiment.executor_memory_mb,
-        executor_overhead_mb=experiment.executor_overhead_mb,
-        # replication: the event log's, and of whatever else Spark writes there
-        conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
-        script=plain(shipped("jobs")) / entry,
-        arguments=arguments,
-        tag=submissions.tag_of(bundle.name),
-        files=files,
-    )
-    command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
-    if tracing.switched_off():
-        command = replace(command, environment={**command.environment, tracing.SWITCH: "off"})
-    if isinstance(experiment, OwnJob):
-        return replace(command, argv=merged(command.argv, experiment.options))
-    return command
-
-
-def _switches() -> dict[str, str]:
-    """Hands a recorder that is switched off here to the processes in containers."""
-    ways = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
-    return {f"{way}.{tracing.SWITCH}": "off" for way in ways}
-
-
-def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:
-    """What the submitted job is told."""
-    return Job(
-        name=experiment.name,
-        scheduler=experiment.scheduler,
-        deploy_mode=experiment.deploy_mode,
-        launcher=experiment.launcher,
-        input=experiment.input,
-        channel=experiment.channel,
-        exchange=experiment.exchange,
-        model=experiment.model,
-        optimiser=experiment.optimiser,
-        loss=experiment.loss,
-        workers=experiment.workers,
-        epochs=experiment.epochs,
-        steps=steps(experiment),
-        batch_size=experiment.batch_size,
-        learning_rate=experiment.learning_rate,
-        checkpoint_every_steps=experiment.checkpoint_every_steps,
-        seed=experiment.seed,
-        train_dir=staged.train_dir,
-        test_path=staged.test_path,
-        replication=experiment.replication,
-        run_dir=f"{place.top}/dlobd/runs/{bundle.run_id}",
-        image_shape=staged.layout.shape,
-        dtype=staged.layout.dtype,
-        classes=staged.layout.classes,
-        spans_dir=str(bundle.path / DRIVER_SPANS),
-        **place.job_fields(),
-    )
 
 
 def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import load
-from dlobd.run import runner
+from dlobd.run import commands
 from dlobd.schema import Segment
 from dlobd.tracing import span_cost
 
@@ -187,10 +187,10 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):
         _, target = choice.kind_of(experiment).planned(experiment, None)
         monkeypatch.delenv(tracing.SWITCH, raising=False)
-        on = runner.command_of(experiment, target, tmp_path)
+        on = commands.command_of(experiment, target, tmp_path)
         assert tracing.SWITCH not in " ".join([*on.argv, *on.environment])
         monkeypatch.setenv(tracing.SWITCH, "off")
-        off = runner.command_of(experiment, target, tmp_path)
+        off = commands.command_of(experiment, target, tmp_path)
         assert off.environment == {**on.environment, "DLOBD_TRACE": "off"}
         added = set(off.argv) - set(on.argv)
         assert added == {"spark.executorEnv.DLOBD_TRACE=off", "spark.yarn.appMasterEnv.DLOBD_TRACE=off"}
