@@ -42,7 +42,7 @@ def shipped(name: str) -> Path:
         path = top / name
         if path.exists():
             return path
-    raise SetupError(f"{name!r} is not part of this installation of dlobd in {PACKAGE}.", "install dlobd again")
+    raise SetupError(f"{name!r} is missing from the dlobd installation in {PACKAGE}.", "reinstall dlobd")
 
 
 def spark_home() -> Path:
@@ -53,7 +53,7 @@ def spark_home() -> Path:
     """
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.origin:
-        raise SetupError("The Python package pyspark is not installed.", "install dlobd with its dependencies again")
+        raise SetupError("The Python package pyspark is not installed.", "reinstall dlobd with its dependencies")
     return plain(Path(found.origin).parent)
 
 
@@ -126,12 +126,13 @@ def _own_links(path: str) -> Iterator[Path]:
         directory.mkdir(mode=0o700, exist_ok=True)
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-            raise PermissionError(f"{directory} is not a directory that this user alone may write")
+            raise PermissionError(f"{directory} is not a directory that only this user can write to")
         yield directory
     except OSError as error:
         raise SetupError(
-            f"{path} has characters that Spark and Hadoop split or replace, and no link to it can be made: {error}.",
-            "choose a path of letters, digits, '/', '-', '_' and '.'",
+            f"{path} contains characters that Spark and Hadoop split or replace, "
+            f"and no link to it can be created: {error}.",
+            "choose a path with only letters, digits, '/', '-', '_' and '.'",
         ) from error
 
 
@@ -178,7 +179,7 @@ def make_writable(directory: Path) -> None:
             raise PermissionError(f"user id {os.getuid()} may not write there")
     except OSError as error:
         raise SetupError(
-            f"The directory {directory} cannot be used: {error}.", "set DLOBD_CACHE to one that you may write."
+            f"The directory {directory} cannot be used: {error}.", "set DLOBD_CACHE to a directory you can write to."
         ) from error
 
 

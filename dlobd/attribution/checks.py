@@ -23,13 +23,13 @@ def check(experiment: Runnable, evidence: Evidence, clips: Sequence[Clip], wall_
         clips: of the attribution.
     """
     if isinstance(experiment, OwnJob):
-        return [_consistent(clips, wall_ns)]  # what its result should be, only its person knows
+        return [_consistent(clips, wall_ns)]  # only its author knows the right result
     return [*_checks(experiment, evidence), _consistent(clips, wall_ns)]
 
 
 def _consistent(clips: Sequence[Clip], wall_ns: int) -> Check:
     found_ns = sum(clip.ns for clip in clips if clip.kind == "inconsistent")
-    detail = f"spans contradict each other for {found_ns / 1e9:.3f} s, at most {INCONSISTENT_SHARE:.0%} of the wall may"
+    detail = f"spans contradict each other for {found_ns / 1e9:.3f} s; limit: {INCONSISTENT_SHARE:.0%} of the wall"
     return Check("evidence is consistent", found_ns <= INCONSISTENT_SHARE * wall_ns, detail)
 
 
@@ -61,7 +61,7 @@ def _loss(losses: list[list[float]]) -> Iterator[Check]:
         return
     # the loss is reduced over all ranks, so every rank must have seen the same one
     same = all(len(rank) == len(losses[0]) and max(map(_gap, rank, losses[0])) < 1e-5 for rank in losses)
-    yield Check("ranks agree on the loss", same, "largest relative gap below 1e-5")
+    yield Check("ranks agree on the loss", same, "largest relative difference must be below 1e-5")
     tenth = max(1, len(losses[0]) // 10)
     first, last = fmean(losses[0][:tenth]), fmean(losses[0][-tenth:])
     yield Check("loss falls", last < first, f"first tenth {first:.4f}, last tenth {last:.4f}")
@@ -73,9 +73,9 @@ def _gap(a: float, b: float) -> float:
 
 def _evaluation(experiment: Experiment, test: dict[str, Any] | None) -> Iterator[Check]:
     if test is None:
-        yield Check("evaluation", False, "the chief reported none")
+        yield Check("evaluation", False, "the chief reported no evaluation")
         return
     n = test["samples"]
     yield Check("test samples", n == experiment.test_samples, f"expected {experiment.test_samples}, found {n}")
     accuracy, least = test["accuracy"], experiment.min_accuracy
-    yield Check("test accuracy", accuracy >= least, f"{accuracy:.4f}, at least {least:.4f} expected")
+    yield Check("test accuracy", accuracy >= least, f"{accuracy:.4f}, expected at least {least:.4f}")

@@ -31,7 +31,7 @@ _RACE = re.compile(
     r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
     re.DOTALL,
 )
-_LOST_RACE = "Spark's driver lost a race with itself while it set up its web pages"
+_LOST_RACE = "Spark's driver hit a race condition while setting up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
 filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches them off; a job of one's own may want them."""
 
@@ -78,12 +78,12 @@ def _words(evidence: Evidence) -> str:
     if said and _OF_A_RANK.match(said):
         return said
     if said and (race := _RACE.search(said)):
-        return f"{_LOST_RACE} ({race[1]}); leave out spark.ui.enabled=true"
+        return f"{_LOST_RACE} ({race[1]}); remove spark.ui.enabled=true"
     return (
         min(_failures(evidence), default=(0, None))[1]
         or said
         or _reported(evidence)
-        or (f"YARN's final status of it is {evidence.rm_app.get('finalStatus')}" if evidence.by_hand else None)
+        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.by_hand else None)
         or _last_line(evidence)
     )
 
@@ -110,7 +110,9 @@ def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
     words = _words(evidence)
     for daemon in evidence.daemons:
         if daemon["kind"] == kind and not daemon["alive"] and _OF_HDFS.search(words):
-            return f"{daemon['name']} ({daemon['host']}:{daemon['ports']['http']}) died while the job ran: {words}"
+            return (
+                f"{daemon['name']} ({daemon['host']}:{daemon['ports']['http']}) died while the job was running: {words}"
+            )
     return None
 
 
@@ -138,7 +140,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
     for line in evidence.yarn.diagnostics:
         if match := _MEMORY_LIMIT.search(line):
             yield (
-                f"{_name(evidence, match[1])} was killed by YARN: it ran {match[2]}; "
+                f"{_name(evidence, match[1])} was killed by YARN: it was running {match[2]}; "
                 "raise executor_overhead_mb or lower batch_size"
             )
 
@@ -154,7 +156,7 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
             continue  # it only passes on the exit code of the driver's Python, which has said why
         # 143: the NodeManager's own SIGTERM, at the end of an application
         if code not in (0, 143) and at_ns <= evidence.window["exit_ns"]:
-            how = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"ended with exit code {code}"
+            how = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
             yield at_ns, f"{_name(evidence, container)} {how}"
 
 
@@ -183,10 +185,13 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
             c for c, marks in evidence.yarn.containers.items() if marks.source.get("RUNNING", "").startswith(own)
         ]
         with_ = f", with {', '.join(_name(evidence, c) for c in sorted(containers))}" if containers else ""
-        how = "was silent" if daemon is None or daemon["alive"] else "died"
+        how = "stopped responding" if daemon is None or daemon["alive"] else "died"
         yield (
             lines[-1].at_ns if lines else lost.at_ns,
-            f"{name} {how}: YARN heard nothing from its node {lost.node} for {lost.patience} and gave it up{with_}",
+            (
+                f"{name} {how}: YARN got no heartbeat from its node {lost.node} for {lost.patience} "
+                f"and marked it lost{with_}"
+            ),
         )
 
 

@@ -25,8 +25,8 @@ from dlobd.tracing import clock, names
 WINDOW = "spark-submit exec -> exit"
 BY_HAND_WINDOW = "RM startedTime -> finishedTime"
 NATIVE_WINDOW = "parent process exec -> exit"
-INTERRUPTED = "interrupted by a person or the system while the job ran"
-INTERRUPTED_LATE = "interrupted by a person or the system after the job had ended, before its evidence was complete"
+INTERRUPTED = "interrupted by the user or the system while the job was running"
+INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
 
 
 def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
@@ -177,18 +177,18 @@ def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
     found = []
     truncated = sum(span.truncated for span in trace.spans)
     if truncated:
-        found.append(f"{truncated} spans have no recorded end: their process was killed or still ran")
+        found.append(f"{truncated} spans have no recorded end: their process was killed or still running")
     found += _own_warnings(evidence)
     damaged = sum(process.bad_lines for process in evidence.processes)
     if damaged:
-        found.append(f"{damaged} lines of span files are cut: their process was killed while it wrote")
+        found.append(f"{damaged} lines of span files are truncated: their process was killed while writing")
     if lost := recording_cost.lost_lines(evidence):
-        found.append(f"{lost} lines of span files are lost: a disk refused them")
+        found.append(f"{lost} lines of span files are lost: they could not be written to disk")
     found += hdfs_use.outages(evidence)
     if step_ns := clock.stepped_ns(evidence.anchors):
         found.append(
-            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job ran: dates in logs moved, "
-            "no figure did, because all are of the monotonic clock"
+            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job was running: dates in logs shifted, "
+            "but no figure did, because all use the monotonic clock"
         )
     return [*found, *_other_clocks(evidence, trace)]
 
@@ -197,7 +197,7 @@ def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
     """How what other clocks say was placed, and how well."""
     for moved in evidence.alignment.clocks.values():
         yield (
-            f"the clock of {moved.host} is another one: placed by {moved.pairs} message pairs, to "
+            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, to within "
             f"{moved.error_ns / 1e3:.0f} us at worst"
         )
         for earliest_ns, latest_ns in moved.offset.steps:
@@ -205,12 +205,12 @@ def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
                 (at_ns + moved.offset.at(at_ns).lo_ns - trace.start_ns) / 1e9 for at_ns in (earliest_ns, latest_ns)
             )
             yield (
-                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: what lies "
-                "there is uncertain by the step"
+                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: times in "
+                "between are uncertain by the size of the step"
             )
     if evidence.alignment.moved:
         moved_logs = len(evidence.alignment.moved)
-        yield f"{moved_logs} sources of other clocks were placed by their wall clocks: the error of that is unknown"
+        yield f"{moved_logs} sources with other clocks were aligned by their wall clocks, with unknown error"
 
 
 def _own_warnings(evidence: Evidence) -> list[str]:
@@ -221,9 +221,11 @@ def _own_warnings(evidence: Evidence) -> list[str]:
         return []
     found = []
     if str(ready.attrs.get("master", "")).startswith("local["):
-        found.append(f"the script set its master to {ready.attrs['master']}: it ran in the driver, without executors")
+        found.append(
+            f"the script set its master to {ready.attrs['master']}: it ran inside the driver, without executors"
+        )
     if ready.attrs.get("slots", 1) != 1:
-        found.append(f"the script let an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane")
+        found.append(f"the script lets an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane")
     return found
 
 

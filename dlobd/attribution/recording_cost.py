@@ -74,13 +74,13 @@ def warnings(found: dict[str, Any] | None) -> Iterator[str]:
     if found is None:
         return
     if found["recording"] == "off":
-        yield "recording was off (DLOBD_TRACE): the layers are not told apart; wall and training loop hold"
+        yield "recording was off (DLOBD_TRACE): no breakdown by layer; wall time and training loop are valid"
     shares = {"the wall": found["chain_share"]}
     if found["loop"]:
         shares[f"the training loop of {found['loop']['rank']}"] = found["loop"]["share"]
     for what, share in shares.items():
         if share is not None and share > BUDGET:
-            yield f"recording cost about {100 * share:.1f} % of {what}, more than the {BUDGET:.0%} that it may"
+            yield f"recording cost about {100 * share:.1f} % of {what}, above the limit of {BUDGET:.0%}"
 
 
 def lost_lines(evidence: Evidence) -> int:

@@ -90,7 +90,7 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     try:
         found = record.computed(bundle, experiment)
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        return Answer(question, False, f"it cannot be computed: {type(error).__name__}: {error}")
+        return Answer(question, False, f"it cannot be recomputed: {type(error).__name__}: {error}")
     stored, again = (json.loads(json.dumps(each.to_json())) for each in (run, Run.from_json(run.to_json() | found)))
     said = [name for name in found if SINCE.get(name, 0) <= _version_as_written(bundle)]
     differences = [line for name in said for line in _differences(name, stored[name], again[name])]

@@ -23,8 +23,8 @@ def notices(evidence: Evidence) -> list[str]:
 def _status_of_yarn(evidence: Evidence) -> Iterator[str]:
     if evidence.window["exit_code"] != 0 and evidence.rm_app.get("finalStatus") == "SUCCEEDED":
         yield (
-            "YARN calls the application SUCCEEDED, although the job failed: in client mode it knows the "
-            "ApplicationMaster alone"
+            "YARN calls the application SUCCEEDED, although the job failed: in client mode YARN sees only the "
+            "ApplicationMaster"
         )
 
 
@@ -35,7 +35,7 @@ def _daemons(evidence: Evidence) -> Iterator[str]:
         for before, after in pairwise(lines):
             if after.message.startswith(_STARTS):
                 away_s = (after.at_ns - before.at_ns) / 1e9
-                yield f"{daemon['name']} was started again during the run: it had said nothing for {away_s:.1f} s"
+                yield f"{daemon['name']} was restarted during the run: its log was silent for {away_s:.1f} s"
         if not daemon["alive"]:
             yield f"{daemon['name']} died during the run"
         if daemon["kind"] == "namenode":
@@ -49,4 +49,4 @@ def _silent_datanode(evidence: Evidence, address: str) -> Iterator[str]:
     known = [each for each in evidence.daemons if address == f"{each['host']}:{each['ports'].get('data')}"]
     if all(each["alive"] for each in known):
         name = f"{known[0]['name']} ({address})" if known else f"the DataNode at {address}"
-        yield f"{name} was silent: writes waited for it until the NameNode gave it up"
+        yield f"{name} stopped responding: writes waited for it until the NameNode declared it dead"

@@ -174,7 +174,7 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
             return bundle
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
-        raise BundleError(f"no bundle can be made in {out}: {why}.", "choose another --out") from error
+        raise BundleError(f"no bundle can be created in {out}: {why}.", "choose another --out") from error
 
 
 def at(out: Path, experiment: str, run_id: str) -> Bundle:
@@ -184,7 +184,7 @@ def at(out: Path, experiment: str, run_id: str) -> Bundle:
         for part in PARTS:
             (bundle.path / part).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BundleError(f"{bundle.path} cannot be made: {error.strerror}.", "choose another --out") from error
+        raise BundleError(f"{bundle.path} cannot be created: {error.strerror}.", "choose another --out") from error
     return bundle
 
 
@@ -215,7 +215,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
         return matches[0]
     if matches:
         raise BundleError(f"{ref} names {len(matches)} runs in {out}: {', '.join(b.run_id for b in matches)}.")
-    raise BundleError(f"there is no run {ref} in {out}.", "give a bundle's path, a run id or 'latest', or --out DIR")
+    raise BundleError(f"there is no run {ref} in {out}.", "use a bundle path, a run id or 'latest', or set --out DIR")
 
 
 def validate(run: Any, label: str) -> None:

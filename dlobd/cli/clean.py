@@ -11,8 +11,8 @@ from dlobd.cli.options import RUNS, Out
 
 def clean(
     out: Out = RUNS,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove what is cached.")] = False,
-    runs: Annotated[bool, typer.Option("--runs", help="With --yes: remove run bundles and self-tests too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the caches.")] = False,
+    runs: Annotated[bool, typer.Option("--runs", help="With --yes: also remove run bundles and self-tests.")] = False,
 ) -> None:
     """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
     from dlobd.run import clean as cleaning

@@ -17,10 +17,10 @@ app = typer.Typer(help="An embedded cluster that stays up for many runs.", no_ar
 def up(
     hosts: Annotated[
         str | None,
-        typer.Option("--hosts", help="Loopback addresses; a DataNode and a NodeManager on each: 127.0.0.2,127.0.0.3."),
+        typer.Option("--hosts", help="Loopback addresses, one DataNode and NodeManager each: 127.0.0.2,127.0.0.3."),
     ] = None,
 ) -> None:
-    """Start HDFS and YARN and leave them running; `dlobd run` then uses them."""
+    """Start HDFS and YARN and keep them running for later `dlobd run` commands."""
     from dlobd.hadoop.embedded.cluster import EmbeddedCluster
     from dlobd.hadoop.embedded.configuration import default_settings
     from dlobd.run.progress import Progress
@@ -34,7 +34,7 @@ def up(
 
 @app.command()
 def status(as_json: Json = False) -> int:
-    """Show the daemons of the cluster that stays, their memory and web addresses."""
+    """Show the running cluster: daemons, memory, web addresses."""
     import dataclasses
 
     from dlobd.hadoop.embedded.cluster import EmbeddedCluster
@@ -56,7 +56,7 @@ def status(as_json: Json = False) -> int:
 
 @app.command()
 def down() -> None:
-    """Stop the cluster that stays. What is in HDFS is kept."""
+    """Stop the running cluster. HDFS content is kept."""
     from dlobd.hadoop.embedded.cluster import EmbeddedCluster
     from dlobd.hadoop.embedded.configuration import ClusterSettings
     from dlobd.paths import cluster_dir

@@ -15,12 +15,16 @@ from dlobd.errors import UsageError
 
 def collect(
     ref: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="The run's id, its application's, or latest: the last that waits.")
+        str,
+        typer.Argument(metavar="[RUN]", help="Run id, application id, or latest (the most recent uncollected run)."),
     ] = "latest",
     hadoop_conf: HadoopConf = None,
     out: Out = RUNS,
 ) -> int:
-    """Collect a run that was submitted by hand, and show where its time went. Takes HADOOP_CONF_DIR by default."""
+    """Collect a run that was submitted by hand, and show where its time went.
+
+    --hadoop-conf defaults to HADOOP_CONF_DIR.
+    """
     from dlobd.bundle.store import Bundle
     from dlobd.run.by_hand import collect_application
     from dlobd.run.deploy.external import ExternalCluster
@@ -29,7 +33,7 @@ def collect(
     if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):
         hadoop_conf = Path(os.environ["HADOOP_CONF_DIR"])
     if hadoop_conf is None:
-        raise UsageError("No cluster is named.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
+        raise UsageError("No cluster was given.", "add --hadoop-conf DIR, or set HADOOP_CONF_DIR")
     with Progress() as progress:
         path = collect_application(ref, ExternalCluster(hadoop_conf), out, progress)
     return print_result(Bundle(path))

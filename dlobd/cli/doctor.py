@@ -12,14 +12,15 @@ from dlobd.cli.printing import print_json
 
 def doctor(
     as_json: Json = False,
-    noise: Annotated[bool, typer.Option("--noise", help="Measure this machine's noise too (about 5 s).")] = False,
-    runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs a side of a comparison.")] = 5,
+    noise: Annotated[bool, typer.Option("--noise", help="Also measure this machine's noise (about 5 s).")] = False,
+    runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs per side of a comparison.")] = 5,
     hadoop_conf: HadoopConf = None,
 ) -> int:
-    """Say what this machine can do, what a run listens on, and with --noise what cannot be measured on it; with
-    --hadoop-conf also whether that cluster can be reached.
+    """Check this machine, and list the ports open during a run.
 
-    Exit code 3 if a run would fail for this machine, 4 if only that cluster does not answer."""
+    --noise also measures which effects are too small to detect here; --hadoop-conf also checks that cluster.
+
+    Exit code 3 if a run would fail because of this machine, 4 if only the cluster does not answer."""
     import dataclasses
 
     from dlobd.run import doctor as doctors
@@ -39,7 +40,7 @@ def doctor(
                 f"{finding.verdict:7} {finding.part:15} {finding.what}"
                 + f"  Next: {finding.remedy}." * bool(finding.remedy)
             )
-        print("While a run lasts, others can connect to:")
+        print("Ports open during a run:")
         for listener in doctors.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if found:

@@ -12,10 +12,15 @@ from dlobd.errors import UsageError
 
 
 def list_(
-    kind: Annotated[str | None, typer.Argument(help="One axis: experiments, models, datasets, launchers, ...")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(help="Only this kind: experiments, models, datasets, launchers, ...")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List what can be chosen, with the reason where something is not available."""
+    """List experiments, models, data sets, launchers and other choices.
+
+    A choice that is not available is shown with the reason.
+    """
     from dlobd.experiment.files import experiments
     from dlobd.registry import REGISTRIES, unknown
 

@@ -26,7 +26,7 @@ from dlobd.errors import DlobdError, Interrupted, UsageError
 app = typer.Typer(
     name="dlobd",
     help="Where did the time go? Runs a deep-learning job through HDFS, Spark on YARN and TensorFlow, "
-    "and says which layer took how long.",
+    "and shows how long each layer took.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -11,15 +11,17 @@ from dlobd.errors import Interrupted, RunFailed, RunInvalid
 
 RUNS = Path("runs")
 
-Out = Annotated[Path, typer.Option("--out", help="Directory of run bundles.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit line, start nothing.")]
-RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="A bundle's path, a run id, or latest.")]
+Out = Annotated[Path, typer.Option("--out", help="Directory for run bundles.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the spark-submit command; start nothing.")]
+RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="Bundle path, run id, or latest.")]
 HadoopConf = Annotated[
-    Path | None, typer.Option("--hadoop-conf", metavar="DIR", help="Run on an external cluster: its HADOOP_CONF_DIR.")
+    Path | None,
+    typer.Option("--hadoop-conf", metavar="DIR", help="Use an external cluster, given its HADOOP_CONF_DIR."),
 ]
 Archive = Annotated[
-    Path | None, typer.Option("--archive", help="With --hadoop-conf: a conda-pack or venv-pack archive to run in.")
+    Path | None,
+    typer.Option("--archive", help="With --hadoop-conf: conda-pack or venv-pack archive with the Python environment."),
 ]
 
 EXIT_CODES = {

@@ -23,32 +23,34 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[EXPERIMENT]...",
-            help="TOML files or names of shipped experiments (softmax-mnist), several are interleaved; "
-            "with --job, the script's arguments.",
+            help="TOML files or names of built-in experiments (default softmax-mnist); several are interleaved. "
+            "With --job: the script's arguments.",
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one key; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key; repeatable.")
     ] = None,
     job: Annotated[
-        str | None, typer.Option("--job", metavar="SCRIPT", help="A PySpark script of your own, instead.")
+        str | None, typer.Option("--job", metavar="SCRIPT", help="Run your own PySpark script instead.")
     ] = None,
     out: Out = RUNS,
     dry_run: DryRun = False,
     repeats: Annotated[
-        int, typer.Option("--repeats", min=1, max=1000, help="Runs of each experiment; the same command goes on.")
+        int, typer.Option("--repeats", min=1, max=1000, help="Runs per experiment; rerun the command to resume.")
     ] = 1,
-    order_seed: Annotated[int, typer.Option("--seed", help="Of the random order in which repeats run.")] = 0,
+    order_seed: Annotated[int, typer.Option("--seed", help="Seed for the run order.")] = 0,
     hadoop_conf: HadoopConf = None,
     by_hand: Annotated[
-        bool, typer.Option("--by-hand", help="With --hadoop-conf: prepare all and print the line, for you to submit.")
+        bool,
+        typer.Option("--by-hand", help="With --hadoop-conf: prepare the run and print the command for you to submit."),
     ] = False,
     archive: Archive = None,
 ) -> int:
-    """Run an experiment, or with --job SCRIPT [-- ARGUMENTS] a script of your own, and show where its time went. The
-    last line is the path of its bundle.
+    """Run an experiment or your own script, and show where its time went.
 
-    With several experiments or --repeats: run them all, in a random order within each repeat, and compare them.
+    Your own script: --job SCRIPT [-- ARGUMENTS]. The last line of the output is the path of the run's bundle.
+
+    Several experiments or --repeats: run them all, in random order within each repeat, and compare them.
     """
     if job is not None:
         from dlobd.experiment import own_job
@@ -60,9 +62,9 @@ def run(
         every = [experiments.load(name, settings or [], print_note) for name in words or ["softmax-mnist"]]
     cluster = external_cluster(hadoop_conf, archive)
     if by_hand and (repeats > 1 or len(every) > 1):
-        raise UsageError("--by-hand prepares one run.", "leave out --repeats, and name one experiment")
+        raise UsageError("--by-hand prepares a single run.", "omit --repeats, and name one experiment")
     if by_hand and cluster is None:
-        raise UsageError("--by-hand is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
+        raise UsageError("--by-hand needs an external cluster.", "add --hadoop-conf DIR, or omit --by-hand")
     if repeats > 1 or len(every) > 1:
         return _run_series(every, out, repeats, order_seed, dry_run, cluster)
     if by_hand and cluster and not dry_run:
@@ -109,7 +111,7 @@ def _run_series(
     """Runs what is missing of a series; the exit code is that of its worst run."""
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
-        raise UsageError("Two of the experiments have one name.", "give each a name = ... of its own in its file")
+        raise UsageError("Two of the experiments have the same name.", "give each its own name = ... in its file")
     from dlobd.run import series as scheduling
     from dlobd.run.progress import Progress
 
@@ -140,5 +142,5 @@ def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> External
     from dlobd.run.deploy.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:
-        raise UsageError("--archive is for an external cluster.", "add --hadoop-conf DIR, or leave it out")
+        raise UsageError("--archive needs an external cluster.", "add --hadoop-conf DIR, or omit --archive")
     return ExternalCluster(hadoop_conf, archive) if hadoop_conf else None

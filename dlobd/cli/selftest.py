@@ -13,21 +13,27 @@ from dlobd.errors import RunInvalid
 
 def selftest(
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="Every point with every size (about 20 minutes), or three runs.")
+        bool, typer.Option("--full/--quick", help="All points with all sizes (about 20 minutes), or three runs.")
     ] = False,
     overhead: Annotated[
-        bool, typer.Option("--overhead", help="Instead: what recording costs, by runs with it on and off.")
+        bool, typer.Option("--overhead", help="Measure the recording overhead instead, with recording on and off.")
     ] = False,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, max=1000, help="With --overhead: runs of each kind.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", help="With --overhead: of the random order.")] = 0,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            "--repeats", min=1, max=1000, help="With --overhead: runs with recording on, and as many with it off."
+        ),
+    ] = 5,
+    seed: Annotated[int, typer.Option("--seed", help="With --overhead: seed for the run order.")] = 0,
     experiment: Annotated[
-        str, typer.Option("--experiment", help="With --overhead: a TOML file or the name of a shipped experiment.")
+        str, typer.Option("--experiment", help="With --overhead: a TOML file or the name of a built-in experiment.")
     ] = "softmax-mnist",
     as_json: Json = False,
     out: Out = RUNS / "selftest",
 ) -> int:
-    """Put delays of known size into real runs on the embedded cluster, and see whether the breakdown blames the right
-    layer for each."""
+    """Inject known delays into real runs, and check that the breakdown finds them.
+
+    The runs use the embedded cluster. Each delay must be attributed to the layer that it was injected into."""
     from dlobd.run.progress import Progress
 
     if overhead:
@@ -37,7 +43,7 @@ def selftest(
 
         with Progress() as progress:
             measured = costs.measure(experiments.load(experiment), repeats, seed, out, progress, progress.keep)
-            progress("steps with recording on and off by turns")
+            progress("steps with recording on and off, alternating")
             loop = step_loop.measure(seed)
         if as_json:
             print_json(costs.document(measured, loop, seed))

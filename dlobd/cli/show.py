@@ -15,12 +15,13 @@ from dlobd.errors import BundleError
 def show(
     run: RunRef = "latest",
     views: Annotated[
-        list[str] | None, typer.Option("--view", metavar="NAME", help="One view only (dlobd list views); repeatable.")
+        list[str] | None,
+        typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
     ] = None,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show a run: where its time went, how it started and ended."""
+    """Show a run: where its time went, and its start-up and teardown."""
     from dlobd.bundle import store
 
     bundle = store.find(run, out)

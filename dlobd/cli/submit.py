@@ -13,19 +13,23 @@ from dlobd.cli.run import external_cluster, run_one
 
 def submit(
     line: Annotated[
-        list[str] | None, typer.Argument(metavar="-- spark-submit [OPTIONS] SCRIPT.py [ARGUMENTS]", help="Your line.")
+        list[str] | None,
+        typer.Argument(metavar="-- spark-submit [OPTIONS] SCRIPT.py [ARGUMENTS]", help="Your command."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="What the line cannot say, such as timeout_s."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Settings that spark-submit has no option for, such as timeout_s."
+        ),
     ] = None,
     out: Out = RUNS,
     dry_run: DryRun = False,
     hadoop_conf: HadoopConf = None,
     archive: Archive = None,
 ) -> int:
-    """Run your own spark-submit line on the embedded cluster or an external one, unchanged but for the recording, and
-    show where its time went."""
+    """Run your own spark-submit command, recorded, and show where its time went.
+
+    It runs on the embedded cluster, or on an external one with --hadoop-conf, unchanged except for the recording."""
     from dlobd.experiment import own_job
 
     return run_one(

@@ -14,16 +14,16 @@ from dlobd.errors import UsageError
 
 def trace(
     run: RunRef = "latest",
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("trace.json"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")] = Path("trace.json"),
     out: Out = RUNS,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write a run's timeline as a trace that Perfetto opens."""
+    """Write a run's timeline as a trace for Perfetto."""
     from dlobd.bundle import store
 
     bundle = store.find(run, out)
     if output.exists() and not force:
-        raise UsageError(f"{output} exists.", "add --force, or choose another -o FILE")
+        raise UsageError(f"{output} already exists.", "add --force, or choose another -o FILE")
     from dlobd.attribution.lanes.assemble import assemble
     from dlobd.report.perfetto import trace_events
 

@@ -8,7 +8,11 @@ from dlobd.errors import BundleError
 
 
 def verify(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> int:
-    """Compute a run's report again from its raw evidence, check its files, and audit its sources against each other."""
+    """Recompute a run's report from its raw evidence and compare.
+
+    Also checks the bundle's files against their hashes, and audits independent sources against each other.
+    Exit code 7 if anything differs.
+    """
     import dataclasses
 
     from dlobd.attribution.audits import audit
@@ -31,5 +35,5 @@ def verify(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> in
     wrong = [answer.question for answer in answers if not answer.ok]
     wrong += [one.audit for one in audits if one.verdict == "fail"]
     if wrong:
-        raise BundleError(f"{bundle.path} does not hold: {', '.join(wrong)}.")
+        raise BundleError(f"{bundle.path} failed verification: {', '.join(wrong)}.")
     return 0

@@ -61,7 +61,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "accept_timeout_s": (5, 7 * 24 * 3600),
 }
 
-_TYPE_NAMES = {str: "a string", int: "a whole number", float: "a number", bool: "a boolean", list: "a list"}
+_TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", list: "a list"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -173,7 +173,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
     except UnicodeDecodeError:
         raise UsageError(f"experiment file {path} is not UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not TOML: {error}.", "write lines of the form key = value") from None
+        raise UsageError(f"{path} is not valid TOML: {error}.", "write lines of the form key = value") from None
     base = own.pop("extends", None)
     if base is None:
         return own, dict.fromkeys(own, source)
@@ -223,7 +223,7 @@ def _check(name: str, value: Any, source: _Source) -> Any:
     where = source.at(name)
     if isinstance(value, dict):
         raise UsageError(
-            f"{where}: unknown table [{name}]: an experiment has no tables.", "write its keys at the top level"
+            f"{where}: unknown table [{name}]: an experiment has no tables.", "put its keys at the top level"
         )
     if name not in FIELDS:
         raise UsageError(f"{where}: {unknown('key', name, FIELDS)}")
@@ -234,15 +234,17 @@ def _check(name: str, value: Any, source: _Source) -> Any:
         got = _TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
         raise UsageError(f"{where}: {name} must be {_TYPE_NAMES[wanted]}, not {got} ({value!r}).")
     if name == "name" and not _NAME.fullmatch(value):
-        raise UsageError(f"{where}: name {value!r} must be letters, digits, '.', '_' and '-': it names a directory.")
+        raise UsageError(
+            f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it names a directory."
+        )
     if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
         raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
     if name in AXES and (why := REGISTRIES[AXES[name]].row(value).not_for_jobs):
-        raise UsageError(f"{where}: {name} {value} cannot carry a job: {why}.", f"dlobd list {AXES[name]}")
+        raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {AXES[name]}")
     if name in RANGES:
         low, high = RANGES[name]
         if not (math.isfinite(value) and low <= value <= high):
-            raise UsageError(f"{where}: {name} must be from {low:g} to {high:g}, not {value}.")
+            raise UsageError(f"{where}: {name} must be between {low:g} and {high:g}, not {value}.")
     return value
 
 

@@ -73,12 +73,14 @@ def from_line(words: Sequence[str], overrides: Sequence[str] = (), told: Told = 
     _refuse(line, settings)
     values = _overrides(overrides)
     if values.get("scheduler", "yarn") != "yarn":
-        raise UsageError(f"--set scheduler={values['scheduler']}: a spark-submit line runs on YARN.", "dlobd run --job")
+        raise UsageError(
+            f"--set scheduler={values['scheduler']}: a spark-submit command runs on YARN.", "use dlobd run --job"
+        )
     for key, name in SAID_BY_LINE.items():
         if key not in settings:
             continue
         if name in values:
-            raise UsageError(f"--set {name}: the spark-submit line says it too, with {key}={settings[key]}.")
+            raise UsageError(f"--set {name}: the spark-submit command also sets it, with {key}={settings[key]}.")
         number = spark_options.megabytes(settings[key]) if name.endswith("_mb") else None
         text = settings[key] if number is None else str(number)
         values[name] = experiments.parse_value(name, text, f"spark-submit's {key}")
@@ -96,7 +98,9 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Runnab
         return experiments.from_dict(values, label)
     wanted = {field.name for field in fields(OwnJob)}
     if values.keys() != wanted:
-        raise UsageError(f"{label}: not an own job of this version: {', '.join(sorted(values.keys() ^ wanted))}.")
+        raise UsageError(
+            f"{label}: not a job description of this version: {', '.join(sorted(values.keys() ^ wanted))}."
+        )
     return OwnJob(**{**values, "arguments": tuple(values["arguments"]), "options": tuple(values["options"])})
 
 
@@ -115,11 +119,11 @@ def _overrides(overrides: Sequence[str]) -> dict[str, Any]:
             raise UsageError(f"--set {override}: expected key=value.", f"--set {key}=VALUE")
         if key in experiments.FIELDS and key not in SETTINGS:
             raise UsageError(
-                f"--set {override}: {key} is a setting of dlobd's own training job; your script decides that itself.",
-                f"of an own job there are: {', '.join(SETTINGS)}",
+                f"--set {override}: {key} is a setting of dlobd's own training job; your script decides it.",
+                f"settings for your own script: {', '.join(SETTINGS)}",
             )
         if key not in SETTINGS:
-            raise UsageError(f"--set {override}: {unknown('setting of an own job', key, SETTINGS)}")
+            raise UsageError(f"--set {override}: {unknown('setting', key, SETTINGS)}")
         values[key] = experiments.parse_value(key, text.strip(), f"--set {override}")
     return values
 
@@ -141,22 +145,23 @@ def _build(
     where = {name: f"--set {name}={value}" for name, value in said.items()} | dict(by_line)
     if values["scheduler"] == "none":
         raise UsageError(
-            "scheduler none starts dlobd's own trainers: it cannot record a script of yours.", "--set scheduler=yarn"
+            "scheduler none runs only dlobd's own trainers: it cannot record your script.", "--set scheduler=yarn"
         )
     changed, lines = ways.implied(values, where)
     values |= changed
     if values["launcher"] not in DAEMONS:
         raise UsageError(
-            f"launcher {values['launcher']} starts dlobd's own trainers: it cannot record a script of yours.",
+            f"launcher {values['launcher']} runs only dlobd's own trainers: it cannot record your script.",
             f"--set launcher={' or '.join(DAEMONS)}",
         )
     if values["deploy_mode"] == "cluster" and Path(script).name == ENTRY:
         raise UsageError(
-            f"{script}: in cluster mode dlobd's own {ENTRY} lies beside it in the container.", "rename the script"
+            f"{script}: in cluster mode this name clashes with dlobd's own {ENTRY} in the container.",
+            "rename the script",
         )
     if values["deploy_mode"] == "cluster" and (wrong := re.search(r'[",$`\\\n]', Path(script).name)):
         raise UsageError(
-            f"The name of script {script} has the character {wrong[0]!r}, which Spark and YARN's launch "
+            f"The name of script {script} contains the character {wrong[0]!r}, which Spark and YARN's launch "
             "scripts split or replace.",
             "rename the script, or --set deploy_mode=client",
         )
@@ -170,12 +175,12 @@ def _build(
 def _sha256(script: str) -> str:
     path = Path(script)
     if path.suffix != ".py":
-        raise UsageError(f"{script} is not a Python script: dlobd records what runs in Python.", "name a .py file")
+        raise UsageError(f"{script} is not a Python script: dlobd records only Python.", "name a .py file")
     try:
         return sha256_of(path)
     except OSError as error:
         raise UsageError(
-            f"script {script} cannot be read: {error.strerror}.", "name a .py file of this machine"
+            f"script {script} cannot be read: {error.strerror}.", "name a .py file on this machine"
         ) from None
 
 
@@ -184,10 +189,10 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
     given = {name for name, _ in line.options}
     for name in NOT_A_JOB:
         if name in given:
-            raise UsageError(f"{name}: that is not a job on this cluster.", "leave it out")
+            raise UsageError(f"{name} does not submit a job to this cluster.", "omit it")
     if "--class" in given:
         raise UsageError(
-            f"--class: {line.script} would run in the JVM alone, and dlobd records what runs in Python.",
+            f"--class: {line.script} would run in the JVM alone, and dlobd records only Python.",
             "name a .py file",
         )
     ours = (sys.executable, str(python()))
@@ -202,4 +207,4 @@ def _refuse(line: spark_options.Line, settings: Mapping[str, str]) -> None:
     ):
         if key in settings and settings[key] not in allowed:
             remedy = f"{key}={allowed[-1]}, or leave it out" if allowed else "leave it out"
-            raise UsageError(f"{key}={settings[key]} cannot be: {why}.", remedy)
+            raise UsageError(f"{key}={settings[key]} is not supported: {why}.", remedy)

@@ -90,7 +90,7 @@ def parse(words: Sequence[str]) -> Line:
     if not words or Path(words[0]).name not in ("spark-submit", "spark-submit.sh"):
         said = f"not {words[0]!r}" if words else "and nothing was given"
         raise UsageError(
-            f"dlobd submit takes a spark-submit line, {said}.",
+            f"dlobd submit takes a spark-submit command, {said}.",
             "dlobd submit -- spark-submit [options] script.py [args]",
         )
     options: list[tuple[str, str | None]] = []
@@ -113,7 +113,7 @@ def parse(words: Sequence[str]) -> Line:
                 raise UsageError(f"--conf {value}: expected KEY=VALUE.", "spark-submit --help")
         options.append((name, value))
     if not rest:
-        raise UsageError("the spark-submit line names no script.", "put the script's path after the options")
+        raise UsageError("the spark-submit command names no script.", "put the script's path after the options")
     return Line(words[0], tuple(options), rest[0], tuple(rest[1:]))
 
 

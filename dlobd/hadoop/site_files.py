@@ -91,7 +91,7 @@ class HadoopConf:
         parts = urlsplit(uri)
         if parts.scheme != "hdfs" or not parts.netloc:
             found = f"is {uri!r}" if uri else "is not set"
-            raise UsageError(f"fs.defaultFS of {self.directory} {found}: dlobd needs HDFS.", "set it in core-site.xml")
+            raise UsageError(f"fs.defaultFS in {self.directory} {found}: dlobd needs HDFS.", "set it in core-site.xml")
         return f"hdfs://{parts.netloc}"
 
     def namenodes(self) -> list[Address]:
@@ -129,12 +129,12 @@ class HadoopConf:
         ):
             if self.get(key).upper() == refused.upper():
                 raise UsageError(
-                    f"The cluster of {self.directory} has {key}={refused}, which dlobd cannot use.", remedy
+                    f"The cluster of {self.directory} has {key}={refused}, which dlobd does not support.", remedy
                 )
         if self.get("dfs.webhdfs.enabled", "true").lower() == "false":
             raise UsageError(
-                f"The cluster of {self.directory} has dfs.webhdfs.enabled=false, and dlobd stages by WebHDFS.",
-                "have it enabled in hdfs-site.xml",
+                f"The cluster of {self.directory} has dfs.webhdfs.enabled=false, but dlobd stages data over WebHDFS.",
+                "enable it in hdfs-site.xml",
             )
 
     def _is(self, key: str) -> bool:

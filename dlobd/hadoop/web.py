@@ -111,7 +111,7 @@ def _first(
             reasons.append(f"{address.netloc} ({address.key}): {_reason(error, timeout_s)}")
     raise ClusterError(
         f"{who} of {conf.directory} does not answer at {'; '.join(reasons)}.",
-        "check that address from this machine, and that --hadoop-conf is of the right cluster",
+        "check that this machine can reach that address, and that --hadoop-conf is for the right cluster",
     )
 
 

@@ -42,16 +42,16 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
         UsageError: no run, a run without a wall time, or several runs that are not equal in experiment or not all ok.
     """
     if not runs:
-        raise UsageError("There is no run to make a table of.", "name at least one run")
+        raise UsageError("No run was given for the table.", "name at least one run")
     for run in runs:
         if not run.wall_ns:
-            raise UsageError(f"Run {run.run_id} has no wall time to split.", "leave it out")
+            raise UsageError(f"Run {run.run_id} has no wall time to split.", "omit it")
         if len(runs) > 1 and run.status != "ok":
-            raise UsageError(f"Run {run.run_id} is {run.status}: it has no place in a mean.", "leave it out")
+            raise UsageError(f"Run {run.run_id} is {run.status}: it cannot be part of a mean.", "omit it")
         if run.experiment_key != runs[0].experiment_key:
             raise UsageError(
-                f"Runs {runs[0].run_id} and {run.run_id} are of different experiments: they have no common mean.",
-                "make one table an experiment",
+                f"Runs {runs[0].run_id} and {run.run_id} are from different experiments: they have no common mean.",
+                "make one table per experiment",
             )
     parts = pd.DataFrame([part for run in runs for part in _parts(run)])
     rows = parts.groupby("layer", sort=False).agg(
@@ -80,7 +80,7 @@ def picture(table: pd.DataFrame, path: Path) -> None:
         UsageError: another suffix, or the file cannot be written.
     """
     if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"{path} is neither a .png nor a .svg file.", "choose one of the two suffixes")
+        raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
     figure = Figure(figsize=(9, 3.2), layout="constrained")  # a figure of its own: no display, no global state
     axes = figure.subplots()
     left = 0.0

@@ -36,7 +36,7 @@ def breakdown(run: Run, console: Console) -> None:
     if run.noise:
         _line(console, _noise(run))
     if run.wall_ns is None:
-        _line(console, "No breakdown: the run has no window, so that there is no wall time to split.")
+        _line(console, "No breakdown: the run has no window, so there is no wall time to split.")
         return
     _heading(console, f"Where the wall time went ({found.window})")
     console.print(_layers(found, console))
@@ -44,7 +44,7 @@ def breakdown(run: Run, console: Console) -> None:
         _line(console, text)
     _rows(console, "Named causes, contained in the layers above", _lengths(found.causes))
     _rows(console, "The largest parts", _lengths(found.largest))
-    _rows(console, "Hidden inside another layer, known as an interval", _hidden(found))
+    _rows(console, "Hidden inside another layer, known only as an interval", _hidden(found))
     _rows(
         console,
         "Not measured",

@@ -47,7 +47,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
         UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
     """
     if isinstance(chosen, OwnJob):
-        raise UsageError("--by-hand is for dlobd's own experiments.", "leave out --by-hand, or --job")
+        raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
     external.check(experiment := chosen)
     place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
     place.upload()
@@ -60,7 +60,9 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
         place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
     except (*failures(), ClusterError) as error:
         runner.discard(bundle, ())
-        raise ClusterError(f"HDFS refused the run's directory {job.run_dir}: {error}", "look at your rights") from error
+        raise ClusterError(
+            f"HDFS refused to create the run's directory {job.run_dir}: {error}", "check your permissions"
+        ) from error
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = commands.command_of(experiment, place.target(), plain(bundle.path))
@@ -142,13 +144,14 @@ def _run_id(ref: str, out: Path) -> str:
         return ref  # it may have been prepared on another machine
     if ref != store.LATEST:
         raise UsageError(
-            f"{ref!r} is neither the id of a YARN application nor of a run.",
+            f"{ref!r} is neither a YARN application id nor a run id.",
             "dlobd collect application_N_N, or the run's id, or latest",
         )
     waiting = [bundle.run_id for bundle in store.bundles(out) if _waits(bundle)]
     if not waiting:
         raise UsageError(
-            f"No run in {out} waits to be collected.", "name the run or the application, or --out DIR of its bundle"
+            f"No run in {out} is waiting to be collected.",
+            "name the run or the application, or set --out to the directory of its bundle",
         )
     return waiting[-1]
 
@@ -166,10 +169,12 @@ def _submitted(run_id: str, rm_url: str) -> str:
     if len(found) == 1:
         return str(found[0])
     if found:
-        raise UsageError(f"The line of run {run_id} was submitted {len(found)} times: {', '.join(found)}.", "name one")
+        raise UsageError(
+            f"The command of run {run_id} was submitted {len(found)} times: {', '.join(found)}.", "name one of them"
+        )
     raise UsageError(
         f"The ResourceManager at {rm_url} knows no application of run {run_id}.",
-        "submit the line that dlobd run --by-hand printed, and collect again",
+        "submit the command that dlobd run --by-hand printed, then collect again",
     )
 
 
@@ -177,10 +182,10 @@ def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) ->
     if not rm_record:
         raise UsageError(
             f"The ResourceManager at {rm_url} knows no {application_id}.",
-            "look at its /cluster/apps page; it keeps yarn.resourcemanager.max-completed-applications of them",
+            "see its /cluster/apps page; it keeps yarn.resourcemanager.max-completed-applications of them",
         )
     if rm_record.get("state") not in application.ENDED:
-        raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it once it has ended")
+        raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
 
 
 def _run_dir(application_id: str, rm_record: dict[str, Any], place: RemoteHadoop) -> str:
@@ -188,8 +193,8 @@ def _run_dir(application_id: str, rm_record: dict[str, Any], place: RemoteHadoop
     tag = _TAG.search(rm_record.get("applicationTags", ""))
     if tag is None:
         raise UsageError(
-            f"{application_id} carries no tag of dlobd, so that it is not known what it was to do.",
-            "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand, and submit the line that is printed",
+            f"{application_id} has no dlobd tag, so its run is unknown.",
+            "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand, and submit the command that it prints",
         )
     home = place.top if rm_record["user"] == place.web.user else f"{Path(place.top).parent}/{rm_record['user']}"
     # YARN writes tags in small letters
@@ -206,7 +211,7 @@ def _read(application_id: str, place: RemoteHadoop, run_dir: str) -> tuple[Exper
     except (*failures(), ValueError, TypeError) as error:
         why = " ".join(str(error).split())[:200]
         raise UsageError(
-            f"{application_id} was not prepared to be collected: {run_dir} lacks its description ({why}).",
+            f"{application_id} cannot be collected: its description is missing from {run_dir} ({why}).",
             "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand",
         ) from error
 

@@ -71,7 +71,7 @@ def remove(entry: KeptFiles) -> None:
     try:
         state = read_state(directory)
         if state is not None and state.alive():
-            raise Busy(f"a cluster runs in {directory}.", "dlobd cluster down")
+            raise Busy(f"a cluster is running in {directory}.", "dlobd cluster down")
         _remove_all(entry)
     finally:
         lock.release()
@@ -80,7 +80,7 @@ def remove(entry: KeptFiles) -> None:
 def _remove_all(entry: KeptFiles) -> None:
     for path in entry.paths:
         if path.is_symlink():  # somebody moved it elsewhere: what lies there may not be ours alone
-            raise SetupError(f"{path} is a link to {path.resolve()}: it is not removed.", "remove it by hand")
+            raise SetupError(f"{path} is a symbolic link to {path.resolve()} and is not removed.", "remove it by hand")
         try:
             shutil.rmtree(path)
         except OSError as error:

@@ -54,12 +54,16 @@ class Listener:
 
 
 LISTENERS = (
-    Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing: Hadoop's simple authentication"),
+    Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing (Hadoop's simple authentication)"),
     Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
-    Listener("TensorFlowOnSpark's reservation server, which unpickles", "127.0.0.1; tfos-stock: 0.0.0.0", "nothing"),
-    Listener("TensorFlowOnSpark's queue manager", "a unix socket; of ps and evaluator: 0.0.0.0", "a key of its own"),
-    Listener("TensorFlow's gRPC server in each rank", "0.0.0.0, fixed in TensorFlow", "nothing"),
-    Listener("dlobd in the driver: its clock, and with barrier the ranks' lines", "127.0.0.1", "a secret of the run"),
+    Listener(
+        "TensorFlowOnSpark's reservation server, which unpickles what it gets",
+        "127.0.0.1; tfos-stock: 0.0.0.0",
+        "nothing",
+    ),
+    Listener("TensorFlowOnSpark's queue manager", "a Unix socket; for ps and evaluator: 0.0.0.0", "its own key"),
+    Listener("TensorFlow's gRPC server in each rank", "0.0.0.0, fixed by TensorFlow", "nothing"),
+    Listener("dlobd in the driver: clock; with barrier also the ranks' log lines", "127.0.0.1", "the run's secret"),
 )
 
 
@@ -103,13 +107,15 @@ def _guarded(part: str, look: Callable[[], Finding]) -> Finding:
     except DlobdError as error:
         return Finding(part, "broken", error.what, error.remedy)
     except OSError as error:
-        return Finding(part, "broken", f"{type(error).__name__}: {error}", "repair that, and ask again")
+        return Finding(part, "broken", f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again")
 
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Finding("Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is needed", "install one, and dlobd with it")
+        return Finding(
+            "Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it"
+        )
     return Finding("Python", "ok", f"{version}, {sys.executable}")
 
 
@@ -121,7 +127,7 @@ def _packages() -> Finding:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding("packages", "broken", f"{', '.join(missing)} not installed", "pip install dlobd again")
+        return Finding("packages", "broken", f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
     return Finding("packages", "ok", ", ".join(found))
 
 
@@ -135,16 +141,16 @@ def _jars() -> Finding:
     directory = Path(own).expanduser() if own else cache_dir() / "jars"
     missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
     if missing:
-        what = f"{len(missing)} of {len(JARS)} are not in {directory}"
+        what = f"{len(missing)} of {len(JARS)} are missing from {directory}"
         if own:
             return Finding("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
-        return Finding("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing: the first run fetches them")
+        return Finding("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
     wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
     if wrong:
-        remedy = "replace them, or unset DLOBD_JARS" if own else "dlobd clean --yes; the next run fetches them again"
-        return Finding("Hadoop jars", "broken", f"wrong sha256 of {', '.join(wrong)} in {directory}", remedy)
-    return Finding("Hadoop jars", "ok", f"{len(JARS)} with the right sha256 in {directory}")
+        remedy = "replace them, or unset DLOBD_JARS" if own else "dlobd clean --yes; the next run downloads them again"
+        return Finding("Hadoop jars", "broken", f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
+    return Finding("Hadoop jars", "ok", f"{len(JARS)} with correct sha256 in {directory}")
 
 
 def _memory() -> Finding:
@@ -154,11 +160,11 @@ def _memory() -> Finding:
     available_mb = startup.available_memory_bytes() >> 20
     if needed_mb > available_mb:
         return Finding(
-            "memory", "broken", f"{available_mb} MB available, the main job asks for {needed_mb} MB",
+            "memory", "broken", f"{available_mb} MB available; the main job needs {needed_mb} MB",
             "free memory, or run softmax-mnist with --set workers=1",
         )  # fmt: skip
     return Finding(
-        "memory", "ok", f"{available_mb} MB available; the main job asks for {needed_mb} MB beside the daemons"
+        "memory", "ok", f"{available_mb} MB available; the main job needs {needed_mb} MB besides the daemons"
     )
 
 
@@ -172,9 +178,9 @@ def _ports() -> Finding:
     hosts = configuration.port_hosts(default_settings())
     base = port_base()
     if _running() and base is not None:
-        return Finding("ports", "ok", f"{len(hosts)} from {base} are used by the cluster that runs")
+        return Finding("ports", "ok", f"{len(hosts)} ports from {base} are in use by the running cluster")
     first = choose_ports(hosts, base)[0]
-    return Finding("ports", "ok", f"{len(hosts)} free in a row, for example from {first}")
+    return Finding("ports", "ok", f"{len(hosts)} consecutive free ports, for example from {first}")
 
 
 def _data() -> Finding:
@@ -184,7 +190,7 @@ def _data() -> Finding:
             dataset = DATASETS.get(row.name)()
             dataset.load("test")
             sizes += sum(path.stat().st_size for path in dataset.files())
-    return Finding("data sets", "ok", f"{sizes / 1e6:.1f} MB, with the right checksums")
+    return Finding("data sets", "ok", f"{sizes / 1e6:.1f} MB, checksums correct")
 
 
 def _running() -> EmbeddedCluster | None:
@@ -197,7 +203,9 @@ def _running() -> EmbeddedCluster | None:
 def _cluster() -> Finding:
     cluster = _running()
     if cluster is None:
-        return Finding("cluster", "absent", "none runs", "a run starts its own; dlobd cluster up keeps one")
+        return Finding(
+            "cluster", "absent", "none is running", "nothing; a run starts its own. To keep one: dlobd cluster up"
+        )
     status = cluster.status()
     dead = [daemon.name for daemon in status.daemons if not daemon.ready]
     if dead or status.safe_mode:
@@ -209,7 +217,7 @@ def _cluster() -> Finding:
 def _clocks() -> Finding:
     resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
     anchor = clock.anchor()
-    what = f"monotonic to {resolution_ns} ns; wall clock read with it to {anchor.error_ns} ns"
+    what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it to {anchor.error_ns} ns"
     if "unknown" in anchor.domain:
         return Finding("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
     return Finding("clocks", "ok", what)
@@ -241,17 +249,19 @@ def _nodemanagers(conf: HadoopConf) -> Finding:
     address, _ = active_resourcemanager(conf, ANSWER_S)
     count = running_nodes(address, ANSWER_S)
     if not count:
-        what = "none runs" if count == 0 else f"{address.netloc} does not count them"
-        return Finding("NodeManagers", "broken", what, f"look at {address.url}/cluster/nodes")
-    return Finding("NodeManagers", "ok", f"{count} run")
+        what = "none is running" if count == 0 else f"{address.netloc} does not report how many run"
+        return Finding("NodeManagers", "broken", what, f"see {address.url}/cluster/nodes")
+    return Finding("NodeManagers", "ok", f"{count} running")
 
 
 def _container_logs(conf: HadoopConf) -> Finding:
     key = "yarn.log-aggregation-enable"
     if conf.get(key).lower() == "true":
         return Finding("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
-    what = f"{key} is not true: NodeManagers keep them for a while only"
-    return Finding("container logs", "absent", what, "nothing for a run; collect one by hand soon after its end")
+    what = f"{key} is not true: NodeManagers keep them only for a while"
+    return Finding(
+        "container logs", "absent", what, "nothing for dlobd run; collect runs submitted by hand soon after they end"
+    )
 
 
 ANSWER_S = (3.0, 5.0)

@@ -30,7 +30,7 @@ def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
     if sum(parts.values()) > free_mb:
         words = ", ".join(f"{name} {part_mb}" for name, part_mb in parts.items())
         raise SetupError(
-            f"The job asks for {sum(parts.values())} MB of memory ({words}); {free_mb} MB are available.",
+            f"The job asks for {sum(parts.values())} MB of memory ({words}); only {free_mb} MB are available.",
             "free memory, or lower workers, executor_memory_mb or executor_overhead_mb with --set",
         )
 
@@ -62,13 +62,13 @@ def _check_containers(experiment: Runnable, node_mb: int, nodes: int) -> None:
     asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
     remedy = "lower executor_memory_mb or executor_overhead_mb with --set"
     if executor_mb > node_mb:
-        raise SetupError(f"An executor needs a container of {asked}, and YARN gives at most {node_mb} MB.", remedy)
+        raise SetupError(f"An executor needs a container of {asked}, but YARN allows at most {node_mb} MB.", remedy)
     in_container = experiment.deploy_mode == "cluster"  # then the driver lives in the ApplicationMaster's
     am_mb = rounded(_driver_mb(experiment) if in_container else AM_MEMORY_MB + MIN_OVERHEAD_MB)
     room = (node_mb - am_mb) // executor_mb + (nodes - 1) * (node_mb // executor_mb)
     if experiment.workers > room:
         raise SetupError(
-            f"{experiment.workers} executors of {asked} do not fit into {nodes} NodeManagers of {node_mb} MB beside "
+            f"{experiment.workers} executors of {asked} do not fit on {nodes} NodeManagers of {node_mb} MB next to "
             f"the ApplicationMaster of {am_mb} MB: there is room for {room}.",
             f"lower workers, or {remedy}",
         )

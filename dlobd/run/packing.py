@@ -172,7 +172,9 @@ def check_archive(path: Path) -> None:
     remedy = f"pack an environment with {PYTHON} by conda-pack or venv-pack"
     python, minors = False, set()
     if not _ending(path):
-        raise UsageError(f"--archive {path} does not end in {', '.join(ARCHIVES)}: YARN would not unpack it.", remedy)
+        raise UsageError(
+            f"--archive {path} does not end in {', '.join(ARCHIVES)}, so YARN would not unpack it.", remedy
+        )
     try:
         for name in _names(path):
             parts = name.removeprefix("./").split("/")
@@ -186,10 +188,10 @@ def check_archive(path: Path) -> None:
     except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
         raise UsageError(f"--archive {path} is not a .tar.gz or .zip: {error}.", remedy) from None
     if not python:
-        raise UsageError(f"--archive {path} holds no bin/python.", remedy)
+        raise UsageError(f"--archive {path} contains no bin/python.", remedy)
     if PYTHON not in minors:
         found = ", ".join(sorted(minors)) or "no Python library"
-        raise UsageError(f"--archive {path} holds {found}, and this driver is {PYTHON}: they must be equal.", remedy)
+        raise UsageError(f"--archive {path} contains {found}, but this driver runs {PYTHON}: they must match.", remedy)
 
 
 def package() -> Path:
@@ -251,13 +253,13 @@ def _recorded(distribution: Distribution) -> str:
     name = distribution.metadata["Name"]
     if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         raise SetupError(
-            f"{name} is installed editable, so that its code is not in the environment to be packed.",
-            f"install {name} without --editable, or bring an environment with --archive",
+            f"{name} is an editable install: its code is not in the environment to be packed.",
+            f"install {name} without --editable, or supply an environment with --archive",
         )
     if distribution.files is None:
         raise SetupError(
-            f"{name} has no record of its files, so that they cannot be packed.",
-            f"install {name} with pip, or bring an environment with --archive",
+            f"{name} has no record of its files, so it cannot be packed.",
+            f"install {name} with pip, or supply an environment with --archive",
         )
     return f"{name} {distribution.version} {_digest(distribution.read_text('RECORD') or '')}"
 
@@ -276,7 +278,7 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
         while left:
             data = file.read(min(left, PIECE_BYTES))
             if not data:
-                raise SetupError(f"{path} became shorter while it was packed.", "try again")
+                raise SetupError(f"{path} shrank while it was being packed.", "try again")
             left -= len(data)
             yield data if left else _padded(data, size)
 

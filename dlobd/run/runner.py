@@ -105,7 +105,7 @@ def run(
             _execute(experiment, kind, place, bundle, run_record, progress, changed)
     except KeyboardInterrupt:
         _interrupted(bundle, run_record)
-        raise Interrupted(f"interrupted; what is known is in {bundle.path}.") from None
+        raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
         if run_record["command"]:
             _broken_off(bundle, run_record, error)
@@ -148,7 +148,7 @@ def _execute(
     bundle.write(run_record)  # what stays if this process is killed
     with timed(setup, "noise_ns"):
         _note_noise(bundle, place, progress)
-    progress(f"submit: {Path(command.argv[0]).name} starts")
+    progress(f"submit: starting {Path(command.argv[0]).name}")
     with submissions.watched(bundle.run_id, place.rm_url):
         window = submit.submit(
             command,
@@ -183,7 +183,7 @@ def _collect(place: Place, window: submit.Window, job: Job | None, bundle: Bundl
 
 def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
     """The noise of the machine just before the window; without /proc or loopback there is none."""
-    progress("prepare: noise of this machine")
+    progress("prepare: measuring this machine's noise")
     try:
         found = machine_noise.measure(machine_noise.SHORT)
     except OSError:

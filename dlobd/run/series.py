@@ -136,7 +136,7 @@ def opened(
     except FileNotFoundError:
         return series
     except (OSError, ValueError) as error:
-        raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to begin anew") from None
+        raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
     return read(kept, series.path)
 
 
@@ -156,12 +156,12 @@ def read(kept: Any, path: Path) -> Series:
     """What `write` has written. Raises BundleError."""
     try:
         if kept["series_version"] > VERSION:
-            raise BundleError(f"{path} is of a newer dlobd.", "use that one")
+            raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
         points = {label: from_dict(values, str(path)) for label, values in kept["points"].items()}
         begun = tuple(StartedRun(**one) for one in kept["begun"])
         return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""))
     except (KeyError, TypeError, AttributeError, UsageError) as error:
-        raise BundleError(f"{path} is damaged: {error}.", "remove it to begin anew") from None
+        raise BundleError(f"{path} is damaged: {error}.", "remove it to start over") from None
 
 
 def write(series: Series) -> None:

@@ -140,5 +140,5 @@ def _check(
             expected = f"{each if name in wanted else 'none'} expected"
             raise ClusterError(
                 f"The data set{'' if local else ' in HDFS'} is damaged: {directory}/{name} {holds}, {expected}.",
-                f"remove it by {remove}; the next run writes it again",
+                f"remove it with {remove}; the next run writes it again",
             )

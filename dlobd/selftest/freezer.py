@@ -217,7 +217,7 @@ def _queue_held(cluster: EmbeddedCluster) -> Iterator[Callable[[], None]]:
         yield release
     except requests.RequestException as error:
         raise ClusterError(
-            f"YARN did not take another application: {error}.", "look at `dlobd cluster status`"
+            f"YARN did not accept another application: {error}.", "check `dlobd cluster status`"
         ) from None
     finally:
         release()
@@ -228,7 +228,7 @@ def _until(holds: Callable[[], bool], what: str, patience_s: float = 30.0) -> No
     deadline = time.monotonic() + patience_s
     while not holds():
         if time.monotonic() > deadline:
-            raise ClusterError(f"The application that holds the queue never {what}.", "look at `dlobd cluster status`")
+            raise ClusterError(f"The application that holds the queue never {what}.", "check `dlobd cluster status`")
         time.sleep(0.05)
 
 

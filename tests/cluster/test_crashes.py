@@ -36,8 +36,11 @@ def test_an_interrupted_run(dlobd: Any) -> None:
     started.signal(signal.SIGINT)
     ended = started.ended(END_S)
     assert ended.code == 130
-    assert ended.line == f"dlobd: interrupted; what is known is in {dlobd.newest().path}."
-    assert kept(dlobd.newest(), "interrupted")["reason"] == "interrupted by a person or the system while the job ran"
+    assert ended.line == f"dlobd: interrupted; the evidence so far is in {dlobd.newest().path}."
+    assert (
+        kept(dlobd.newest(), "interrupted")["reason"]
+        == "interrupted by the user or the system while the job was running"
+    )
 
 
 def test_a_killed_command_leaves_an_application_that_the_next_one_ends(dlobd: Any) -> None:

@@ -58,7 +58,7 @@ def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert by_hand._run_id(run_id, tmp_path) == run_id
     with pytest.raises(UsageError, match=r"No run in .* waits to be collected"):
         by_hand._run_id("latest", tmp_path)
-    with pytest.raises(UsageError, match="neither the id of a YARN application nor of a run"):
+    with pytest.raises(UsageError, match="neither a YARN application id nor a run id"):
         by_hand._run_id("softmax", tmp_path)
     for ids, line in (
         ([], "knows no application of run"),

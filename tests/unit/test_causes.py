@@ -61,7 +61,7 @@ def in_cluster(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dead", "how"), [(("nodemanager-1",), "nodemanager-1 died"), ((), "nodemanager-1 was silent")]
+    ("dead", "how"), [(("nodemanager-1",), "nodemanager-1 died"), ((), "nodemanager-1 stopped responding")]
 )
 def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str, ...], how: str) -> None:
     """A NodeManager that does not run has died; one that runs was silent, for example stopped."""
@@ -69,7 +69,7 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str,
     log(run, "daemons/resourcemanager.log", "Expired:localhost:20011 Timed out after 30 secs")
     cause = reasons.failure(Evidence(run))
     assert cause.startswith(
-        f"{how}: YARN heard nothing from its node localhost:20011 for 30 secs and gave it up, with "
+        f"{how}: YARN got no heartbeat from its node localhost:20011 for 30 secs and marked it lost, with "
     )
     assert "executor " in cause
     assert ("nodemanager-1 died during the run" in notices(Evidence(run))) == bool(dead)
@@ -125,7 +125,7 @@ def test_sparks_race_with_itself_is_told_from_the_jobs_own_failures(run: Path, e
     change(run, exit_code=1)
     said = f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext. : {error}"
     (run / "logs" / "driver.stdout").write_text(f"dlobd: job failed: {said}\n")
-    assert ("lost a race" in reasons.failure(Evidence(run))) == race
+    assert ("race condition" in reasons.failure(Evidence(run))) == race
 
 
 NO_CLASS = """WARNING: Using incubator modules: jdk.incubator.vector
@@ -170,7 +170,7 @@ def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
     daemons(run)
     log(run, "daemons/resourcemanager.log", "last words", before_exit_ns=10**9)
     log(run, "daemons/resourcemanager.log", "STARTUP_MSG: ", before_exit_ns=0)
-    words = "resourcemanager was started again during the run: it had said nothing for 1.0 s"
+    words = "resourcemanager was restarted during the run: its log was silent for 1.0 s"
     assert notices(Evidence(run)) == [words]
 
 
@@ -184,9 +184,11 @@ def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name:
     daemons(run)
     text = f"BLOCK* removeDeadDatanode: lost heartbeat from {address}, removeBlocksFromBlockMap true"
     log(run, "daemons/namenode.log", text, before_exit_ns=10**9)
-    assert notices(Evidence(run)) == [f"{name} was silent: writes waited for it until the NameNode gave it up"]
+    assert notices(Evidence(run)) == [
+        f"{name} stopped responding: writes waited for it until the NameNode declared it dead"
+    ]
     daemons(run, "datanode-0")
-    others = [line for line in notices(Evidence(run)) if "silent" not in line]
+    others = [line for line in notices(Evidence(run)) if "stopped responding" not in line]
     assert others == ["datanode-0 died during the run"]
 
 

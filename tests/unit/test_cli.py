@@ -99,12 +99,12 @@ def test_version_and_help(command: Command) -> None:
         (["run", "--sett", "a=b"], 2, "dlobd: No such option: --sett"),
         (["run", "softmax-mnst"], 2, "dlobd: Unknown experiment 'softmax-mnst'; did you mean 'softmax-mnist"),
         (["run", "nope.toml"], 2, "dlobd: experiment file nope.toml does not exist."),
-        (["run", "--set", "workers=x"], 2, "dlobd: --set workers=x: workers must be a whole number, not 'x'."),
+        (["run", "--set", "workers=x"], 2, "dlobd: --set workers=x: workers must be an integer, not 'x'."),
         (["list", "modls"], 2, "dlobd: Unknown list 'modls'; did you mean 'models'?"),
         (["show"], 7, "dlobd: there is no run in runs. Next: dlobd run softmax-mnist"),
         (["show", "1999"], 7, "dlobd: there is no run 1999 in runs."),
         (["trace", "latest"], 7, "dlobd: there is no run in runs."),
-        (["cluster", "status"], 4, "dlobd: No cluster runs in"),
+        (["cluster", "status"], 4, "dlobd: No cluster is running in"),
     ],
 )
 def test_a_mistake_is_one_line_and_its_exit_code(command: Command, argv: list[str], code: int, line: str) -> None:
@@ -195,7 +195,7 @@ def test_several_experiments_or_repeats_are_a_series(command: Command) -> None:
     assert sorted(line[3] for line in lines[:2]) == ["softmax-mnist", "softmax-mnist-quick"]
     code, _, err = command("run", "softmax-mnist", "softmax-mnist", "--dry-run")
     assert code == 2
-    assert err.startswith("dlobd: Two of the experiments have one name.")
+    assert err.startswith("dlobd: Two of the experiments have the same name.")
     assert not Path("runs").exists()
 
 
@@ -274,7 +274,7 @@ def test_trace_is_not_overwritten_without_force(command: Command, bundle: store.
     """An existing file stays as it is."""
     Path("t.json").write_text("mine")
     code, _, err = command("trace", bundle.run_id, "-o", "t.json")
-    assert (code, err) == (2, "dlobd: t.json exists. Next: add --force, or choose another -o FILE\n")
+    assert (code, err) == (2, "dlobd: t.json already exists. Next: add --force, or choose another -o FILE\n")
     assert Path("t.json").read_text() == "mine"
 
 
@@ -324,7 +324,7 @@ def test_clean_leaves_a_running_cluster_alone(command: Command, cache: Path) -> 
     write_state(cache / "cluster", dataclasses.replace(nowhere, processes={"namenode": ourselves}))
     code, _, err = command("clean", "--yes")
     assert code == 8
-    assert "a cluster runs in" in err
+    assert "a cluster is running in" in err
     assert "Next: dlobd cluster down" in err
     assert (cache / "cluster" / "hdfs" / "block").exists()
 
@@ -336,7 +336,7 @@ def test_clean_does_not_follow_a_link(command: Command, tmp_path: Path, cache: P
     (cache / "jars").symlink_to(tmp_path / "elsewhere")
     code, _, err = command("clean", "--yes")
     assert code == 3
-    assert "is a link" in err
+    assert "is a symbolic link" in err
     assert (tmp_path / "elsewhere" / "precious").exists()
 
 
@@ -416,9 +416,9 @@ def test_progress_on_a_terminal_moves_and_leaves_a_line_a_step(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("--by-hand",), "--by-hand is for an external cluster. Next: add --hadoop-conf DIR, or leave it out"),
-        (("--by-hand", "--repeats", "2"), "--by-hand prepares one run. Next: leave out --repeats, and name one"),
-        (("softmax-mnist-quick", "--by-hand"), "--by-hand prepares one run."),
+        (("--by-hand",), "--by-hand needs an external cluster. Next: add --hadoop-conf DIR, or omit --by-hand"),
+        (("--by-hand", "--repeats", "2"), "--by-hand prepares a single run. Next: omit --repeats, and name one"),
+        (("softmax-mnist-quick", "--by-hand"), "--by-hand prepares a single run."),
     ],
 )
 def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line: str) -> None:

@@ -81,7 +81,7 @@ def test_no_java_17_names_what_was_found_and_the_remedy(bare: Path) -> None:
 def test_a_given_home_is_taken_or_refused_but_never_replaced(bare: Path) -> None:
     """DLOBD_JAVA=PATH with Java 11 is an error even though a Java 17 is at hand."""
     fake_home(bare / "jvm" / "ok", "17.0.1")
-    with pytest.raises(SetupError, match=r"Java 17 is needed, but .*old \(DLOBD_JAVA\) is Java 11\.0\.2"):
+    with pytest.raises(SetupError, match=r"Java 17 is required, but .*old \(DLOBD_JAVA\) is Java 11\.0\.2"):
         java.find_java(str(fake_home(bare / "old", "11.0.2")))
     with pytest.raises(SetupError, match="no executable bin/java"):
         java.find_java(str(bare / "absent"))

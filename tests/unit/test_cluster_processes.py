@@ -208,10 +208,10 @@ def test_the_second_command_is_told_who_holds_the_cluster(tmp_path: Path) -> Non
 
 def test_attach_says_that_no_cluster_runs(tmp_path: Path) -> None:
     """Without a cluster, or with a dead one, attach is a ClusterError and leaves the lock free."""
-    with pytest.raises(ClusterError, match="No cluster runs"):
+    with pytest.raises(ClusterError, match="No cluster is running"):
         EmbeddedCluster.attach(tmp_path)
     write_state(tmp_path, state_of(ProcessId(2**22 - 1, 1)))
-    with pytest.raises(ClusterError, match="No cluster runs"):
+    with pytest.raises(ClusterError, match="No cluster is running"):
         EmbeddedCluster.attach(tmp_path)
     WorkDirLock(tmp_path).acquire()
 

@@ -163,7 +163,7 @@ def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
     assert [found[part].verdict for part in ("NameNode", "ResourceManager", "NodeManagers")] == ["ok"] * 3
     assert "(dfs.namenode.http-address) answers" in found["NameNode"].what
     assert "/user/somebody" in found["NameNode"].what
-    assert found["NodeManagers"].what == "2 run"
+    assert found["NodeManagers"].what == "2 running"
     assert (found["container logs"].verdict, bool(found["container logs"].remedy)) == ("absent", True)
 
 
@@ -188,7 +188,7 @@ def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.M
     found = there(conf_of(tmp_path, server.server_port, server.server_port))
     server.shutdown()
     server.server_close()
-    assert (found["NodeManagers"].verdict, found["NodeManagers"].what) == ("broken", "none runs")
+    assert (found["NodeManagers"].verdict, found["NodeManagers"].what) == ("broken", "none is running")
 
 
 def test_the_exit_code_is_that_of_a_run() -> None:
@@ -212,4 +212,4 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " NameNode " in line]
     assert line.startswith("broken")
     assert "connection refused" in line
-    assert "Next: check that address" in line
+    assert "Next: check that this machine can reach that address" in line

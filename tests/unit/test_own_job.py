@@ -51,13 +51,13 @@ def test_settings_of_an_own_job(script: str) -> None:
 @pytest.mark.parametrize(
     ("override", "what"),
     [
-        ("model=cnn", "model is a setting of dlobd's own training job; your script decides that itself"),
-        ("wrkers=2", "Unknown setting of an own job 'wrkers'; did you mean 'workers'?"),
-        ("workers=two", "workers must be a whole number, not 'two'"),
-        ("workers=0", "workers must be from 1 to 1000, not 0"),
+        ("model=cnn", "model is a setting of dlobd's own training job; your script decides it"),
+        ("wrkers=2", "Unknown setting 'wrkers'; did you mean 'workers'?"),
+        ("workers=two", "workers must be an integer, not 'two'"),
+        ("workers=0", "workers must be between 1 and 1000, not 0"),
         ("workers", "expected key=value"),
-        ("launcher=barrier", "launcher barrier starts dlobd's own trainers"),
-        ("scheduler=none", "scheduler none starts dlobd's own trainers"),
+        ("launcher=barrier", "launcher barrier runs only dlobd's own trainers"),
+        ("scheduler=none", "scheduler none runs only dlobd's own trainers"),
         ("name=a/b", "it names a directory"),
     ],
 )
@@ -92,16 +92,16 @@ def test_a_line_says_the_settings_it_has_words_for(script: str) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (("--master", "local[2]"), "spark.master=local[2] cannot be: the job runs on YARN. Next: "),
+        (("--master", "local[2]"), "spark.master=local[2] is not supported: the job runs on YARN. Next: "),
         (("--class", "a.B"), "would run in the JVM alone"),
         (("--executor-cores", "4"), "an executor runs one task at a time"),
         (("--conf", "spark.dynamicAllocation.enabled=true"), "a run has a fixed number of executors"),
         (("--conf", "spark.pyspark.python=python3"), "the Python that dlobd is installed in"),
         (("--conf", "spark.python.daemon.module=mine"), "the worker daemon is dlobd's"),
-        (("--kill", "app"), "that is not a job"),
+        (("--kill", "app"), "does not submit a job"),
         (("--deploy-mode", "both"), "Unknown deploy mode 'both'"),
-        (("--executor-memory", "lots"), "executor_memory_mb must be a whole number, not 'lots'"),
-        (("--executor-memory", "100m"), "executor_memory_mb must be from 450"),
+        (("--executor-memory", "lots"), "executor_memory_mb must be an integer, not 'lots'"),
+        (("--executor-memory", "100m"), "executor_memory_mb must be between 450"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...], what: str) -> None:
@@ -137,9 +137,9 @@ def test_several_cores_for_one_task_are_fine(script: str) -> None:
 
 def test_nothing_is_said_twice(script: str) -> None:
     """A setting that the line says cannot be overridden beside it, nor can its scheduler."""
-    with pytest.raises(UsageError, match=r"--set workers: the spark-submit line says it too"):
+    with pytest.raises(UsageError, match=r"--set workers: the spark-submit command also sets it"):
         own_job.from_line(line("--num-executors", "3", script=script), ["workers=2"])
-    with pytest.raises(UsageError, match="a spark-submit line runs on YARN"):
+    with pytest.raises(UsageError, match="a spark-submit command runs on YARN"):
         own_job.from_line(line(script=script), ["scheduler=standalone"])
 
 

@@ -105,7 +105,7 @@ def test_a_killed_trainer_is_a_failed_run_with_its_spans(tmp_path: Path) -> None
     ("window", "status", "said"),
     [
         ({"ended_by": "timeout", "exit_code": -15}, "failed", "timeout_s = 600 s"),
-        ({"ended_by": "interrupt", "exit_code": -15}, "interrupted", "interrupted by a person"),
+        ({"ended_by": "interrupt", "exit_code": -15}, "interrupted", "interrupted by the user"),
         ({"exit_code": -9}, "failed", "spark-submit was killed by signal 9"),
         ({"exit_code": 137}, "failed", "the driver's Python was killed by signal 9"),
         ({"exit_code": 1}, "failed", "spark-submit exited with code 1"),
@@ -146,7 +146,7 @@ def test_a_cut_span_file_is_a_warning(tmp_path: Path) -> None:
     path = max(bundle.spans.rglob("*.jsonl"), key=lambda path: path.stat().st_size)
     path.write_text(path.read_text()[:-10])
     warnings = filled(bundle)["warnings"]
-    assert "1 lines of span files are cut: their process was killed while it wrote" in warnings
+    assert "1 lines of span files are truncated: their process was killed while writing" in warnings
 
 
 def test_the_summary_names_the_largest_layers() -> None:
@@ -171,7 +171,7 @@ def test_a_wall_clock_that_was_stepped_moves_no_figure(tmp_path: Path) -> None:
         path.write_text("".join(json.dumps(stepped(json.loads(line))) + "\n" for line in path.read_text().splitlines()))
     after = filled(bundle, anchors=[stepped(item) for item in window["anchors"]])
     (warning,) = set(after["warnings"]) - set(before["warnings"])
-    assert warning.startswith("the wall clock was stepped by -3.000 s while the job ran")
+    assert warning.startswith("the wall clock was stepped by -3.000 s while the job was running")
     for name in (
         "wall_ns",
         "layers",
@@ -212,15 +212,23 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dead", "said", "cause"),
     [
-        ("namenode", "Connection refused", "namenode (127.0.0.1:5) died while the job ran: rank 0 (chief): gone"),
+        (
+            "namenode",
+            "Connection refused",
+            "namenode (127.0.0.1:5) died while the job was running: rank 0 (chief): gone",
+        ),
         (
             "namenode",
             'rank 0 (chief): HdfsError: End of File Exception between local host is: "a"; destination host is: "b":1',
-            "namenode (127.0.0.1:5) died while the job ran: rank 0 (chief): HdfsError: End of File",
+            "namenode (127.0.0.1:5) died while the job was running: rank 0 (chief): HdfsError: End of File",
         ),
         ("datanode-1", "anything", "rank 0 (chief): gone"),
         ("", "anything", "rank 0 (chief): gone"),
-        ("datanode-1", "rank 1 (worker): the DataNode", "datanode-1 (127.0.0.1:5) died while the job ran: rank 1"),
+        (
+            "datanode-1",
+            "rank 1 (worker): the DataNode",
+            "datanode-1 (127.0.0.1:5) died while the job was running: rank 1",
+        ),
     ],
 )
 def test_what_a_rank_recorded_counts_where_hdfs_took_no_marker(

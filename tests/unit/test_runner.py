@@ -32,4 +32,4 @@ def test_a_job_that_fails_is_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [bundle.path for bundle in began] == [path]
     record = began[0].read_json()
     assert record["status"] == "failed"
-    assert record["reason"].startswith("Spark's driver lost a race with itself")
+    assert record["reason"].startswith("Spark's driver hit a race condition")

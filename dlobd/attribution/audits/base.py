@@ -77,7 +77,7 @@ class Rule:
             if self.comparison.holds(found.left, found.right):
                 verdict, why = "pass", self.comparison.words
             elif found.doubt:
-                why = f"they differ, which is no contradiction: {found.doubt}"
+                why = f"they differ, but that is not a contradiction: {found.doubt}"
             else:
                 verdict, why = "fail", self.comparison.words
         return Audit(self.audit, verdict, found.left, self.left_source, found.right, self.right_source, why)
@@ -85,7 +85,7 @@ class Rule:
     def _absent(self, found: Figures) -> str:
         sides = ((found.left, self.left_source), (found.right, self.right_source))
         absent = " and ".join(source for value, source in sides if value is None)
-        return f"not there: {absent}" if absent else ""
+        return f"not available: {absent}" if absent else ""
 
 
 # ---- what several audits ask
@@ -117,7 +117,7 @@ def passes(evidence: Evidence) -> int | None:
 
 def foreign(evidence: Evidence) -> str:
     """That the cluster is external, and what that means for sums over its daemons' logs; empty if it is not."""
-    return "the cluster is external: its logs may be incomplete, and others use it" if evidence.external else ""
+    return "the cluster is external: its logs may be incomplete, and it is shared" if evidence.external else ""
 
 
 def disturbed(evidence: Evidence, *daemons: str) -> str:
@@ -129,11 +129,11 @@ def disturbed(evidence: Evidence, *daemons: str) -> str:
         if not daemon["alive"]:
             return f"{name} died during the run"
         if any(line.message.startswith("STARTUP_MSG:") for line in evidence.daemon_log(name)):
-            return f"{name} was started again during the run"
+            return f"{name} was restarted during the run"
     return ""
 
 
 def other_clocks(evidence: Evidence) -> str:
     """That evidence of other hosts was placed by their wall clocks; empty if all of it is of one clock."""
     _ = evidence.processes, evidence.yarn, evidence.driver_log  # reading them is what finds other clocks
-    return "evidence of other hosts is placed by their wall clocks" if evidence.alignment.moved else ""
+    return "evidence from other hosts is aligned by their wall clocks" if evidence.alignment.moved else ""

@@ -29,9 +29,9 @@ def _troubled(evidence: Evidence) -> str:
     """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
     why = foreign(evidence) or disturbed(evidence, "namenode", "datanode")
     if not why and any(i.name == names.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
-        why = "a DataNode was given up and another one asked"
+        why = "a DataNode did not respond and another one was used"
     if not why and any(_is_trouble(line) for line in _java_clients(evidence)):
-        why = "a Java client of HDFS warns of a read or write"
+        why = "a Java HDFS client logged a warning about a read or write"
     return why
 
 
@@ -138,31 +138,31 @@ FILES = "file lengths in HDFS x passes over them"
 
 RULES = (
     Rule(
-        "input bytes, Spark", "Spark's tasks read what the input files hold, once a pass.",
+        "input bytes, Spark", "Spark's tasks read the whole input once per pass.",
         "Spark event log", FILES, EQUAL, _input_read_by_spark, whole=True,
     ),
     Rule(
-        "input bytes, DataNodes", "The DataNodes sent that much of the input's blocks.",
+        "input bytes, DataNodes", "The DataNodes sent the input's blocks once per pass.",
         "DataNode client trace", f"{FILES}, with checksums", EQUAL, _input_sent_by_datanodes, whole=True,
     ),
     Rule(
-        "input opens", "Each input file was opened once a pass.",
+        "input opens", "Each input file was opened once per pass.",
         "NameNode audit log", "input files x passes over them", EQUAL, _input_opened, whole=True,
     ),
     Rule(
-        "input file lengths", "The input files are as long as their records say.",
+        "input file lengths", "The input files have the length that their records imply.",
         "file lengths in HDFS", "samples x record length", EQUAL, _input_holds_all_samples,
     ),
     Rule(
-        "input checksums", "HDFS holds what was staged: its own checksums are those of what was written.",
+        "input checksums", "HDFS holds what was staged: its checksums match those computed at staging.",
         "checksums by HDFS: files that agree", "checksums at staging: files", EQUAL, _input_checksums,
     ),
     Rule(
-        "files written", "Every file that a rank wrote is a creation at the NameNode, and no other is.",
+        "files written", "Every file that a rank wrote was created at the NameNode, and no others were.",
         "write spans of the ranks", "NameNode audit log", EQUAL, _files_written, whole=True,
     ),
     Rule(
-        "own marks and the NameNode's log", "The NameNode logged each creation while our span of the write was open.",
+        "own marks and the NameNode's log", "The NameNode logged each creation while our write span was open.",
         "NameNode audit log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _writes_and_creations,
     ),
 )  # fmt: skip

@@ -32,7 +32,7 @@ def _process_lives(evidence: Evidence) -> Figures:
 def _script(evidence: Evidence) -> Figures:
     path = evidence.path / files.SCRIPT
     if not evidence.own:
-        return Figures(why="no script of one's own")
+        return Figures(why="not your own script")
     if not path.exists():
         return Figures(right=1)
     data = path.read_bytes()
@@ -43,15 +43,15 @@ def _script(evidence: Evidence) -> Figures:
 
 RULES = (
     Rule(
-        "spans", "Every span that a process began was read.",
+        "spans", "Every span that a process opened was read.",
         "ids handed out by the recorder", "spans read", EQUAL, _spans,
     ),
     Rule(
-        "records inside the window", "Nothing was recorded before the window, nor by a driver beside it after its end.",
+        "records inside the window", "Nothing was recorded before the window, nor after it by a client-mode driver.",
         "span files: ns outside", "client clock, ns", NOT_MORE, _process_lives,
     ),
     Rule(
-        "script", "The script of one's own in the bundle is the one whose sha256 the configuration has.",
+        "script", "The script in the bundle has the sha256 that the configuration records.",
         f"{files.SCRIPT}: scripts with that sha256", "job.json: scripts", EQUAL, _script,
     ),
 )  # fmt: skip

@@ -27,7 +27,7 @@ def _fed(evidence: Evidence) -> str:
     """Why nothing of ours stands at a feed; empty if it does."""
     job = training_job(evidence)
     if not job:
-        return "what a script of one's own feeds is not counted in bytes"
+        return "the bytes that your own script feeds are not counted"
     return "" if job["input"] == "feed" else "the ranks read the input themselves"
 
 
@@ -43,7 +43,7 @@ def _put_and_got(evidence: Evidence) -> Figures:
 def _taken_and_trained(evidence: Evidence) -> Figures:
     job = training_job(evidence)
     if not job:
-        return Figures(why="what a sample is, only the script knows")
+        return Figures(why="only your script knows what a sample is")
     # by WebHDFS or from a local file; a piece that was asked for again counts once, since only an answer has bytes
     taken = _bytes(evidence, names.GET) if job["input"] == "feed" else _input_bytes(evidence)
     return Figures(taken // Layout.of_job(job).record_bytes if taken else None, _sum(evidence, "samples"))
@@ -67,23 +67,23 @@ def _steps_and_samples(evidence: Evidence) -> Figures:
 
 RULES = (
     Rule(
-        "bytes into the feed", "The feed tasks put into the queues what the input files hold, once an epoch.",
+        "bytes into the feed", "The feed tasks put the whole input into the queues once per epoch.",
         "put spans of the feed tasks", "file lengths in HDFS x epochs", EQUAL, _read_and_put, whole=True,
     ),
     Rule(
-        "bytes through the feed", "The trainers took out of the queues what was put into them.",
+        "bytes through the feed", "The trainers took from the queues all that was put into them.",
         "put spans of the feed tasks", "get spans of the trainers", EQUAL, _put_and_got, whole=True,
     ),
     Rule(
-        "samples trained", "The trainers trained on what they took, by feed or by reading.",
+        "samples trained", "The trainers trained on all the input they received, from the feed or by reading.",
         "get or read spans / record length", "done-markers", EQUAL, _taken_and_trained, whole=True,
     ),
     Rule(
-        "steps", "Each rank recorded a span for every step that it reports.",
+        "steps", "Each rank recorded a span for every step it reports.",
         "step spans", "done-markers", EQUAL, _steps, whole=True,
     ),
     Rule(
-        "steps x batch", "Steps times batch size is samples.",
+        "steps x batch", "Steps times batch size equals samples.",
         "done-markers: steps x batch", "done-markers: samples", EQUAL, _steps_and_samples, whole=True,
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ def _run_time_in_task(evidence: Evidence) -> Figures:
 
 def _tasks_in_both_logs(evidence: Evidence) -> Figures:
     started = [task.id for job in evidence.driver_log.jobs for task in job.tasks]
-    doubt = "a script may set its log level, and leave tasks running" if evidence.own else ""
+    doubt = "your script may set its log level, and leave tasks running" if evidence.own else ""
     return Figures(len(started) or None, len(evidence.tasks) or None, doubt=doubt)
 
 
@@ -36,16 +36,17 @@ def _marks_and_log(evidence: Evidence) -> Figures:
 
 RULES = (
     Rule(
-        "run time inside the task", "No executor says that it worked longer on a task than the driver saw the task.",
+        "run time inside the task",
+        "No executor reports more run time for a task than the driver saw between launch and finish.",
         "event log: ms by which run time exceeds launch to finish", "resolution of the stamps and clock steps, ms",
         NOT_MORE, _run_time_in_task,
     ),
     Rule(
-        "tasks", "The driver's log started the tasks that the event log ended.",
+        "tasks", "The tasks that start in the driver's log are those that end in the event log.",
         "driver log", "Spark event log", EQUAL, _tasks_in_both_logs, whole=True,
     ),
     Rule(
-        "own marks and Spark's log", "What Spark logs of its start and stop lies inside our spans of these calls.",
+        "own marks and Spark's log", "Spark's log lines for start and stop fall inside our spans for these calls.",
         "driver log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _marks_and_log,
     ),
 )  # fmt: skip

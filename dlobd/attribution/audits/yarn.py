@@ -44,7 +44,7 @@ def _doubt(evidence: Evidence) -> str:
 
 
 def _not_on_yarn(evidence: Evidence) -> str:
-    return "" if evidence.on_yarn else "YARN has no part in this way to run"
+    return "" if evidence.on_yarn else "this configuration does not use YARN"
 
 
 def _memory_seconds(evidence: Evidence) -> Figures:
@@ -111,7 +111,7 @@ def _elapsed(evidence: Evidence) -> Figures:
 
 RULES = (
     Rule(
-        "container memory", "The memory of each container times its life is what the ResourceManager charges for.",
+        "container memory", "Memory times lifetime, summed over containers, is what the ResourceManager charges.",
         "transitions in the RM log x capacity, MB-seconds", "ResourceManager's memorySeconds",
         Comparison(
             f"within {MEMORY_SHARE:.1%} and {MEMORY_MB_SECONDS} MB-seconds",
@@ -120,23 +120,23 @@ RULES = (
         _memory_seconds,
     ),
     Rule(
-        "containers", "The containers whose logs were collected are those that YARN handed out and that were used.",
+        "containers", "The containers with collected logs are those that YARN allocated and the job used.",
         "log directories of containers", "ResourceManager's totalAllocatedContainers, without unused ones",
         EQUAL, _containers, whole=True,
     ),
     Rule(
-        "application inside the window", "By the ResourceManager's stamps the application lived inside the window; in "
-        "client mode its ApplicationMaster may leave up to 20 s after the driver.",
+        "application inside the window", "By the ResourceManager's timestamps the application ran inside the window; "
+        "in client mode its ApplicationMaster may exit up to 20 s after the driver.",
         "ResourceManager's startTime and finishTime: ns outside", "clock anchors: how far the wall clock moved, ns",
         NOT_MORE, _inside, whole=True,
     ),
     Rule(
-        "application's length", "The ResourceManager's stamps are as far apart as the transitions that it logged.",
+        "application's length", "The ResourceManager's timestamps are as far apart as the transitions it logged.",
         "ResourceManager's finishTime - startTime, ms", "RM log: NEW_SAVING to FINAL_SAVING, ms",
         Comparison(f"within {LENGTH_MS} ms", lambda left, right: abs(left - right) <= LENGTH_MS), _length,
     ),
     Rule(
-        "application's record", "The ResourceManager says the same by REST and in its log.",
+        "application's record", "The ResourceManager's REST API and its log agree.",
         "RM REST: elapsedTime, ms", "ResourceManager's finishTime - startTime, ms", EQUAL, _elapsed, whole=True,
     ),
 )  # fmt: skip

@@ -95,7 +95,7 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
         with locked(directory.parent / ".lock"):
             return _prepared(directory, java, originals, classes, progress)
     except (OSError, SetupError) as error:
-        progress(f"the daemons' jars could not be prepared, so they start slowly: {error}")
+        progress(f"the daemons' jars could not be prepared, so start-up is slower: {error}")
         return ClassPath(originals)
 
 
@@ -111,7 +111,7 @@ def _prepared(
         _remove_unused(directory)
         _split(directory, split)
     if not archive.exists():
-        progress("preparing the daemons' classes for faster starts, once")
+        progress("preparing the daemons' classes for faster start-up (once)")
         _make_archive(archive, java, jars, classes)
     os.utime(directory)
     # an empty one says that this Java makes none

@@ -78,7 +78,7 @@ class EmbeddedCluster:
             state = read_state(cluster.work_dir)
             alive = state.alive() if state else {}
             if state is None or not alive:
-                raise ClusterError(f"No cluster runs in {cluster.work_dir}.", "dlobd cluster up.")
+                raise ClusterError(f"No cluster is running in {cluster.work_dir}.", "dlobd cluster up.")
             if hold and len(alive) < len(state.daemons):
                 dead = ", ".join(daemon.name for daemon in state.daemons if daemon.name not in alive)
                 raise LostDaemon(f"The cluster in {cluster.work_dir} lost {dead}.", "dlobd cluster down, then up.")
@@ -234,10 +234,10 @@ class EmbeddedCluster:
     def _end_leftovers(self, progress: Progress) -> None:
         state = read_state(self.work_dir)
         if state and state.stays and state.ready and state.alive():
-            raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or end it by dlobd cluster down.")
+            raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or stop it with dlobd cluster down.")
         left = [*daemons_of(self.work_dir), *containers_of(self.work_dir)]
         if left:
-            progress(f"ending {len(left)} processes of a cluster whose command is gone")
+            progress(f"stopping {len(left)} processes of a cluster whose command is gone")
             end_everything(self.work_dir)
 
     def _start_with_ports(
@@ -275,7 +275,7 @@ class EmbeddedCluster:
                     raise SetupError(
                         f"A port was taken while the daemons started: {clash}.", "choose another DLOBD_PORT_BASE."
                     ) from clash
-                progress("a port was taken meanwhile: starting again with others")
+                progress("a port was taken in the meantime: restarting with other ports")
                 startup.prepare_directories(self.work_dir)
             else:
                 self._change_state(replace(self._running(), ready=True))

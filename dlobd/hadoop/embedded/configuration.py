@@ -116,7 +116,7 @@ def work_dir_name(work_dir: Path) -> Path:
     # whatever the name: Hadoop resolves it, and puts it between single quotes for `df`
     if "'" in os.path.realpath(work_dir.expanduser()):
         raise SetupError(
-            f"The cluster directory {work_dir} has a single quote in its path, which Hadoop cannot use.",
+            f"The path of the cluster directory {work_dir} contains a single quote, which Hadoop cannot handle.",
             "set DLOBD_CACHE to a directory without one",
         )
     return plain(Path(os.path.abspath(work_dir.expanduser())), MAX_WORK_DIR)

@@ -113,7 +113,7 @@ def from_cache(
         for jar in jars:
             path = directory / jar.file_name
             if path.exists() and sha256_of(path) != jar.sha256:
-                progress(f"{jar.file_name} in the cache has a wrong checksum: fetched again")
+                progress(f"{jar.file_name} in the cache has a wrong checksum: downloading again")
                 path.unlink()
             if not path.exists():
                 missing.append(jar)
@@ -134,13 +134,13 @@ def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
         if not path.is_file():
             raise SetupError(
                 f"{jar.file_name} is not in DLOBD_JARS={directory}.",
-                f"put {jar.coordinate} of Maven Central there, or unset DLOBD_JARS.",
+                f"put {jar.coordinate} from Maven Central there, or unset DLOBD_JARS.",
             )
         found = sha256_of(path)
         if found != jar.sha256:
             raise SetupError(
                 f"{path} has sha256 {found} instead of {jar.sha256}.",
-                f"replace it by {jar.coordinate} of Maven Central, or unset DLOBD_JARS.",
+                f"replace it with {jar.coordinate} from Maven Central, or unset DLOBD_JARS.",
             )
     return [directory / jar.file_name for jar in jars]
 
@@ -162,12 +162,12 @@ def _fetch_and_keep(
                 path.rename(directory / jar.file_name)
             elif last:
                 raise SetupError(
-                    f"{jar.coordinate} was fetched twice with sha256 {found} instead of {jar.sha256}.",
-                    "the mirror or a proxy changes files: set DLOBD_IVY_SETTINGS to another one, "
+                    f"{jar.coordinate} was downloaded twice with sha256 {found} instead of {jar.sha256}.",
+                    "the mirror or a proxy modifies files: set DLOBD_IVY_SETTINGS to another mirror, "
                     "or DLOBD_JARS to a directory with the right files.",
                 )
             else:
-                progress(f"{jar.file_name} came with a wrong checksum: fetched again")
+                progress(f"{jar.file_name} arrived with a wrong checksum: downloading again")
                 wrong.append(jar)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -178,10 +178,10 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
     """Lets Ivy retrieve `jars` into the directory `into`. Raises SetupError after three attempts."""
     ivy = next(iter(pyspark_jars().glob("ivy-*.jar")), None)
     if ivy is None:
-        raise SetupError(f"There is no ivy jar in {pyspark_jars()}.", "install pyspark 4.3.0 again.")
+        raise SetupError(f"No ivy jar in {pyspark_jars()}.", "install pyspark 4.3.0 again.")
     settings = os.environ.get("DLOBD_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
-        raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct or unset it.")
+        raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct it, or unset it.")
     said = ""
     for attempt in range(1, ATTEMPTS + 1):
         # an Ivy cache of its own for each attempt: a half download cannot count
@@ -207,8 +207,8 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
             progress(f"jars: attempt {attempt} of {ATTEMPTS} failed, trying again")
             time.sleep(2 * attempt)
     raise SetupError(
-        f"The Hadoop jars could not be fetched from {'the Ivy settings' if settings else 'Maven Central'}: {said}.",
-        "check the network; or set DLOBD_IVY_SETTINGS to an Ivy settings file of a mirror; or set DLOBD_JARS to a "
+        f"The Hadoop jars could not be downloaded from {'the Ivy settings' if settings else 'Maven Central'}: {said}.",
+        "check the network; or set DLOBD_IVY_SETTINGS to an Ivy settings file for a mirror; or set DLOBD_JARS to a "
         f"directory with {', '.join(jar.file_name for jar in jars)}.",
     )
 

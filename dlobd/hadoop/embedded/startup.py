@@ -54,8 +54,8 @@ def check_memory(settings: ClusterSettings) -> None:
     available = available_memory_bytes()
     if available < needed:
         raise SetupError(
-            f"The {count} daemons need {needed >> 20} MB of memory, and {available >> 20} MB are available.",
-            "end other programs, or use a machine with more memory.",
+            f"The {count} daemons need {needed >> 20} MB of memory, but only {available >> 20} MB are available.",
+            "stop other programs, or use a machine with more memory.",
         )
 
 
@@ -64,8 +64,8 @@ def check_disk(work_dir: Path) -> None:
     free = shutil.disk_usage(work_dir).free
     if free < HDFS_RESERVE_BYTES:
         raise SetupError(
-            f"HDFS needs {HDFS_RESERVE_BYTES >> 20} MB of free disk, and {work_dir} has {free >> 20} MB.",
-            "free some disk (dlobd clean), or set DLOBD_CACHE to a directory on another one.",
+            f"HDFS needs {HDFS_RESERVE_BYTES >> 20} MB of free disk, but {work_dir} has {free >> 20} MB.",
+            "free some disk space (dlobd clean), or set DLOBD_CACHE to a directory on another disk.",
         )
 
 
@@ -122,7 +122,7 @@ class Launch:
             if daemon is not self._namenode or formatting is None:
                 self._start(daemon)
         waiting = {daemon.name: daemon for daemon in self._planned}
-        progress(f"starting {len(waiting)} daemons side by side")
+        progress(f"starting {len(waiting)} daemons in parallel")
         # nothing is asked meanwhile: a daemon that answers late would hold up the NameNode, which all wait for
         while formatting is not None:
             self._check(waiting, began, deadline_s)
@@ -158,8 +158,8 @@ class Launch:
         if time.monotonic() - began > deadline_s:
             missing = ", ".join(waiting) or "HDFS is still in safe mode"
             raise ClusterError(
-                f"After {deadline_s:.0f} s not ready: {missing}.",
-                f"look into {self._work_dir / 'log'}; if HDFS's content is damaged, remove {self._work_dir}.",
+                f"Not ready after {deadline_s:.0f} s: {missing}.",
+                f"see {self._work_dir / 'log'}; if HDFS's content is damaged, remove {self._work_dir}.",
             )
 
     def _start(self, daemon: DaemonPlan) -> None:
@@ -193,7 +193,7 @@ class Launch:
         try:
             if int(self._format_record.read_text()) <= count:
                 return None
-            progress(f"HDFS had more than {count} DataNodes: formatting it anew")
+            progress(f"HDFS had more than {count} DataNodes: formatting it again")
         except (OSError, ValueError):
             progress("formatting HDFS")
         self._format_record.unlink(missing_ok=True)
@@ -207,7 +207,7 @@ class Launch:
             return child
         if child.returncode != 0:
             cause = daemons.failure(self._work_dir / "log" / "namenode", "namenode")
-            raise ClusterError(f"HDFS could not be formatted: {cause}.", f"look into {self._work_dir / 'log'}.")
+            raise ClusterError(f"HDFS could not be formatted: {cause}.", f"see {self._work_dir / 'log'}.")
         # ours, not the NameNode's VERSION file, which is there before the format is complete
         self._format_record.write_text(f"{len(self._settings.datanode_hosts)}\n")
         self._start(self._namenode)
@@ -218,4 +218,4 @@ class Launch:
         cause = daemons.failure(log, name)
         if daemons.is_port_clash(cause):
             return PortClash(cause)
-        return ClusterError(f"{name} ended with {code} while it started: {cause}.", f"look into {log}.")
+        return ClusterError(f"{name} exited with code {code} during start-up: {cause}.", f"see {log}.")

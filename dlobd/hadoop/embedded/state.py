@@ -98,8 +98,8 @@ class WorkDirLock:
             holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
             os.close(fd)
             raise Busy(
-                f"Another dlobd command{_described(holder)} uses the cluster in {self._path.parent}.",
-                "wait until it has ended, or end it.",
+                f"Another dlobd command{_described(holder)} is using the cluster in {self._path.parent}.",
+                "wait for it to finish, or stop it.",
             ) from None
         except BaseException:
             os.close(fd)

@@ -70,6 +70,6 @@ def partition(size: int, workers: int, seed: int, train_samples: int, permutes: 
         ValueError: there are fewer samples, or they do not divide equally.
     """
     if train_samples > size or train_samples % workers:
-        raise ValueError(f"{train_samples} of {size} samples cannot be split equally over {workers} workers")
+        raise ValueError(f"{train_samples} of {size} samples cannot be split evenly across {workers} workers")
     order = np.random.default_rng(seed).permutation(size) if permutes else np.arange(size)
     return np.split(order[:train_samples], workers)

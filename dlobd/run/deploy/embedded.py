@@ -45,7 +45,7 @@ class Hadoop:
         datanodes = len(cluster.endpoints.dn_urls)
         if replication > datanodes:
             raise SetupError(
-                f"replication {replication} needs as many DataNodes; this cluster has {datanodes}.",
+                f"replication {replication} needs that many DataNodes; this cluster has {datanodes}.",
                 f"--set replication={datanodes}",
             )
         self.cluster = cluster
@@ -72,7 +72,9 @@ class Hadoop:
             for path in (*([f"{run_dir}/done"] if run_dir else []), "/spark-events"):
                 self.storage.make_directory(path)
         except failures() as error:
-            raise ClusterError(f"HDFS refused a directory: {words(error)}", "look at `dlobd cluster status`") from error
+            raise ClusterError(
+                f"HDFS refused to create a directory: {words(error)}", "check `dlobd cluster status`"
+            ) from error
         self.log_offsets = embedded.log_offsets(self.cluster)
 
     def abort(self, application_id: str) -> str:
@@ -118,7 +120,7 @@ def cluster(settings: ClusterSettings, setup: dict[str, int | None], progress: P
         found = EmbeddedCluster(settings)
     else:
         setup["cluster_up_ns"] = None
-        progress(f"prepare: uses the cluster that runs in {settings.work_dir}")
+        progress(f"prepare: using the running cluster in {settings.work_dir}")
         try:
             yield found
         finally:

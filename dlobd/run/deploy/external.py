@@ -71,8 +71,8 @@ def check(experiment: Runnable) -> None:
     """Raises UsageError for what does not run there: another scheduler."""
     if experiment.scheduler != "yarn":
         raise UsageError(
-            f"--hadoop-conf is for scheduler = yarn, and {experiment.name} has {experiment.scheduler}.",
-            "leave --hadoop-conf out, or choose --set scheduler=yarn",
+            f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
+            "omit --hadoop-conf, or add --set scheduler=yarn",
         )
 
 
@@ -106,7 +106,7 @@ class RemoteHadoop:
             ClusterError: it does not answer.
         """
         conf = cluster.read()
-        progress(f"reaching the cluster of {conf.directory}")
+        progress(f"connecting to the cluster of {conf.directory}")
         return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, progress)
 
     @property
@@ -126,7 +126,9 @@ class RemoteHadoop:
             ClusterError: HDFS refused, or no NodeManager runs that could use it.
         """
         if not self.web.node_urls():
-            raise ClusterError(f"No NodeManager runs at {self.web.rm_url}.", "look at its /cluster/nodes page")
+            raise ClusterError(
+                f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
+            )
         what = "the Python environment"
         if self._archive:
             archive = self._archive
@@ -216,7 +218,9 @@ class RemoteHadoop:
             for path in (*([f"{run_dir}/done"] if run_dir else []), self.events_dir):
                 self.storage.make_directory(path)
         except failures() as error:
-            raise ClusterError(f"HDFS refused a directory: {error}", f"look at your rights in {self.top}") from error
+            raise ClusterError(
+                f"HDFS refused to create a directory: {error}", f"check your permissions in {self.top}"
+            ) from error
 
     def abort(self, application_id: str) -> str:
         diagnostics = application.diagnostics(self.web.rm_url, application_id)
@@ -273,7 +277,7 @@ def _own_address(url: str) -> str:
         with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5) as connection:
             return str(connection.getsockname()[0])
     except OSError as error:
-        raise ClusterError(f"YARN does not answer any more at {parts.netloc}: {error}.", "try again") from error
+        raise ClusterError(f"YARN stopped answering at {parts.netloc}: {error}.", "try again") from error
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

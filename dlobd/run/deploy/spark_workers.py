@@ -136,10 +136,10 @@ class SparkWorkers:
         """The line that `pattern` finds in a daemon's log."""
         while not (match := pattern.search(log.read_text(errors="replace"))):
             if any(process.poll() is not None for process in self._started):
-                raise ClusterError(f"A Spark daemon ended while it started; {_last_line(log)}", f"look at {log}")
+                raise ClusterError(f"A Spark daemon exited during start-up; {_last_line(log)}", f"see {log}")
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{log.stem} of Spark was not ready within {START_DEADLINE_S:.0f} s; {_last_line(log)}",
+                    f"Spark's {log.stem} was not ready within {START_DEADLINE_S:.0f} s; {_last_line(log)}",
                     f"look at {log}",
                 )
             time.sleep(0.1)

@@ -48,7 +48,7 @@ class ThisMachine:
         try:
             self.storage.make_directory(f"{run_dir}/done")
         except OSError as error:
-            raise ClusterError(f"{run_dir} cannot be made: {error}", "look at that directory's rights") from error
+            raise ClusterError(f"{run_dir} cannot be created: {error}", "check that directory's permissions") from error
 
     def abort(self, application_id: str) -> str:
         return ""

@@ -112,7 +112,7 @@ def test_a_datanode_that_dies_with_the_only_replica_fails_the_run(alone: Any, wa
     name = holder(alone, path)
     daemon(alone, name).kill(signal.SIGKILL)
     cause = failed(started.ended(END_S))["reason"]
-    assert re.match(rf"{name} \(127\.0\.0\.1:\d+\) died while the job ran: ", cause)
+    assert re.match(rf"{name} \(127\.0\.0\.1:\d+\) died while the job was running: ", cause)
     assert f"{job['train_dir']}/part-0000" in cause
 
 
@@ -123,7 +123,9 @@ def test_a_namenode_that_dies_fails_the_run(alone: Any) -> None:
     daemon(alone, "namenode").kill(signal.SIGKILL)
     record = failed(started.ended(END_S))
     # the rank's own words, or those of the DataNode that was writing its checkpoint
-    assert re.match(r"namenode \(127\.0\.0\.1:\d+\) died while the job ran: rank 0 \(chief\): ", record["reason"])
+    assert re.match(
+        r"namenode \(127\.0\.0\.1:\d+\) died while the job was running: rank 0 \(chief\): ", record["reason"]
+    )
     assert re.search(
         "refused the connection|Connection refused|Connection reset|EOFException|broke the connection off",
         record["reason"],
@@ -183,7 +185,7 @@ def test_a_datanode_that_hangs_is_survived_where_blocks_have_two_replicas(dlobd:
     warnings = consistent(ended)["warnings"]
     for words in (
         r"the DataNode at 127\.0\.0\.1:\d+ did not answer within 60 s: \d+ reads and writes .*",
-        r"datanode-0 \(127\.0\.0\.1:\d+\) was silent: writes waited for it until the NameNode gave it up",
+        r"datanode-0 \(127\.0\.0\.1:\d+\) stopped responding: writes waited for it until the NameNode declared it dead",
     ):
         assert any(re.fullmatch(words, line) for line in warnings), warnings
 
