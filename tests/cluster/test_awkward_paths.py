@@ -70,8 +70,8 @@ def test_a_cluster_directory_that_hadoop_cannot_use(alone: Any) -> None:
     ended = alone.run(DLOBD_CACHE=str(cache))
     assert ended.code == 3
     assert ended.line == (
-        f"dlobd: The cluster directory {cache}/cluster has a single quote in its path, which Hadoop cannot use. "
-        "Next: set DLOBD_CACHE to a directory without one"
+        f"dlobd: The path of the cluster directory {cache}/cluster contains a single quote, "
+        "which Hadoop cannot handle. Next: set DLOBD_CACHE to a directory without one"
     )
     assert not cache.exists()
     assert alone.bundles() == []

@@ -141,7 +141,7 @@ def test_a_jar_with_a_wrong_checksum(alone: Any, jars: Path, tmp_path: Path) -> 
     wrong = next(tmp_path.glob("bcpkix*"))
     wrong.unlink()
     wrong.write_bytes(b"not a jar")
-    line = rf"{wrong} has sha256 [0-9a-f]{{64}} instead of [0-9a-f]{{64}}\. Next: replace it by org\.bouncycastle:.*"
+    line = rf"{wrong} has sha256 [0-9a-f]{{64}} instead of [0-9a-f]{{64}}\. Next: replace it with org\.bouncycastle:.*"
     refused(alone, alone.run(DLOBD_JARS=str(tmp_path)), 3, line)
 
 
@@ -278,7 +278,7 @@ def test_a_directory_for_bundles_that_cannot_be_written(alone: Any, tmp_path: Pa
     """A file is in its place."""
     (tmp_path / "file").touch()
     ended = alone("run", "softmax-mnist-quick", "--out", str(tmp_path / "file"))
-    refused(alone, ended, 7, rf"no bundle can be made in {tmp_path}/file: .*\. Next: choose another --out")
+    refused(alone, ended, 7, rf"no bundle can be created in {tmp_path}/file: .*\. Next: choose another --out")
 
 
 def test_a_cache_that_cannot_be_written(alone: Any) -> None:

@@ -88,7 +88,7 @@ def test_an_application_that_dlobd_did_not_prepare(shared_cluster, alone, quick_
     application = json.loads((quick_run.bundle.evidence / "rm-app.json").read_text())["id"]
     ended = alone("collect", application, "--hadoop-conf", str(shared_cluster.client_conf_dir))
     assert ended.code == 2
-    assert f"{application} was not prepared to be collected" in ended.line
+    assert f"{application} cannot be collected" in ended.line
 
 
 def test_nodes_without_the_python_are_one_line(shared_cluster, alone, tmp_path) -> None:

@@ -42,7 +42,7 @@ def test_a_run_that_is_not_ok_is_marked(tmp_path: Path) -> None:
     assert re.search(r"^run \S+ is failed: ", done.stdout, re.MULTILINE)
     done = script("layer_breakdown.py", DATA / "quick-run", DATA / "killed-trainer", cwd=tmp_path)
     assert done.returncode == 2
-    assert "it has no place in a mean" in done.stderr
+    assert "it cannot be part of a mean" in done.stderr
 
 
 def test_several_runs_become_means(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_several_runs_become_means(tmp_path: Path) -> None:
     ("runs", "code", "said"),
     [
         (["none"], 7, "there is no run"),
-        ([DATA / "quick-run", DATA / "killed-trainer"], 2, "has no place in a mean"),
+        ([DATA / "quick-run", DATA / "killed-trainer"], 2, "cannot be part of a mean"),
     ],
 )
 def test_what_has_no_table_is_refused_in_one_line(tmp_path: Path, runs: list[object], code: int, said: str) -> None:

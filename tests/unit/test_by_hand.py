@@ -56,7 +56,7 @@ def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.M
     """By its tag; one that was not submitted, or twice, is a line."""
     run_id = "20261122T071930Z-0578"
     assert by_hand._run_id(run_id, tmp_path) == run_id
-    with pytest.raises(UsageError, match=r"No run in .* waits to be collected"):
+    with pytest.raises(UsageError, match=r"No run in .* is waiting to be collected"):
         by_hand._run_id("latest", tmp_path)
     with pytest.raises(UsageError, match="neither a YARN application id nor a run id"):
         by_hand._run_id("softmax", tmp_path)

@@ -43,7 +43,7 @@ def test_a_machine_with_too_little_memory_is_told_what_is_asked() -> None:
         check(free_mb=5375)
     assert refusal.value.what == (
         "The job asks for 5376 MB of memory (2 executors 3584, driver 896, ApplicationMaster 896); "
-        "5375 MB are available."
+        "only 5375 MB are available."
     )
     check(free_mb=5376)
     check("launcher=native", "input=read", free_mb=1)  # plain processes have no limit
@@ -53,5 +53,5 @@ def test_a_driver_in_a_container_takes_room_from_executors() -> None:
     """Six executors of 1664 MB fit beside an ApplicationMaster of 896 MB, not beside a driver with TensorFlow."""
     settings = ("launcher=tfos-stock", "executor_overhead_mb=1152", "workers=6", "train_samples=1200")
     check(*settings)
-    with pytest.raises(SetupError, match=r"beside the ApplicationMaster of 1536 MB: there is room for 5"):
+    with pytest.raises(SetupError, match=r"next to the ApplicationMaster of 1536 MB: there is room for 5"):
         check(*settings, "deploy_mode=cluster")

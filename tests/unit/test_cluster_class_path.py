@@ -158,7 +158,7 @@ def test_a_cache_that_cannot_be_written_breaks_no_start(
     assert found.archive is None
     assert found.jars[:2] == tuple(jars)
     assert len(found.jars) == 2 + len(class_path._FROM_PYSPARK)
-    assert "start slowly" in said[-1]
+    assert "start-up is slower" in said[-1]
     found.jars[-1].unlink()
     with pytest.raises(SetupError, match="pyspark"):
         prepare(fake_java(tmp_path / "java2", DUMPS), jars, silent)

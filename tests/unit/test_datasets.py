@@ -220,7 +220,7 @@ def test_a_data_set_that_takes_no_order_is_split_into_stretches() -> None:
 @pytest.mark.parametrize(("workers", "samples"), [(3, 100), (2, 121), (1, 130)])
 def test_unequal_parts_are_refused(workers: int, samples: int) -> None:
     """Ranks with unequal parts would hang in a collective."""
-    with pytest.raises(ValueError, match="cannot be split equally"):
+    with pytest.raises(ValueError, match="cannot be split evenly"):
         partition(120, workers, 1, samples)
 
 

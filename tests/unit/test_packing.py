@@ -280,9 +280,9 @@ def test_an_archive_of_the_same_python_is_taken(tmp_path: Path, name: str) -> No
 @pytest.mark.parametrize(
     ("name", "members", "words"),
     [
-        ("a.tar.gz", [OURS], "holds no bin/python"),
-        ("a.tar.gz", ["bin/python", "lib/python3.6/os.py"], r"holds python3\.6, and this driver is"),
-        ("a.zip", ["bin/python"], "holds no Python library"),
+        ("a.tar.gz", [OURS], "contains no bin/python"),
+        ("a.tar.gz", ["bin/python", "lib/python3.6/os.py"], r"contains python3\.6, but this driver runs"),
+        ("a.zip", ["bin/python"], "contains no Python library"),
         ("a.rar", ["bin/python", OURS], "YARN would not unpack it"),
     ],
 )

@@ -59,16 +59,16 @@ def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
     paths.links_dir().mkdir(mode=0o700)
     paths.links_dir().chmod(0o777)
     with pytest.raises(
-        SetupError, match=r"/a b has characters that .* this user alone may write\. Next: choose a path"
+        SetupError, match=r"/a b contains characters that .* only this user can write to\. Next: choose a path"
     ):
         paths.plain(Path("/a b"))
     (tmp_path / "a b").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a b")
-    with pytest.raises(SetupError, match="this user alone may write"):
+    with pytest.raises(SetupError, match="only this user can write to"):
         paths.resolved_plain(tmp_path / "link" / "conf")
     paths.links_dir().rmdir()
     paths.links_dir().symlink_to(tmp_path)
-    with pytest.raises(SetupError, match="this user alone may write"):
+    with pytest.raises(SetupError, match="only this user can write to"):
         paths.plain(Path("/a b"))
 
 

@@ -63,7 +63,7 @@ def test_what_was_not_measured_is_not_a_zero() -> None:
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([], "no run"),
+        ([], "No run was given"),
         ([run(wall_ns=None)], "no wall time"),
         ([run(), run(status="failed", run_id="bad")], "Run bad is failed"),
         ([run(), run(experiment_key="f" * 16)], "different experiments"),

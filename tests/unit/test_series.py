@@ -195,5 +195,5 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
     series.run(found, 2, lambda message: None, lambda line: None, elsewhere)  # type: ignore[arg-type]
     assert (opened, used) == ([elsewhere], ["there", "there"])
     assert series.load(found.path).cluster == "hdfs://nn:8020"
-    with pytest.raises(UsageError, match="--hadoop-conf is for scheduler = yarn"):
+    with pytest.raises(UsageError, match="--hadoop-conf needs scheduler = yarn"):
         series.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]

@@ -157,9 +157,9 @@ def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
 @pytest.mark.parametrize(
     ("top", "local", "remedy"),
     [
-        ("", False, "remove it by `dlobd clean --yes`"),
-        ("/home/me/.cache/dlobd/native", True, "remove it by `dlobd clean --yes`"),
-        ("/user/me", False, "remove it by `hdfs dfs -rm -r /user/me/dlobd/data/"),
+        ("", False, "remove it with `dlobd clean --yes`"),
+        ("/home/me/.cache/dlobd/native", True, "remove it with `dlobd clean --yes`"),
+        ("/user/me", False, "remove it with `hdfs dfs -rm -r /user/me/dlobd/data/"),
     ],
 )
 def test_the_remedy_of_damaged_data_is_one_that_works_there(

@@ -224,7 +224,7 @@ def test_latest_of_nothing(tmp_path: Path) -> None:
 def test_a_bundle_cannot_be_made_where_a_file_is(tmp_path: Path) -> None:
     """A wrong --out is one line."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(BundleError, match="no bundle can be made"):
+    with pytest.raises(BundleError, match="no bundle can be created"):
         store.create(tmp_path / "file", "mine")
 
 

@@ -157,7 +157,7 @@ def test_a_namenode_that_hangs_is_said_before_anything_is_submitted(dlobd: Any, 
     assert ended.code == 4
     assert re.fullmatch(
         r"dlobd: HDFS refused to store the data set: the NameNode at 127\.0\.0\.1:\d+ did not answer within 20 s "
-        r"Next: look at `dlobd cluster status`",
+        r"Next: check `dlobd cluster status`",
         ended.line,
     )
     assert dlobd.bundles() == []
@@ -220,7 +220,7 @@ def test_safe_mode_is_said_before_anything_is_submitted(dlobd: Any, admin: Any, 
     admin(*SAFE_MODE)
     ended = dlobd.run()
     assert ended.code == 4
-    assert re.match(r"dlobd: HDFS refused a directory: .* Name node is in safe mode\.", ended.line)
+    assert re.match(r"dlobd: HDFS refused to create a directory: .* Name node is in safe mode\.", ended.line)
     assert dlobd.bundles() == []
 
 
