@@ -148,10 +148,10 @@ client = object.__new__(GatewayClient)
 for _ in range(3):
     client.send_command("c\\no12\\nsize\\ne\\n", 0)
 client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * hooks.LONG_CALL_NS / 1e9})
-own._Waiting.now = True
+own._Wait.now = True
 client.send_command("c\\no12\\nsize\\ne\\n", 0)
 own.LONG_CALL_NS = 10**12  # however busy the machine is
-own._Waiting.now = False
+own._Wait.now = False
 client.send_command("c\\no12\\nsize\\ne\\n", 0)
 """,
         tmp_path,
