@@ -31,7 +31,7 @@ _ROWS = (
         "just before exec of spark-submit",
         "observed exit of spark-submit",
         "own clock",
-        "nothing: it is our own process",
+        "nothing; it is our own process",
     ),
     Layer(
         "yarn",
@@ -61,7 +61,7 @@ _ROWS = (
         "TFCluster.run is called, or the start task begins",
         "trainer forked; at the end, TFCluster.shutdown returned",
         "own wrappers around TensorFlowOnSpark",
-        "time inside TensorFlowOnSpark that is neither a poll nor a wrapped call stays launcher",
+        "details inside TensorFlowOnSpark: time that is neither a poll nor a wrapped call stays launcher",
     ),
     Layer(
         "feed",
@@ -81,7 +81,7 @@ _ROWS = (
         "a file is located, opened, read, written or closed",
         "the client's call returned",
         "own WebHDFS timers, driver log, NameNode audit log, DataNode client trace",
-        "page cache or disk; what Spark's JVM reads inside a task is an interval, not a number",
+        "whether data came from page cache or disk; what Spark's JVM reads inside a task is an interval, not a number",
     ),
     Layer(
         "tensorflow",
@@ -98,10 +98,10 @@ _ROWS = (
         "job",
         "User code",
         "#882255",
-        "the first line of your own script, or a function of yours in a Python worker",
+        "the first line of your own script, or your function in a Python worker",
         "it ended",
         "own wrappers around the script and around what PySpark's workers run",
-        "anything inside: your own code is one span, with PySpark's loop around it; dlobd's own training job has none",
+        "anything inside: your code is one span, including PySpark's loop around it; dlobd's own training job has none",
     ),
     Layer(
         "channel",

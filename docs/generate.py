@@ -42,18 +42,18 @@ LAYERS_PAGE = """\
 
 {made}
 
-A layer is a place where time can go. The wall time of a run is split over these, and over nothing else; the parts sum
-to the wall exactly. How is said in [methodology.md](methodology.md).
+A layer is a place where time can go. The wall time of a run is split across these layers and nothing else; the parts
+sum to the wall exactly. [methodology.md](methodology.md) describes how.
 
 "Opens" and "closes" are the two events between which time can belong to the layer. Inside, the innermost open span
-decides: HDFS calls made by the trainer are HDFS, not TensorFlow.
+decides: HDFS calls made by the trainer count as HDFS, not TensorFlow.
 
 {table}
 
-`{unattributed}` is not a layer. It is time of the main lane in which no span was open. Time that a layer has, but that
-no evidence explains, is its `unexplained` part; the report counts and hatches both together.
+`{unattributed}` is not a layer. It is time of the main lane in which no span was open. Time that belongs to a layer,
+but that no evidence explains, is its `unexplained` part; the report hatches both and counts them together.
 
-Colours are from the Okabe-Ito palette, which colour-blind readers can tell apart.
+The colours are from the colour-blind-safe Okabe-Ito palette.
 """
 
 AUDITS_PAGE = """\
@@ -61,27 +61,27 @@ AUDITS_PAGE = """\
 
 <!-- Made by docs/generate.py; change that, or dlobd/attribution/audits. -->
 
-An audit takes one quantity from two sources, and asks whether they agree. Every run is
-audited when it is recorded; `audits` in run.json has both figures and their sources, `dlobd show` counts them, and
-`dlobd verify` makes them again. There are {count}.
+An audit takes one quantity from two sources, and checks whether they agree. Every run is audited when it is recorded;
+`audits` in run.json has both figures and their sources, `dlobd show` counts the verdicts, and `dlobd verify` repeats
+the audits. There are {count}.
 
-| verdict | means |
+| Verdict | Meaning |
 |---|---|
-| `pass` | the figures compare as they must |
-| `fail` | they contradict each other: a run that ended well is `invalid`, whoever of the two is right |
+| `pass` | the figures agree |
+| `fail` | they contradict each other: a run that succeeded is `invalid`, whichever of the two is right |
 | `unknown` | no verdict; `detail` says why |
 
-Unknown is: a source is not there (plain processes have no DataNodes); the way to run makes no such promise (a script
-of one's own counts no samples; a run by hand has YARN's window); or the figures differ, and the evidence itself
-explains it (a DataNode died, a Java client of HDFS warned, the cluster is external and its logs may be incomplete,
-evidence of other hosts was placed by their wall clocks). An audit marked "whole" is asked only of a job that ended
-well.
+A verdict is `unknown` if a source is missing (plain processes have no DataNodes); if the audit does not apply to the
+way of running (dlobd does not count your own script's samples; a run by hand has YARN's window); or if the figures
+differ and the evidence itself explains it (a DataNode died, a Java HDFS client logged a warning, the cluster is
+external and its logs may be incomplete, evidence from other hosts was aligned by their wall clocks). An audit marked
+"whole" applies only to jobs that succeeded.
 
 {table}
 
-"Passes" over the input are the epochs; with the launcher `barrier` and `input = "feed"` it is one, because later epochs
-come from the tasks' memory. The files of a bundle are audited by their sha256 in `hashes`, which `dlobd verify` and
-`dlobd show` compare.
+The number of "passes" over the input is the number of epochs; with the launcher `barrier` and `input = "feed"` it is
+one, because later epochs come from the tasks' memory. The files of a bundle are checked by their sha256 in `hashes`,
+which `dlobd verify` and `dlobd show` compare.
 """
 
 SELFTEST_PAGE = """\
@@ -89,44 +89,46 @@ SELFTEST_PAGE = """\
 
 <!-- Made by docs/generate.py from docs/selftest.json, which is what `dlobd selftest --full --json` printed. -->
 
-Is the breakdown right? `dlobd selftest` puts delays of known size into real runs, and looks for each in the breakdown:
-client, YARN, Spark, launcher, feed, HDFS and TensorFlow, one after the other, on the embedded cluster.
+Is the breakdown right? `dlobd selftest` injects delays of known size into real runs on the embedded cluster, and looks
+for each one in the breakdown. It covers client, YARN, Spark, launcher, feed, HDFS and TensorFlow, one after the other.
 
 ```
-dlobd selftest             three runs that pass every point, about two minutes; exit code 6 if a delay is not found
-dlobd selftest --full      every point with {sizes}; about 20 minutes
+dlobd selftest             three runs that cover every point, about two minutes; exit code 6 if a delay is not found
+dlobd selftest --full      every point with {sizes}, about 20 minutes
 ```
 
-A delay is hidden from what is tested: the injector notes by its own clock from when to when it held the job up, in a
-file that attribution never sees. Afterwards each such interval is laid over the attributed wall. What attribution gave
-there to the layer that was delayed is recovered; what it gave to others, left unexplained or unattributed is not.
-Target: of every single delay at least {right:.0%} in its own layer and at most {wrong:.0%} in any other.
+The test is blind: the injector records by its own clock when it delayed the job, in a file that attribution never sees.
+Afterwards each such interval is compared with the attributed wall. Time that attribution gave to the delayed layer is
+recovered; time that it gave to other layers, or left unexplained or unattributed, is not. Target, for every single
+delay: at least {right:.0%} in its own layer and at most {wrong:.0%} in any other.
 
-## Where delays are put
+## Injection points
 
 {points}
 
-A process that is stopped (SIGSTOP) is a daemon that hangs or a machine that pauses, for everybody else. "While the
-trainer wants it" means that the injector first waits, uncounted, until the trainer asks: a delay that holds up nobody
-would rightly be found nowhere. For the same reason runs have one rank where a second one could go on meanwhile.
+To all other processes, a process that is stopped (SIGSTOP) looks like a daemon that hangs or a machine that pauses.
+"While the trainer wants it" means that the injector first waits, uncounted, until the trainer asks: a delay that delays
+nothing would rightly be found nowhere. For the same reason, runs have one rank if a second one could continue
+meanwhile.
 
 Nothing is injected into `channel`: dlobd has no exchange of its own yet whose boundary could be delayed. The three runs
-leave `user` out too, which only a script of one's own has.
+also leave out `user`, which exists only for your own script.
 
 ## Result
 
 {facts}
 
-Seconds that were injected and recovered, over all sizes; the least share of a single delay that was recovered, and the
-largest that another layer was blamed for.
+Seconds injected and recovered, over all sizes; the smallest share of a single delay that was recovered, and the largest
+share that was blamed on another layer.
 
 {delays}
 
-Who was blamed, in seconds; a row a layer that was delayed.
+Confusion matrix: which layer was blamed, in seconds; one row per delayed layer.
 
 {matrix}
 
-recovered = slope x injected + intercept. A slope of 1 loses no share, an intercept of 0 loses nothing at the edges.
+recovered = slope x injected + intercept. With a slope of 1 no share is lost; with an intercept of 0 nothing is lost at
+the edges.
 
 {lines}
 
@@ -138,44 +140,44 @@ METRICS_PAGE = """\
 
 {made}
 
-Each number that a run's record holds: its unit, what it is, and how it is computed from what. `[]` stands for each
-element of a list. `null` means unknown: not measured, or the run ended before it could be; it never means 0.
+Each number in a run's record: its unit, its meaning, and how it is computed. `[]` stands for each element of a list.
+`null` means unknown: not measured, or the run ended before it could be; it never means 0.
 
-Times ending in `_ns` are integers of nanoseconds. Those called `start_ns`, `end_ns` and `at_ns` lie on CLOCK_MONOTONIC
-of the clock domain that `window.clock` names; subtract `window.start_ns` to count from the start of the run. "own mark"
-is a line that dlobd's recorder wrote; the other sources are described in [methodology.md](methodology.md#sources).
+Names ending in `_ns` are integer nanoseconds. `start_ns`, `end_ns` and `at_ns` are CLOCK_MONOTONIC times of the clock
+domain that `window.clock` names; subtract `window.start_ns` to count from the start of the run. "own mark"
+is a line written by dlobd's recorder; the other sources are described in [methodology.md](methodology.md#sources).
 
 {tables}
 ## Data frames
 
-`dlobd.load(BUNDLE)` gives the same as pandas data frames: `.attribution()` (columns {attribution}), `.spans()` (columns
+`dlobd.load(BUNDLE)` gives the data as pandas data frames: `.attribution()` (columns {attribution}), `.spans()` (columns
 {spans}) and `.steps()` (columns {steps}). Their `start_ns` and `end_ns` count from the start of the window.
 """
 
 FORMULAS: dict[str, tuple[str, str]] = {
     # path: (unit, how it is computed from what; for the experiment, which says so itself, what it is)
-    "schema_version": ("-", "constant of this dlobd"),
-    "configuration.workers": ("ranks", "Ranks that train, one executor each."),
+    "schema_version": ("-", "constant of this dlobd version"),
+    "configuration.workers": ("ranks", "Training ranks, one executor each."),
     "configuration.epochs": ("passes", "Passes over the training samples."),
-    "configuration.batch_size": ("samples", "Samples a rank and step."),
-    "configuration.learning_rate": ("-", "Step width of plain gradient descent."),
-    "configuration.train_samples": ("samples", "Samples an epoch, all ranks together."),
+    "configuration.batch_size": ("samples", "Samples per rank and step."),
+    "configuration.learning_rate": ("-", "Learning rate of plain gradient descent."),
+    "configuration.train_samples": ("samples", "Samples per epoch, all ranks together."),
     "configuration.test_samples": ("samples", "Samples evaluated after training."),
-    "configuration.checkpoint_every_steps": ("steps", "Rank 0 writes a checkpoint after each so many steps."),
+    "configuration.checkpoint_every_steps": ("steps", "Rank 0 writes a checkpoint every so many steps."),
     "configuration.min_accuracy": ("share", "A run with a lower test accuracy is invalid."),
-    "configuration.seed": ("-", "Of the data's order and of the first weights."),
-    "configuration.replication": ("-", "Of every block of the job's files in HDFS: input, checkpoints, event log."),
+    "configuration.seed": ("-", "Random seed for the data order and the initial weights."),
+    "configuration.replication": ("-", "Replication of the job's files in HDFS: input, checkpoints, event log."),
     "configuration.executor_memory_mb": ("MiB", "Heap of an executor's JVM."),
-    "configuration.executor_overhead_mb": ("MiB", "Room beside the heap, for the Python worker and the trainer."),
-    "configuration.timeout_s": ("s", "Of the whole job, from spark-submit to its exit."),
+    "configuration.executor_overhead_mb": ("MiB", "Memory besides the heap, for the Python worker and the trainer."),
+    "configuration.timeout_s": ("s", "Time limit for the whole job, from spark-submit to its exit."),
     "configuration.accept_timeout_s": ("s", "How long YARN may leave the application without an ApplicationMaster."),
     "window.start_ns": ("ns", "read just before `exec` of spark-submit, own clock"),
     "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
     "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),
-    "layers[].ns": ("ns", "sum of the pieces of the window that belong to the layer"),
+    "layers[].ns": ("ns", "sum of the segments of the window that belong to the layer"),
     "layers[].unexplained_ns": (
         "ns",
-        "sum of its pieces of kind `unexplained`: a wait whose releasing lane shows nothing and that no cause covers",
+        "sum of its segments of kind `unexplained`: a wait whose releasing lane shows nothing and that no cause covers",
     ),
     "layers[].lo_ns": (
         "ns",
@@ -185,14 +187,14 @@ FORMULAS: dict[str, tuple[str, str]] = {
         "ns",
         "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall",
     ),
-    "layers[].causes[][]": ("ns", "time of waits given to the named cause; of each wait at most the cause's period"),
-    "layers[].names[][]": ("ns", "sum of the pieces whose span has that name"),
-    "unattributed_ns": ("ns", "sum of the pieces of the main lane without an open span"),
+    "layers[].causes[][]": ("ns", "wait time attributed to the named cause; at most the cause's period per wait"),
+    "layers[].names[][]": ("ns", "sum of the segments whose span has that name"),
+    "unattributed_ns": ("ns", "sum of the segments of the main lane without an open span"),
     "intervals[].start_ns": ("ns", "start of the containing span"),
     "intervals[].end_ns": ("ns", "end of the containing span"),
     "intervals[].lo_ns": (
         "ns",
-        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 without such one",
+        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 if there was none",
     ),
     "intervals[].hi_ns": (
         "ns",
@@ -203,14 +205,14 @@ FORMULAS: dict[str, tuple[str, str]] = {
     ),
     "clips[].ns": (
         "ns",
-        "length that was cut off, or by which it contradicts other evidence; of a truncated span its known length",
+        "length that was cut off, or by which it contradicts other evidence; for a truncated span, its known length",
     ),
     "metrics.test_accuracy": (
         "share",
-        "right / all of the test samples, by the model read back from HDFS; rank 0's done-marker",
+        "correct / all test samples, with the model read back from HDFS; rank 0's done-marker",
     ),
     "metrics.train_samples": ("samples", "sum over the ranks' done-markers"),
-    "metrics.steps": ("steps", "least over the ranks' done-markers"),
+    "metrics.steps": ("steps", "minimum over the ranks' done-markers"),
     "metrics.samples_per_second": ("samples/s", "`train_samples / training_ns * 1e9`"),
     "startup[].at_ns": ("ns", "the record that `source` names"),
     "startup[].resolution_ns": (
@@ -219,12 +221,12 @@ FORMULAS: dict[str, tuple[str, str]] = {
     ),
     "teardown[].at_ns": ("ns", "the record that `source` names"),
     "teardown[].resolution_ns": ("ns", "as in `startup`"),
-    "hdfs[].operations": ("calls", "files written or read for the purpose; of an interval, tasks or containers"),
+    "hdfs[].operations": ("calls", "files written or read for the purpose; for an interval, tasks or containers"),
     "hdfs[].bytes": (
         "bytes",
         (
-            "own mark, else size of the input split or of the file, else DataNode client trace, whose reads count "
-            "checksums too (about 0.8 %)"
+            "own mark, else size of the input split or of the file, else DataNode client trace, whose reads include "
+            "checksums (about 0.8 %)"
         ),
     ),
     "hdfs[].ns": ("ns", "sum of the spans of all lanes, which overlap: not a part of the wall"),
@@ -235,18 +237,21 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "ranks[].step_p50_ns": ("ns", "its n steps without the first one, sorted: element floor(0.5 n), counted from 0"),
     "ranks[].step_p99_ns": (
         "ns",
-        "element floor(0.99 n); null where n < 299, because it would say no more than the maximum",
+        "element floor(0.99 n); null if n < 299, where it says no more than the maximum",
     ),
     "ranks[].step_max_ns": ("ns", "the last element"),
     "audits[].left": ("as its source says", "the source that `left_source` names"),
     "audits[].right": ("as its source says", "the source that `right_source` names"),
-    "noise.timer_ns": ("ns", "median distance of 2,000 readings of CLOCK_MONOTONIC"),
-    "noise.sleep_over_p50_ns": ("ns", "median of 300 sleeps of 1 ms, less that"),
-    "noise.sleep_over_p99_ns": ("ns", "their 99th percentile, less that"),
-    "noise.loop_variation": ("share", "standard deviation over mean of 8 equal pieces of work of about 25 ms"),
-    "noise.loop_slowest": ("share", "the slowest of them over their median"),
-    "noise.steal_share": ("share", "steal over all CPU time meanwhile, /proc/stat; null where the kernel does not say"),
-    "noise.loopback_p50_ns": ("ns", "median of 400 round trips by TCP over loopback"),
+    "noise.timer_ns": ("ns", "median interval between 2,000 consecutive readings of CLOCK_MONOTONIC"),
+    "noise.sleep_over_p50_ns": ("ns", "median of 300 sleeps of 1 ms, minus 1 ms"),
+    "noise.sleep_over_p99_ns": ("ns", "their 99th percentile, minus 1 ms"),
+    "noise.loop_variation": ("share", "standard deviation / mean of 8 equal pieces of work of about 25 ms"),
+    "noise.loop_slowest": ("share", "the slowest of them / their median"),
+    "noise.steal_share": (
+        "share",
+        "steal / all CPU time during the measurement, /proc/stat; null if the kernel does not report it",
+    ),
+    "noise.loopback_p50_ns": ("ns", "median of 400 TCP round trips over loopback"),
     "noise.loopback_p99_ns": ("ns", "their 99th percentile"),
     "noise.load_1m": ("processes", "/proc/loadavg"),
     "seeds.*": ("-", "experiment file"),
@@ -257,10 +262,10 @@ FORMULAS: dict[str, tuple[str, str]] = {
         "lines",
         "sum over the processes of the last `cost` line, or of what the recorder said on stderr, whichever is more",
     ),
-    "overhead.left_out": ("calls", "sum over the processes' last `cost` lines; only scripts of one's own have any"),
+    "overhead.left_out": ("calls", "sum over the processes' last `cost` lines; only for your own scripts"),
     "overhead.flush_ns": (
         "ns",
-        "sum over the processes' last `cost` lines: what came later, at most a second, is missing; overlaps the job",
+        "sum over the processes' last `cost` lines, without the last second at most; overlaps the job",
     ),
     "overhead.flush_cpu_ns": ("ns", "as `flush_ns`"),
     "overhead.span_bytes": ("bytes", "sizes of the files in spans/"),
@@ -270,22 +275,22 @@ FORMULAS: dict[str, tuple[str, str]] = {
     ),
     "overhead.chain_spans": (
         "spans",
-        "own marks that begin in a piece of the wall that belongs to their lane; those of threads are beside it",
+        "own marks that begin in a segment of the wall that belongs to their lane; threads are not counted",
     ),
-    "overhead.chain_ns": ("ns", "`chain_spans * span_cost_ns`, a part of the layers' numbers, not beside them"),
+    "overhead.chain_ns": ("ns", "`chain_spans * span_cost_ns`; included in the layers' numbers"),
     "overhead.chain_share": ("share", "`chain_ns / wall_ns`"),
     "overhead.loop.length_ns": ("ns", "`last step done` - `first batch` of the rank with the longest; own marks"),
-    "overhead.loop.spans": ("spans", "those of the rank that begin in between"),
-    "overhead.loop.ns": ("ns", "`spans * span_cost_ns`; much of it is the writing, which may run beside the loop"),
+    "overhead.loop.spans": ("spans", "the rank's spans that begin within the loop"),
+    "overhead.loop.ns": ("ns", "`spans * span_cost_ns`; much of it is writing, which may run in parallel to the loop"),
     "overhead.loop.share": ("share", "`ns / length_ns`"),
     "setup.*": (
         "ns; bytes for `staged_bytes`",
         (
-            "own clock around the step, outside the window; `cluster_up_ns` is null where a cluster ran already, "
-            "`staged_bytes` 0 where the data lay in HDFS already"
+            "own clock around the step, outside the window; `cluster_up_ns` is null if a cluster was already up, "
+            "`staged_bytes` is 0 if the data was already in HDFS"
         ),
     ),
-    "platform.*": ("cores, bytes, load", "operating system, when the run began"),
+    "platform.*": ("cores, bytes, load", "operating system, at the start of the run"),
 }
 
 MORE_METRICS: dict[str, tuple[str, str, str]] = {
@@ -301,7 +306,7 @@ MORE_METRICS: dict[str, tuple[str, str, str]] = {
     "loop_ns": (
         "ns",
         "Training loop of the slowest rank, first batch to last step.",
-        "greatest of the ranks' done-markers: known also where recording was off",
+        "maximum over the ranks' done-markers; known even if recording was off",
     ),
     "spans": ("spans", "Spans that dlobd's recorder wrote, in all processes.", "lines of spans/ that begin a span"),
     "daemons_bytes": (
@@ -319,7 +324,11 @@ MORE_METRICS: dict[str, tuple[str, str, str]] = {
 MORE_RANKS: dict[str, tuple[str, str, str]] = {
     "first_step_ns": ("ns", "First step, which traces and compiles.", "span `first step`"),
     "feed_wait_ns": ("ns", "Time the trainer waited for blocks.", "sum of the spans `get`"),
-    "main_ns": ("ns", "A person's own main function; only there.", "its span `user code`; null if it was cut short"),
+    "main_ns": (
+        "ns",
+        "Your own main function; only for your own script.",
+        "its span `user code`; null if it was truncated",
+    ),
 }
 
 
@@ -368,7 +377,7 @@ def audits_page() -> str:
         )
         for rule in AUDITS
     ]
-    header = ("audit", "what must hold", "left", "right", "left to right", "asked of")
+    header = ("Audit", "What must hold", "Left source", "Right source", "Comparison", "Applies to")
     return AUDITS_PAGE.format(table=_table(header, rows), count=len(rows))
 
 
@@ -379,7 +388,7 @@ def selftest_page() -> str:
     sizes = [f"{seconds:g} s" for seconds in SIZES_S]
     return SELFTEST_PAGE.format(
         sizes=f"{', '.join(sizes[:-1])} and {sizes[-1]}",
-        points=_table(("point", "layer", "how", "in a run"), points),
+        points=_table(("Point", "Layer", "How", "Per run"), points),
         facts="\n".join(f"- {fact}" for fact in whole["facts"]),
         delays=_table(report.DELAYS, report.by_point(whole)),
         matrix=_table(("delayed", *report.columns(whole)), report.matrix_rows(whole)),
@@ -403,7 +412,7 @@ def layers_page() -> str:
         )
         for layer in LAYERS.values()
     ]
-    header = ("layer", "group", "opens", "closes", "source", "cannot see", "colour")
+    header = ("Layer", "Group", "Opens", "Closes", "Source", "Cannot see", "Colour")
     return LAYERS_PAGE.format(made=MADE, table=_table(header, rows), unattributed=UNATTRIBUTED)
 
 
@@ -430,7 +439,7 @@ def metrics_page() -> str:
     parts = []
     for group, rows in groups.items():
         heading = f"## {group}\n\n{described[group].get('description', '')}" if group else "## The run as a whole\n"
-        parts.append(f"{heading.rstrip()}\n\n{_table(('number', 'unit', 'what it is', 'how, from what'), rows)}\n")
+        parts.append(f"{heading.rstrip()}\n\n{_table(('Number', 'Unit', 'Meaning', 'Computed from'), rows)}\n")
     columns = {"attribution": frames.ATTRIBUTION, "spans": frames.SPANS, "steps": frames.STEPS}
     named = {name: ", ".join(f"`{column}`" for column in of) for name, of in columns.items()}
     return METRICS_PAGE.format(made=MADE, tables="\n".join(parts), **named)
