@@ -10,7 +10,7 @@
     └── Busy                  8     another dlobd command holds what this one needs
     (Interrupted            130     Ctrl-C or SIGTERM)
 
-An error is three sentences in one line: what failed, why, and the next step.
+An error is one line with three parts: what failed, why, and the next step.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class DlobdError(Exception):
 
     Args:
         what: what failed and why, one line.
-        remedy: the next step a person should take, one line; may be empty.
+        remedy: the next step for the user, one line; may be empty.
     """
 
     exit_code = 1
@@ -33,7 +33,7 @@ class DlobdError(Exception):
 
     @property
     def line(self) -> str:
-        """The single line that a person sees."""
+        """The single line that the user sees."""
         return f"{self.what} Next: {self.remedy}" if self.remedy else self.what
 
 
@@ -80,6 +80,6 @@ class Busy(DlobdError):
 
 
 class Interrupted(DlobdError):
-    """A person (Ctrl-C) or the system (SIGTERM) ended the command."""
+    """The user (Ctrl-C) or the system (SIGTERM) ended the command."""
 
     exit_code = 130

@@ -1,4 +1,4 @@
-"""THE table of layers: where time can go, from where to where, by which source, and what it cannot see.
+"""The table of layers: where time can go, from which event to which, by which source, and what it cannot see.
 
 Stdlib only: the cluster's Python imports this unchanged. `docs/layers.md` is made from this table.
 """

@@ -110,7 +110,7 @@ class Event:
 class NotMeasured:
     """A layer without a number: the layer that contains its time, or nothing where it took no part, and why.
 
-    Inside `user` it is what a person's own code did of it, which may come on top of what was measured elsewhere."""
+    Inside `user` it is what the user's own code did of it, which may come on top of what was measured elsewhere."""
 
     layer: str
     inside: str

@@ -1,6 +1,6 @@
 """A bundle in, numbers out. Pure: no cluster, no clock; the same files give the same numbers.
 
-importers/    other people's records, and ours, parsed
+importers/    third-party records, and ours, parsed
 lanes/        one sequential timeline each, and who waits for whom
 nesting       one lane made orderly
 attribute     the wall split by layer

@@ -17,7 +17,7 @@ INCONSISTENT_SHARE = 0.01
 
 
 def check(experiment: Runnable, evidence: Evidence, clips: Sequence[Clip], wall_ns: int) -> list[Check]:
-    """All checks, in the order in which a person would ask.
+    """All checks, in the order in which a reader would ask for them.
 
     Args:
         clips: of the attribution.

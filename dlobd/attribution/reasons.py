@@ -33,7 +33,7 @@ _RACE = re.compile(
 )
 _LOST_RACE = "Spark's driver hit a race condition while setting up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
-filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches them off; a job of one's own may want them."""
+filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches them off; the user's own job may want them."""
 
 
 def failure(evidence: Evidence) -> str:
@@ -125,7 +125,7 @@ def _signal_name(number: int) -> str:
 
 
 def _submitter_killed(evidence: Evidence) -> str | None:
-    """What runs on this machine: the JVM of spark-submit, and the driver's Python below it."""
+    """Processes on this machine: the JVM of spark-submit, and the driver's Python, its child."""
     code = evidence.window["exit_code"]
     if code < 0:
         who = "the ranks' parent process" if evidence.native else "spark-submit"
@@ -222,7 +222,7 @@ def _said(evidence: Evidence) -> str | None:
     outputs += [evidence.path / files.CONTAINER_LOGS / container / "stdout" for container in evidence.containers[:1]]
     texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
     said = [str(line) for text in texts for line in _SAID.findall(text)]
-    # a person's own script prints what it likes; the driver's record has its last line
+    # the user's own script prints what it likes; the driver's record has its last line
     driver = evidence.driver_process
     said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == names.JOB_FAILED] if driver else []
     return said[-1].strip() if said else None

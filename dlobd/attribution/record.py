@@ -1,4 +1,4 @@
-"""What a bundle's evidence says of its run, as run.json keeps it. Pure."""
+"""Computes the members of run.json that follow from a bundle's evidence. Pure."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
 
 
 def _own_rank(rank: Rank) -> dict[str, Any]:
-    """Of a person's own main function only its length is known: where its steps are, it does not say."""
+    """Of the user's own main function only its length is known: where its steps are, it does not say."""
     unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
     main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
     wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(names.GET))

@@ -1,4 +1,4 @@
-"""What recording a run has cost, as far as its bundle tells: counted where it was counted, else estimated. Pure.
+"""The recording overhead of a run, from its bundle: counted where possible, else estimated. Pure.
 
 Counted: spans, lines, bytes, lost lines, and the time of writing them, by the recorder itself. Estimated: spans times
 what a span cost on the client's machine before the window (evidence/span_cost.json), along the attributed chain, and in
@@ -32,13 +32,13 @@ _ADDED_LOGS = (
     f"{files.DAEMON_LOGS}/*-audit.log",
     f"{files.DAEMON_LOGS}/*-clienttrace.log",
 )
-"""Logs that nobody would write without dlobd's settings."""
+"""Logs that exist only because of dlobd's settings."""
 
 
 def overhead(
     evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
 ) -> dict[str, Any] | None:
-    """The member `overhead` of run.json; None for a run of which nobody measured what a span costs.
+    """The member `overhead` of run.json; None for a run in which the cost per span was not measured.
 
     Args:
         spans: of the trace.
@@ -84,7 +84,7 @@ def warnings(found: dict[str, Any] | None) -> Iterator[str]:
 
 
 def lost_lines(evidence: Evidence) -> int:
-    """Lines that a disk refused: by the recorders' own counts, and by what they could say on stderr alone."""
+    """Lines that could not be written to disk: by the recorders' own counts, and by their messages on stderr."""
     lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):

@@ -1,4 +1,4 @@
-"""Is a bundle what its run left, and does everything in its report follow from it? Needs no cluster.
+"""Verifies that a bundle is intact, and that its report follows from its evidence. Needs no cluster.
 
 Four questions: are the files those that were sealed; do configuration, key and job say the same; and does computing
 the report anew from the raw evidence give it again, number for number; and do independent sources agree (`audits`). The

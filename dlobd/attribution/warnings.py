@@ -1,4 +1,4 @@
-"""What a person should know of a run beside its status: what went wrong around the job, or was not what it seems."""
+"""What the user should know about a run besides its status: trouble around the job, and misleading signs."""
 
 from __future__ import annotations
 

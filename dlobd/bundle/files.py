@@ -11,9 +11,9 @@ HASHES = "hashes"
 PARTS = ("spans", "evidence", "logs")
 
 JOB = "evidence/job.json"
-"""What the submitted job was told; of a person's own script, the run's configuration."""
+"""What the submitted job was told; of the user's own script, the run's configuration."""
 SCRIPT = "evidence/script.py"
-"""A person's own script, as it was run."""
+"""The user's own script, as it was run."""
 WINDOW = "evidence/window.json"
 """`dlobd.run.submit.Window`: what the client saw."""
 SPAN_COST = "evidence/span_cost.json"

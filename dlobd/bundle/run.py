@@ -56,7 +56,7 @@ class HdfsUse:
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """A rank's steps. Of a person's own script only `main_ns`, the length of its main function, is known."""
+    """A rank's steps. Of the user's own script only `main_ns`, the length of its main function, is known."""
 
     role: str
     index: int
@@ -235,7 +235,7 @@ class Run:
 
     @property
     def own(self) -> bool:
-        """Whether a person's own script was run."""
+        """Whether the user's own script was run."""
         return isinstance(self.configuration, OwnJob)
 
     @property

@@ -2,7 +2,7 @@
 
     run.json    what was run, and what came out; `dlobd/bundle/run.schema.json` is its schema
     spans/      one JSON-lines file a process, as `dlobd.tracing` wrote it
-    evidence/   other people's records that the importers read
+    evidence/   third-party records that the importers read
     logs/       everything else that helps to understand a failure
     hashes      sha256 of each file of the bundle, in the form that `sha256sum -c` reads
 

@@ -14,7 +14,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help="Remove the caches.")] = False,
     runs: Annotated[bool, typer.Option("--runs", help="With --yes: also remove run bundles and self-tests.")] = False,
 ) -> None:
-    """Show what dlobd keeps on this machine and how large it is; with --yes, remove it."""
+    """Show what dlobd keeps on this machine; with --yes, remove it."""
     from dlobd.run import clean as cleaning
 
     entries = cleaning.kept(out)

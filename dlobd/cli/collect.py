@@ -21,7 +21,7 @@ def collect(
     hadoop_conf: HadoopConf = None,
     out: Out = RUNS,
 ) -> int:
-    """Collect a run that was submitted by hand, and show where its time went.
+    """Collect a run submitted by hand; show where its time went.
 
     --hadoop-conf defaults to HADOOP_CONF_DIR.
     """

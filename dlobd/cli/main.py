@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         message = error.format_message()  # empty where only help was asked for, and has been printed
         return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
-    except Exception:  # noqa: BLE001  a person gets one line, whatever it was; the traceback is kept
+    except Exception:  # noqa: BLE001  the user gets one line, whatever it was; the traceback is kept
         return _fail(f"unexpected failure: {_last_words()} Its traceback is in {_keep_traceback()}", 1)
 
 

@@ -46,7 +46,7 @@ def run(
     ] = False,
     archive: Archive = None,
 ) -> int:
-    """Run an experiment or your own script, and show where its time went.
+    """Run an experiment or your own script; show where its time went.
 
     Your own script: --job SCRIPT [-- ARGUMENTS]. The last line of the output is the path of the run's bundle.
 

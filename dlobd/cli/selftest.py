@@ -31,7 +31,7 @@ def selftest(
     as_json: Json = False,
     out: Out = RUNS / "selftest",
 ) -> int:
-    """Inject known delays into real runs, and check that the breakdown finds them.
+    """Check the breakdown by injecting known delays into real runs.
 
     The runs use the embedded cluster. Each delay must be attributed to the layer that it was injected into."""
     from dlobd.run.progress import Progress

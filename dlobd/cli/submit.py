@@ -27,7 +27,7 @@ def submit(
     hadoop_conf: HadoopConf = None,
     archive: Archive = None,
 ) -> int:
-    """Run your own spark-submit command, recorded, and show where its time went.
+    """Run your own spark-submit command; show where its time went.
 
     It runs on the embedded cluster, or on an external one with --hadoop-conf, unchanged except for the recording."""
     from dlobd.experiment import own_job

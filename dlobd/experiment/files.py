@@ -91,7 +91,7 @@ def load(
     """Reads a shipped experiment or a TOML file, and applies `key=value` overrides, the last one winning.
 
     Args:
-        told: gets a line for each choice of a person that changes what a shipped experiment says elsewhere.
+        told: gets a line for each user choice that changes other settings of a built-in experiment.
 
     Raises:
         UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; file and line are named.

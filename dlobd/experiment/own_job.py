@@ -1,6 +1,6 @@
-"""A person's own job: from a script or a spark-submit line to an OwnJob, everything checked before anything is started.
+"""The user's own job: from a script or a spark-submit line to an OwnJob, everything checked before anything is started.
 
-What nobody says is as in the shipped main experiment. Settings are those of an experiment, as far as they are not the
+Defaults are those of the built-in main experiment. Settings are those of an experiment, as far as they are not the
 script's own affair.
 """
 
@@ -24,7 +24,7 @@ from dlobd.registry import LAUNCHERS, unknown
 from dlobd.schema import OwnJob, Runnable
 
 DEFAULTS = "softmax-mnist"
-"""The shipped experiment that says what nobody said."""
+"""The built-in experiment that supplies the defaults."""
 
 SETTINGS = tuple(field.name for field in fields(OwnJob) if field.name in experiments.FIELDS)
 """What `--set` may say of an own job."""

@@ -118,7 +118,7 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Our line with the options of a person, who has the last word; where both values are needed, both are there.
+    """Our command merged with the user's options, which take precedence; values that add up are combined.
 
     Args:
         ours: a whole line.

@@ -1,6 +1,6 @@
 """Ways to run a job: what a choice of launcher or scheduler needs elsewhere, and who said what. Pure.
 
-What a person wrote is never changed; what nobody said follows where there is no choice.
+What the user set is never changed; other settings are implied where there is only one choice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def implied(values: Mapping[str, Any], said: Mapping[str, str]) -> tuple[dict[st
 
     Args:
         values: of an experiment or own job, checked one by one.
-        said: key to where a person wrote it, such as `--set launcher=native`; all others are defaults.
+        said: key to where the user wrote it, such as `--set launcher=native`; all others are defaults.
 
     Raises:
         UsageError: what was said contradicts itself; one line says all that has to change.

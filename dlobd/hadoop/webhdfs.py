@@ -47,7 +47,7 @@ def words(error: Exception) -> str:
 
 
 def _how(error: Exception, leg: str) -> str:
-    """What a person would say of a failed exchange."""
+    """A readable description of a failed exchange."""
     text = str(error)
     if isinstance(error, requests.ConnectTimeout):
         return f"accepted no connection within {CONNECT_S:.0f} s"

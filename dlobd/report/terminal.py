@@ -293,7 +293,7 @@ def _plain(value: object) -> str:
 
 
 def _metrics(run: Run) -> list[tuple[str, str]]:
-    """Of a script of one's own the metrics of training are not known, and not missed."""
+    """Of the user's own script the metrics of training are not known, and not missed."""
     return [_metric(key, value) for key, value in run.metrics.items() if value is not None or not run.own]
 
 

@@ -22,13 +22,13 @@ from dlobd.schema import Experiment, OwnJob, Runnable
 
 
 def shell_line(command: Command) -> str:
-    """A command as a person would type it, with the environment that it adds."""
+    """A command as the user would type it, with the environment that it adds."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
     return " ".join([*variables, shlex.join(command.argv)])
 
 
 def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
-    """The command that submits; a person's own options have the last word."""
+    """The command that submits; the user's own options have the last word."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
         entry, own = own_job.ENTRY, Path(experiment.script)

@@ -1,7 +1,7 @@
-"""What this machine can do, before anybody waits for it: each part ok, absent or broken, with the next step.
+"""Checks what this machine can do before a run: each part is ok, absent or broken, with the next step.
 
-Absent is what dlobd brings by itself or can do without; broken is what a run would fail with. For a cluster that is not
-ours the parts are those that a run there needs, and the cluster's own web addresses.
+Absent parts are supplied by dlobd or not needed; broken parts would make a run fail. For an external cluster the parts
+are those that a run there needs, and the cluster's own web addresses.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _container_logs(conf: HadoopConf) -> Finding:
 
 
 ANSWER_S = (3.0, 5.0)
-"""To connect, and between two bytes: a person waits."""
+"""Timeout to connect, and between two bytes: the user is waiting."""
 
 THERE: tuple[tuple[str, Callable[[HadoopConf], Finding]], ...] = (
     ("NameNode", _namenode),

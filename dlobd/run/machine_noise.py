@@ -1,4 +1,4 @@
-"""What this machine does to measurements when nothing is measured: its noise, and the effects that drown in it.
+"""This machine's measurement noise, and the smallest effects that can be told from it.
 
 `FULL` takes about five seconds; `SHORT`, before every run, about 0.6. All figures are of now: another minute has
 another neighbour.

@@ -3,7 +3,7 @@
 The environment is a tarball of packages with a `bin/python` that looks for the node's own interpreter of the same minor
 version. In it are
     - what dlobd imports on nodes, and all that this declares to require (`NODES`);
-    - whatever else is installed and dlobd did not bring: a person's own model or job may want it.
+    - whatever else is installed and dlobd did not bring: the user's own model or job may want it.
 What dlobd brought for the client and for its developers stays here, pandas and matplotlib too, unless a package of the
 second kind requires it. Who wants them on nodes, or everything as it is, brings an archive of venv-pack or conda-pack
 (`check_archive`). venv-pack does not make ours: it copies the finder of an editable install with its absolute path, and

@@ -1,4 +1,4 @@
-"""Shows a person, all the time, which step a command is at and how long it has taken. On stderr: results go to stdout.
+"""Shows the user which step a command is at and how long it has taken. On stderr: results go to stdout.
 
 On a terminal the last line moves; elsewhere each message is a line, and so is every `QUIET_S` seconds without one.
 """
@@ -155,7 +155,7 @@ _JOBS = {
 
 
 class Narrator:
-    """Turns lines of a driver's log into what a person wants to hear while waiting."""
+    """Turns lines of a driver's log into progress messages."""
 
     _SAYS = (
         ("Running Spark version", "SparkContext starts"),

@@ -52,5 +52,5 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
 
 def _configuration(experiment: Runnable) -> dict[str, Any]:
     values = asdict(experiment)
-    # what a person hands to a script of their own may be a secret
+    # arguments of the user's own script may be secrets
     return values | {name: redact_words(values[name]) for name in ("arguments", "options") if name in values}

@@ -1,4 +1,4 @@
-"""What recording costs, measured: real runs with the recorder on and off, interleaved, on one cluster, and one loop.
+"""Measures the recording overhead: real runs with the recorder on and off, interleaved on one cluster, and one loop.
 
 Each repeat runs both, in an order drawn from the seed, so that what drifts drifts for both alike. What a run without a
 recorder still tells is used of either: the wall is the client's window, the training loop is what the ranks report.

@@ -15,7 +15,7 @@ SIZES_S = (0.05, 0.2, 1.0, 5.0)
 class Plan:
     """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
 
-    `own`: instead of the experiment a script runs as a person's own job."""
+    `own`: instead of the experiment a script runs as the user's own job."""
 
     name: str
     settings: tuple[str, ...]

@@ -36,8 +36,8 @@ _ROWS = (
     Point("hdfs/write", "hdfs", "the DataNodes are stopped when the trainer stores its model"),
     Point("tensorflow/step", "tensorflow", "one rank computes for so long in a step", True),
     Point("tensorflow/decode", "tensorflow", "one rank waits before a step, while the others are in it", True),
-    Point("user/script", "user", "a person's own script waits between two calls of Spark"),
-    Point("user/task", "user", "a person's own function waits in a Spark task"),
+    Point("user/script", "user", "the user's own script waits between two calls of Spark"),
+    Point("user/task", "user", "the user's own function waits in a Spark task"),
 )
 
 POINTS: dict[str, Point] = {row.name: row for row in _ROWS}

@@ -1,4 +1,4 @@
-"""What a self-test found: every delay, who was blamed for it, and how the recovered grows with the injected."""
+"""Results of a self-test: every delay, the layers it was blamed on, and recovered against injected time."""
 
 from __future__ import annotations
 

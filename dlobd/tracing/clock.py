@@ -1,4 +1,4 @@
-"""Clocks: the monotonic clock everything is measured on, and its relation to the wall clock of other people's logs.
+"""Clocks: the monotonic clock everything is measured on, and its relation to the wall clock of third-party logs.
 
 A clock domain is (host, boot, time namespace). Inside one, Python's `monotonic_ns` and the JVM's `System.nanoTime`
 read the same CLOCK_MONOTONIC and compare directly; log4j writes the latter with `%nano`.

@@ -15,8 +15,8 @@ SPARK_CONTEXT = "SparkContext"  # its constructor
 SPARK_SESSION = "SparkSession"  # getOrCreate
 SPARK_CONTEXT_STOP = "SparkContext.stop"
 INPUT_SPLITS = "input splits"  # the RDD of the input's files, made and counted
-INSTALL_HOOKS = "install hooks"  # before a person's own script
-USER_CODE = "user code"  # what belongs to a person: a script, a function, a main function
+INSTALL_HOOKS = "install hooks"  # before the user's own script
+USER_CODE = "user code"  # what belongs to the user: a script, a function, a main function
 UNPICKLE_FUNCTION = "unpickle function"
 
 # ---- spans of launchers
@@ -53,7 +53,7 @@ WAIT_FOR_RANKS = "wait for ranks"
 # ---- spans of the feed
 
 READ_BLOCK = "read block"  # Spark hands one over
-READ_ROWS = "read rows"  # the same of a person's own rows
+READ_ROWS = "read rows"  # the same of the user's own rows
 PUT = "put"  # into the queue or pipe
 GET = "get"  # out of it
 PUT_RESULTS = "put results"  # of an inference

@@ -105,7 +105,7 @@ class Evidence:
 
     @property
     def own(self) -> bool:
-        """Whether a person's own script was run."""
+        """Whether the user's own script was run."""
         return "script" in self.job
 
     @property

@@ -62,7 +62,7 @@ def build(
         return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
 
     lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
-    if rank.main:  # a person's own script: its threads may be any
+    if rank.main:  # the user's own script: its threads may be any
         return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
     reader = LaneBuilder(reader_of(rank), process.process)
     reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)

@@ -37,7 +37,7 @@ path has at most 107."""
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What a person may choose about the embedded cluster.
+    """What the user may choose about the embedded cluster.
 
     `work_dir` holds everything, HDFS's content included. One DataNode and one NodeManager is started for each host;
     other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves

@@ -16,7 +16,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
     """One free port for each of `hosts` (addresses to bind), consecutive.
 
     Args:
-        base: the first port, if a person wants fixed ones; else a random block below the ephemeral range, where no
+        base: the first port, if the user wants fixed ones; else a random block below the ephemeral range, where no
             outgoing connection of this machine can take one of them between this check and a daemon's bind.
 
     Raises:

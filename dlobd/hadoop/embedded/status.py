@@ -1,4 +1,4 @@
-"""What a person or a client asks of a running cluster: where it answers, and how each of its daemons is."""
+"""What the user or a client asks of a running cluster: where it answers, and how each of its daemons is."""
 
 from __future__ import annotations
 

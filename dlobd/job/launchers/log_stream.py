@@ -1,4 +1,4 @@
-"""Carries the trainers' log lines to the driver while they come, so that a person need not visit containers.
+"""Carries the trainers' log lines to the driver while they come, so that the user need not visit containers.
 
 One TCP listener on the driver, on the address it was told, with a secret of its own. Lines are text and only printed.
 """

@@ -1,4 +1,4 @@
-"""The worker daemon for a person's own script, with the compatibility layer for TensorFlowOnSpark."""
+"""The worker daemon for the user's own script, with the compatibility layer for TensorFlowOnSpark."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Hooks for a person's own script: spans around what PySpark and TensorFlowOnSpark do for it; the script is unchanged.
+"""Hooks for the user's own script: spans around what PySpark and TensorFlowOnSpark do for it; the script is unchanged.
 
 On the driver, from before the script's first line: imports, SparkContext, SparkSession, calls into the JVM that take
 long, and TensorFlowOnSpark's entry points. On executors, in the worker daemon: what PySpark's workers run, and

@@ -1,4 +1,4 @@
-"""The driver of a person's own script: hooks, then the script, as Python itself would run it."""
+"""The driver of the user's own script: hooks, then the script, as Python itself would run it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
             tracing.instant(names.JOB_FAILED, cause=cause)
         return error.code
     except BaseException as error:  # noqa: BLE001  whatever it was, the script has ended by it
-        # the traceback that a person sees is the script's: without our own frame
+        # the traceback that the user sees is the script's: without our own frame
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
         tracing.instant(names.JOB_FAILED, cause=_last_line(error))

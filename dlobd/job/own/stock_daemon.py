@@ -1,4 +1,4 @@
-"""The worker daemon for a person's own script, with TensorFlowOnSpark as published."""
+"""The worker daemon for the user's own script, with TensorFlowOnSpark as published."""
 
 from functools import partial
 

@@ -49,7 +49,7 @@ SLACK_MS = 2000
 
 @dataclass(frozen=True, slots=True)
 class ExternalCluster:
-    """An external cluster, as a person names it on the command line."""
+    """An external cluster, as the user names it on the command line."""
 
     conf_dir: Path
     archive: Path | None = None
