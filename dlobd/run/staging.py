@@ -76,7 +76,7 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
         sizes = storage.sizes(f"{base}/train")
     except failures() as error:
         where = "This machine's disk" if isinstance(storage, LocalDirectory) else "HDFS"
-        remedy = "look at `dlobd cluster status`" if not top else f"look at the free space and at your rights in {top}"
+        remedy = "check `dlobd cluster status`" if not top else f"check the free space and your permissions in {top}"
         raise ClusterError(f"{where} refused to store the data set: {words(error)}", remedy) from error
     local = isinstance(storage, LocalDirectory)
     ours = local or not top  # and `dlobd clean` removes it

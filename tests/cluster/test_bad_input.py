@@ -206,7 +206,7 @@ def test_a_port_that_is_taken(alone: Any, listener: socket.socket) -> None:
     """The port and the process that has it are named."""
     port = listener.getsockname()[1]
     ended = alone.run(DLOBD_PORT_BASE=str(port))
-    line = rf"Port {port} on 127\.0\.0\.1 is taken by \S+ \(pid {os.getpid()}\)\. Next: end that process, or .*"
+    line = rf"Port {port} on 127\.0\.0\.1 is taken by \S+ \(pid {os.getpid()}\)\. Next: stop that process, or .*"
     refused(alone, ended, 3, line)
 
 
@@ -235,8 +235,8 @@ def test_too_little_disk_for_hdfs(alone: Any) -> None:
     """What is free and what is asked for; the threshold is raised, since a full disk cannot be had."""
     line = refused_in(alone, LARGE_RESERVE, DLOBD_JARS=str(alone.jars), PATH=os.environ["PATH"])
     assert re.fullmatch(
-        rf"dlobd: HDFS needs {1 << 40} MB of free disk, and {alone.work_dir} has \d+ MB\. Next: free some disk "
-        r"\(dlobd clean\), or set DLOBD_CACHE to a directory on another one\.",
+        rf"dlobd: HDFS needs {1 << 40} MB of free disk, but {alone.work_dir} has \d+ MB\. Next: free some disk "
+        r"space \(dlobd clean\), or set DLOBD_CACHE to a directory on another disk\.",
         line,
     )
 
@@ -246,11 +246,11 @@ def test_too_little_disk_for_hdfs(alone: Any) -> None:
     [
         (
             ["executor_memory_mb=6000", "executor_overhead_mb=1000"],
-            r"An executor needs a container of 6000 \+ 1000 MB, and YARN gives at most 6144 MB\. Next: lower .*",
+            r"An executor needs a container of 6000 \+ 1000 MB, but YARN allows at most 6144 MB\. Next: lower .*",
         ),
         (
             ["workers=10"],
-            r"10 executors of 512 \+ 1280 MB do not fit into 2 NodeManagers of 6144 MB .*: there is room for 5\. .*",
+            r"10 executors of 512 \+ 1280 MB do not fit on 2 NodeManagers of 6144 MB .*: there is room for 5\. .*",
         ),
     ],
 )
@@ -266,8 +266,8 @@ def test_a_second_run_at_the_same_time(dlobd: Any, jars: Path, tmp_path: Path) -
     second = type(dlobd)(dlobd.cache, tmp_path / "second", jars).run()
     assert second.code == 8
     assert re.fullmatch(
-        rf"dlobd: Another dlobd command \(pid {first.process.pid}\) uses the cluster in {dlobd.work_dir}\. "
-        r"Next: wait until it has ended, or end it\.",
+        rf"dlobd: Another dlobd command \(pid {first.process.pid}\) is using the cluster in {dlobd.work_dir}\. "
+        r"Next: wait for it to finish, or stop it\.",
         second.line,
     )
     assert not (tmp_path / "second").exists()

@@ -232,7 +232,7 @@ def test_too_little_disk_is_said_with_the_figures(tmp_path: Path, monkeypatch: p
     """The HDFS reserve and the free space are in the line."""
     usage = type("usage", (), {"free": 300 << 20})
     monkeypatch.setattr("dlobd.hadoop.embedded.startup.shutil.disk_usage", lambda path: usage)
-    with pytest.raises(SetupError, match=r"2048 MB of free disk, and .* has 300 MB"):
+    with pytest.raises(SetupError, match=r"2048 MB of free disk, but .* has 300 MB"):
         startup.check_disk(tmp_path)
 
 

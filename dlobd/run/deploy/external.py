@@ -175,7 +175,7 @@ class RemoteHadoop:
                     if not self.storage.exists(path):  # else another command was faster
                         raise
         except failures() as error:
-            remedy = "look at its free space and quota, and at your rights there"
+            remedy = "check its free space and quota, and your permissions there"
             raise ClusterError(f"HDFS did not take {path}: {' '.join(str(error).split())[:200]}", remedy) from error
         finally:
             try:

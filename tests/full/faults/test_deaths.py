@@ -188,8 +188,9 @@ def test_a_container_beyond_its_memory_is_named(dlobd: Any) -> None:
     ended = dlobd.run(LONG, "executor_overhead_mb=100")
     assert ended.code == 5
     assert re.fullmatch(
-        r"dlobd: run failed: executor [12] \(container_\w+\) was killed by YARN: it ran \d+B beyond the 'PHYSICAL' "
-        r"memory limit\. Current usage: .* of .* physical memory used; raise executor_overhead_mb or lower batch_size",
+        r"dlobd: run failed: executor [12] \(container_\w+\) was killed by YARN: it was running \d+B beyond "
+        r"the 'PHYSICAL' memory limit\. Current usage: .* of .* physical memory used; "
+        r"raise executor_overhead_mb or lower batch_size",
         ended.line,
     )
 
@@ -198,7 +199,7 @@ def test_a_result_below_the_wanted_accuracy_is_invalid(dlobd: Any) -> None:
     """The job ended well, but its result may not be used: exit code 6, with both figures."""
     ended = dlobd.run("min_accuracy=0.999")
     assert ended.code == 6
-    assert re.fullmatch(r"dlobd: run invalid: test accuracy: 0\.\d{4}, at least 0\.9990 expected", ended.line)
+    assert re.fullmatch(r"dlobd: run invalid: test accuracy: 0\.\d{4}, expected at least 0\.9990", ended.line)
     record = ended.bundle.read_json()
     assert record["status"] == "invalid"
     assert record["metrics"]["test_accuracy"] < 0.999

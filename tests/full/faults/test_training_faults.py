@@ -62,7 +62,7 @@ def test_a_data_set_with_a_shorter_file_is_refused(dlobd: Any, shared_cluster: E
     assert ended.code == 4
     assert ended.line == (
         f"dlobd: The data set in HDFS is damaged: {path} holds 1500 records, 3000 expected. "
-        "Next: remove it by `dlobd clean --yes`; the next run writes it again"
+        "Next: remove it with `dlobd clean --yes`; the next run writes it again"
     )
     assert dlobd.bundles() == []
 

@@ -90,7 +90,7 @@ def test_own_scripts_and_a_series_share_what_nodes_got(shared_cluster, alone, tm
     uploads.append(series.err.count("uploads "))
     assert uploads[0] > 0
     assert uploads[1:] == [0, 0]
-    assert series.err.count("reaching the cluster") == 1
+    assert series.err.count("connecting to the cluster") == 1
 
 
 @pytest.fixture
