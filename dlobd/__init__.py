@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from dlobd.attribution.frames import RunBundle
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = ["__version__", "load"]
 
