@@ -210,7 +210,7 @@ def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
             )
     if evidence.alignment.moved:
         moved_logs = len(evidence.alignment.moved)
-        yield f"{moved_logs} sources with other clocks were aligned by their wall clocks, with unknown error"
+        yield f"{moved_logs} sources with other clocks were aligned by wall clocks, with unknown error"
 
 
 def _own_warnings(evidence: Evidence) -> list[str]:
