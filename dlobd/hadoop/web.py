@@ -62,8 +62,7 @@ class HadoopWeb:
 
     def application(self, application_id: str) -> dict[str, Any]:
         """The ResourceManager's record of it; empty if it has none."""
-        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}")
-        return (answer or {}).get("app") or {}
+        return application_record(self.rm_url, application_id)
 
     def attempts(self, application_id: str) -> list[dict[str, Any]]:
         """Its attempts, oldest first, with the ApplicationMaster's container and node."""
@@ -79,6 +78,12 @@ class HadoopWeb:
         except (requests.RequestException, ValueError):
             return None
         return found if isinstance(found, dict) else None
+
+
+def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> dict[str, Any]:
+    """What the ResourceManager says of an application; empty if it says nothing, or cannot be asked."""
+    answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
+    return (answer or {}).get("app") or {}
 
 
 def active_namenode(conf: HadoopConf, user: str, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, str]:

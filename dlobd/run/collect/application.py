@@ -12,7 +12,7 @@ import requests
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.configuration import user_name
-from dlobd.hadoop.web import HadoopWeb
+from dlobd.hadoop.web import HadoopWeb, application_record
 
 END_DEADLINE_S = 20.0
 """How long the containers of an ended application may take to leave."""
@@ -35,13 +35,7 @@ def kill_application(rm_url: str, application_id: str) -> None:
 
 def diagnostics(rm_url: str, application_id: str) -> str:
     """What the ResourceManager says of an application now; empty if it says nothing, or cannot be asked."""
-    return str(_record(rm_url, application_id).get("diagnostics", ""))
-
-
-def _record(rm_url: str, application_id: str) -> dict[str, Any]:
-    """What the ResourceManager says of an application; empty if it says nothing, or cannot be asked."""
-    answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", _SOON_S)
-    return (answer or {}).get("app") or {}
+    return str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
@@ -55,7 +49,7 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
     record: dict[str, Any] = {}
     while time.monotonic() < deadline:
-        record = _record(rm_url, application_id) or record  # else it may be on its way back
+        record = application_record(rm_url, application_id, _SOON_S) or record  # else it may be on its way back
         if record.get("state") in ENDED and not _containers(nm_urls, application_id):
             break
         if time.monotonic() >= kill_at:
