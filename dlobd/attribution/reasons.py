@@ -12,7 +12,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
 from dlobd.tracing import names
 
-MAX_CAUSE_CHARACTERS = 300
+MAX_REASON_CHARACTERS = 300
 
 _SAID = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
 _TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed by signal \d+")
@@ -42,7 +42,7 @@ def failure(evidence: Evidence) -> str:
     A death has consequences: a rank that lost its peer fails as well, and is often the first to say so. So the death of
     a process counts before anything that somebody said, and of several deaths the earliest.
     """
-    cause = (
+    reason = (
         _submitter_killed(evidence)
         or next(_memory_limits(evidence), None)
         or _without_hdfs(evidence, "namenode")
@@ -50,15 +50,15 @@ def failure(evidence: Evidence) -> str:
         or _without_hdfs(evidence, "datanode")
         or _words(evidence)
     )
-    return _line(cause)
+    return _line(reason)
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
     """What is known of a job that had to be ended after `timeout_s`."""
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
     dead = min(((at_ns, words) for at_ns, words in _trainer_deaths(evidence) if at_ns < deadline_ns), default=None)
-    cause = f"not finished after timeout_s = {timeout_s} s"
-    return _line(f"{dead[1]}; {cause}" if dead else f"{cause}; raise it with --set timeout_s=...")
+    reason = f"not finished after timeout_s = {timeout_s} s"
+    return _line(f"{dead[1]}; {reason}" if dead else f"{reason}; raise it with --set timeout_s=...")
 
 
 def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
@@ -67,9 +67,9 @@ def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
     return _line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
 
 
-def _line(cause: str) -> str:
+def _line(reason: str) -> str:
     """One line, cut where it gets too long to read; the evidence has the rest."""
-    return textwrap.shorten(cause, MAX_CAUSE_CHARACTERS, placeholder=" ...")
+    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _words(evidence: Evidence) -> str:

@@ -199,7 +199,7 @@ def test_an_application_that_never_started_is_explained_by_the_resourcemanager(r
     assert reasons.never_started(Evidence(run), 7) == f"{cause}Queue's limit exceeded."
     change(run, diagnostics="word " * 100)
     long = reasons.never_started(Evidence(run), 7)
-    assert len(long) <= reasons.MAX_CAUSE_CHARACTERS
+    assert len(long) <= reasons.MAX_REASON_CHARACTERS
     assert long.endswith("word ...")
     change(run, diagnostics="")
     assert reasons.never_started(Evidence(run), 7) == f"{cause}nothing"
