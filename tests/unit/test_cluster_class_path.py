@@ -14,6 +14,7 @@ from dlobd.errors import SetupError
 from dlobd.hadoop.embedded import class_path
 from dlobd.hadoop.embedded.class_path import ClassPath, prepare
 from dlobd.hadoop.embedded.java import Java
+from dlobd.paths import python
 
 PACKAGE = "org/apache/hadoop/hdfs/web/resources/"
 SERVER = {"webapps/hdfs/a.js": "of the server", PACKAGE: "", f"{PACKAGE}A.class": "first" * 99, "B.class": "b" * 999}
@@ -43,7 +44,7 @@ def fake_java(home: Path, script: str) -> Java:
     """A Java whose `java` is a Python script."""
     (home / "bin").mkdir(parents=True)
     command = home / "bin" / "java"
-    command.write_text(f"#!{sys.executable}\n{script}")
+    command.write_text(f"#!{python()}\n{script}")
     command.chmod(0o755)
     return Java(home, "17.0.1", "test")
 

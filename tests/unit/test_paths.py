@@ -74,7 +74,8 @@ def test_links_of_somebody_else_are_not_used(tmp_path: Path) -> None:
 
 def test_the_interpreter_keeps_its_virtual_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The link stands for the directory above bin, where pyvenv.cfg lies."""
-    assert paths.python() == Path(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "bin" / "python"))
+    assert paths.python() == tmp_path / "venv" / "bin" / "python"
     monkeypatch.setattr(sys, "executable", str(tmp_path / "a b" / "venv" / "bin" / "python"))
     found = paths.python()
     assert found.parts[-3:] == ("venv", "bin", "python")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.paths import python
 from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.run.deploy.spark_workers import links_home
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
@@ -206,8 +206,8 @@ def test_nodes_that_have_nothing_of_ours() -> None:
         assert conf["spark.yarn.tags"] == "t-1"
         assert conf["spark.eventLog.dir"] == "hdfs://127.0.0.1:9000/user/ann/events"
         assert _option(command, "--py-files") == "file:///p/d.zip"
-        assert conf.get("spark.pyspark.driver.python") == (sys.executable if mode == "client" else None)
-        own = {key for key, value in conf.items() if sys.prefix in value}
+        assert conf.get("spark.pyspark.driver.python") == (str(python()) if mode == "client" else None)
+        own = {key for key, value in conf.items() if str(python().parents[1]) in value}
         assert own == ({"spark.pyspark.driver.python"} if mode == "client" else set())
     assert conf["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] == "./environment/bin/python"
 
