@@ -94,7 +94,7 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
                 "left": None,
                 "left_source": "transitions in the RM log x capacity, MB-seconds",
                 "right": 91355,
-                "right_source": "ResourceManager's memorySeconds",
+                "right_source": "RM REST: memorySeconds",
                 "detail": "not available: transitions in the RM log x capacity, MB-seconds",
             },
         ],

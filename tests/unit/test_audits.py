@@ -103,7 +103,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
         {"steps x batch", "input file lengths"},
     ),
     "YARN charges more memory": (
-        text(RM, r"memorySeconds=91", "memorySeconds=92"),
+        text("evidence/rm-app.json", r'"memorySeconds": 91', '"memorySeconds": 92'),
         {"container memory"},
     ),
     "a container was larger": (

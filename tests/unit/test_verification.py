@@ -147,7 +147,7 @@ MUTATIONS: dict[str, Callable[[Path], None]] = {
     "another application id": text("evidence/window.json", r"_0001\b", "_0002"),
     "YARN accepts later": text(RM, r"^\d{4}(\d+ \S+ INFO \S*RMAppImpl: .* to ACCEPTED)", r"9999\1"),
     "a line of YARN is gone": text(RM, r"^.* to ACCEPTED on event.*\n", ""),
-    "YARN charges more memory": text(RM, r"memorySeconds=(\d)", r"memorySeconds=9\1"),
+    "YARN charges more memory": text("evidence/rm-app.json", r'("memorySeconds": )(\d)', r"\g<1>9\2"),
     "YARN gave more containers": text(RM, "totalAllocatedContainers=3", "totalAllocatedContainers=4"),
     "the application ends later": text(RM, r"finishTime=(\d{9})\d", r"finishTime=\g<1>9"),
     "the driver log is cut": cut("logs/driver.stderr"),

@@ -24,7 +24,6 @@ OVER = ("COMPLETED", "RELEASED", "KILLED", "EXPIRED")
 """States in which a container is charged no more; KILLED is one that the application's end overtook."""
 
 _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:(\d+),")
-_MEMORY_SECONDS = re.compile(r"\bmemorySeconds=(\d+)")
 _CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
 _START_MS = re.compile(r"\bstartTime=(\d+)")
 _FINISH_MS = re.compile(r"\bfinishTime=(\d+)")
@@ -57,7 +56,8 @@ def _memory_seconds(evidence: Evidence) -> Figures:
             complete = False
             break
         total += capacity[container] * (ended - begun)
-    charged = _summary(evidence, _MEMORY_SECONDS)
+    # not its summary in the log: that is written while the last containers are being charged, now and then without one
+    charged = evidence.rm_app.get("memorySeconds")
     return Figures(total // 10**9 if complete else None, charged, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
 
 
@@ -112,7 +112,7 @@ def _elapsed(evidence: Evidence) -> Figures:
 RULES = (
     Rule(
         "container memory", "Memory times lifetime, summed over containers, is what the ResourceManager charges.",
-        "transitions in the RM log x capacity, MB-seconds", "ResourceManager's memorySeconds",
+        "transitions in the RM log x capacity, MB-seconds", "RM REST: memorySeconds",
         Comparison(
             f"within {MEMORY_SHARE:.1%} and {MEMORY_MB_SECONDS} MB-seconds",
             lambda left, right: abs(left - right) <= MEMORY_SHARE * max(left, right) + MEMORY_MB_SECONDS,

@@ -39,24 +39,36 @@ def diagnostics(rm_url: str, application_id: str) -> str:
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
-    """Waits until the ResourceManager has finished the application and its containers are gone; its REST record.
+    """Waits until the ResourceManager has finished the application and charged it, and its containers are gone.
 
     Args:
         nm_urls: the NodeManagers that are asked for its containers.
         kill: whether to kill it at once, because its driver was ended; otherwise only once half the deadline is over.
+
+    Returns:
+        The ResourceManager's REST record of the application; {} if it could not be had.
     """
     deadline = time.monotonic() + END_DEADLINE_S
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
     record: dict[str, Any] = {}
     while time.monotonic() < deadline:
         record = application_record(rm_url, application_id, _SOON_S) or record  # else it may be on its way back
-        if record.get("state") in ENDED and not _containers(nm_urls, application_id):
+        if _charged(record) and not _containers(nm_urls, application_id):
             break
         if time.monotonic() >= kill_at:
             kill_application(rm_url, application_id)
             kill_at = deadline
         time.sleep(0.2)
     return record
+
+
+def _charged(record: dict[str, Any]) -> bool:
+    """Whether the application has ended and its memorySeconds are final.
+
+    The scheduler charges the last containers a little after the end of the application, and then forgets it; of one
+    that it has forgotten the record gives -1 running containers.
+    """
+    return record.get("state") in ENDED and record.get("runningContainers", -1) < 0
 
 
 def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
