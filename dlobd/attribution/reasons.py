@@ -50,7 +50,7 @@ def failure(evidence: Evidence) -> str:
         or _without_hdfs(evidence, "datanode")
         or _words(evidence)
     )
-    return _line(reason)
+    return one_line(reason)
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
@@ -58,16 +58,16 @@ def timed_out(evidence: Evidence, timeout_s: int) -> str:
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
     dead = min(((at_ns, words) for at_ns, words in _trainer_deaths(evidence) if at_ns < deadline_ns), default=None)
     reason = f"not finished after timeout_s = {timeout_s} s"
-    return _line(f"{dead[1]}; {reason}" if dead else f"{reason}; raise it with --set timeout_s=...")
+    return one_line(f"{dead[1]}; {reason}" if dead else f"{reason}; raise it with --set timeout_s=...")
 
 
 def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
     """Why YARN left an application in ACCEPTED, in the ResourceManager's own words."""
     words = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "nothing"
-    return _line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
+    return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
 
 
-def _line(reason: str) -> str:
+def one_line(reason: str) -> str:
     """One line, cut where it gets too long to read; the evidence has the rest."""
     return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dlobd.attribution import record
+from dlobd.attribution import reasons, record
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
@@ -204,7 +204,7 @@ def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) ->
     if run_record["status"] == "interrupted":  # it was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         run_record["status"] = "failed"
-        run_record["reason"] = " ".join(f"the run could not be completed: {what}".split())[:300]
+        run_record["reason"] = reasons.one_line(f"the run could not be completed: {what}")
     _store(bundle, run_record)
 
 

@@ -202,9 +202,11 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     )
     place = external.RemoteHadoop(web, None, said.append)  # type: ignore[arg-type]
     place.upload()
-    assert said[0] == "uploads the Python environment, 3 MB, once: hdfs://nn:8020/user/me/dlobd/cache/environment-1.tar"
-    assert "uploads the Python environment: 2 of 3 MB" in said
-    assert "uploads Spark's jars, 0 MB, once: hdfs://nn:8020/user/me/dlobd/cache/spark-libs-2.tar" in said
+    assert (
+        said[0] == "uploading the Python environment, 3 MB, once: hdfs://nn:8020/user/me/dlobd/cache/environment-1.tar"
+    )
+    assert "uploading the Python environment: 2 of 3 MB" in said
+    assert "uploading Spark's jars, 0 MB, once: hdfs://nn:8020/user/me/dlobd/cache/spark-libs-2.tar" in said
     assert sorted(path.rpartition("/")[2] for path in hdfs.files) == ["environment-1.tar", "spark-libs-2.tar"]
     said.clear()
     place.upload()

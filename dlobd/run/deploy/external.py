@@ -167,7 +167,7 @@ class RemoteHadoop:
         client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
         try:
             if not self.storage.exists(path):
-                self._progress(f"uploads {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
+                self._progress(f"uploading {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
                 client.write(part, data=iter(pieces()))
                 try:
                     client.rename(part, path)
@@ -190,7 +190,7 @@ class RemoteHadoop:
         for piece in pieces:
             if time.monotonic() - told_s > TELL_S:
                 told_s = time.monotonic()
-                self._progress(f"uploads {what}: {done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB")
+                self._progress(f"uploading {what}: {done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB")
             done += len(piece)
             yield piece
 

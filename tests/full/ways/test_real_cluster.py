@@ -82,13 +82,13 @@ def test_own_scripts_and_a_series_share_what_nodes_got(shared_cluster, alone, tm
         layers = explained(ended.bundle)
         assert layers["user"] > 0
         assert layers["yarn"] > 0
-        uploads.append(ended.err.count("uploads "))
+        uploads.append(ended.err.count("uploading "))
         outputs = [ended.bundle.logs / "driver.stdout", *(ended.bundle.logs / "containers").glob("*_000001/stdout")]
         assert "BROWN" in "".join(path.read_text() for path in outputs if path.exists())
     series = alone("run", "softmax-mnist-quick", "--set", "launcher=barrier", "--repeats", "2", *there, within_s=600)
     assert series.code == 0, series.err
     assert "softmax-mnist-quick  2/2" in series.out
-    uploads.append(series.err.count("uploads "))
+    uploads.append(series.err.count("uploading "))
     assert uploads[0] > 0
     assert uploads[1:] == [0, 0]
     assert series.err.count("connecting to the cluster") == 1
