@@ -48,7 +48,7 @@ def failed(ended: Any) -> dict[str, Any]:
     assert ended.code == 5, ended.err
     record = consistent(ended)
     assert record["status"] == "failed"
-    assert ended.line == f"dlobd: run failed: {record['cause']}"
+    assert ended.line == f"dlobd: run failed: {record['reason']}"
     return record
 
 

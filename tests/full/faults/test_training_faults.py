@@ -35,7 +35,7 @@ def failed(ended: Any) -> dict[str, Any]:
     assert ended.code == 5, ended.err
     record: dict[str, Any] = ended.bundle.read_json()
     assert record["status"] == "failed"
-    assert ended.line == f"dlobd: run failed: {record['cause']}"
+    assert ended.line == f"dlobd: run failed: {record['reason']}"
     assert ended.bundle.verify() == []
     assert sum(layer["ns"] for layer in record["layers"]) + record["unattributed_ns"] == record["wall_ns"] > 0
     return record
