@@ -4,7 +4,7 @@
 
 On: half of them a wait with a size and half a rendezvous, as in a trainer's step loop, encoded and written to a file,
 with cold caches.
-Off: what instrumented code costs where nobody measures. An empty loop's share is taken off both.
+Off: what instrumented code costs where nothing is recorded. An empty loop's share is taken off both.
 """
 
 from __future__ import annotations

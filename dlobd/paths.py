@@ -29,7 +29,7 @@ TEMPORARY = Path("/tmp")
 _PLAIN = re.compile(r"[A-Za-z0-9_/.+@=~-]*")
 
 PACKAGE = Path(__file__).resolve().parent
-"""The installed package: what a node gets as a zip, and what a process of ours needs on its path."""
+"""The installed package: what a node gets as a zip, and what dlobd's own processes need on their path."""
 
 
 def shipped(name: str) -> Path:
@@ -120,7 +120,7 @@ def _linked(top: Path) -> Path:
 
 @contextmanager
 def _own_links(path: str) -> Iterator[Path]:
-    """`links_dir`, made; nobody else may write there, or a link could lead a run anywhere."""
+    """`links_dir`, made; no other user may write there, or a link could lead a run anywhere."""
     directory = links_dir()
     try:
         directory.mkdir(mode=0o700, exist_ok=True)

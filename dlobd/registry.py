@@ -21,7 +21,7 @@ class Row:
     """A member of an axis.
 
     Args:
-        target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code of ours.
+        target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code in dlobd.
         needs: modules that must be importable for it to work.
         unavailable: why it cannot be used anywhere with this version; empty if it can.
         not_for_jobs: why no experiment may choose it, although it works; empty if it may.
@@ -84,7 +84,7 @@ class Registry:
         return self._rows[name]
 
     def get(self, name: str) -> Any:
-        """The object of `name`, imported now; None for a member that needs no code of ours.
+        """The object of `name`, imported now; None for a member that needs no code in dlobd.
 
         Raises:
             UsageError: no such member; the nearest is named.
@@ -267,7 +267,7 @@ PLACES = Registry(
         Row("embedded", "the embedded cluster's YARN and HDFS", "dlobd.run.deploy.embedded:EmbeddedKind"),
     ],
 )
-"""Where a job runs: the first that serves an experiment. Nobody names it: it follows from scheduler and cluster."""
+"""Where a job runs: the first that serves an experiment. It is never named: it follows from scheduler and cluster."""
 
 VIEWS = Registry(
     "views",

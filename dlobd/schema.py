@@ -5,7 +5,7 @@ All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (ho
 Schema history of run.json
     1   first version
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
-    3   `audits`, `noise` and `overhead`: what recording has cost; null in records of before
+    3   `audits`, `noise` and `overhead`: what recording has cost; null in older records
     4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
 """
 
@@ -233,7 +233,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class OwnJob:
-    """A script of the person's own, run unchanged. Equal fields, equal key."""
+    """The user's own script, run unchanged. Equal fields, equal key."""
 
     name: str
     scheduler: str
@@ -248,7 +248,7 @@ class OwnJob:
     script: str  # as it was given
     script_sha256: str
     arguments: tuple[str, ...]
-    options: tuple[str, ...]  # what the person's spark-submit line said, word for word
+    options: tuple[str, ...]  # what the user's spark-submit line said, word for word
 
 
 Runnable = Experiment | OwnJob

@@ -1,4 +1,4 @@
-"""spark-submit entry: records a person's own script. Usage: jobs/own.py LAUNCHER SPANS_DIR SCRIPT ARGUMENTS..."""
+"""spark-submit entry: records the user's own script. Usage: jobs/own.py LAUNCHER SPANS_DIR SCRIPT ARGUMENTS..."""
 
 import sys
 

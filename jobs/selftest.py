@@ -1,6 +1,6 @@
-"""A script as a person might write it, with delays of its own: `dlobd selftest --full` runs it. Usage: DIRECTORY
+"""A script as a user might write it, with delays of its own: `dlobd selftest --full` runs it. Usage: DIRECTORY
 
-Not TensorFlowOnSpark: what it does is nobody's but the user's, in the driver and in a function of a Spark task."""
+Not TensorFlowOnSpark: all of its work is the user's, in the driver and in a function of a Spark task."""
 
 import json
 import sys

@@ -106,7 +106,7 @@ class Attributor:
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
             if span is None:
-                # Rules 4 and 5: nothing was open here, so the time goes back to whoever waits for this lane.
+                # Rules 4 and 5: nothing was open here, so the time goes back to the lane that waits for this one.
                 if waiting is None:
                     self._emit(start, end, UNATTRIBUTED, None, "unattributed", chain)
                 else:

@@ -40,7 +40,7 @@ def failure(evidence: Evidence) -> str:
     """Why a job ended with an exit code other than 0, in one line.
 
     A death has consequences: a rank that lost its peer fails as well, and is often the first to say so. So the death of
-    a process counts before anything that somebody said, and of several deaths the earliest.
+    a process takes precedence over any message, and the earliest death over later ones.
     """
     reason = (
         _submitter_killed(evidence)

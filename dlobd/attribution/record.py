@@ -136,7 +136,7 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
 
 
 def _own_rank(rank: Rank) -> dict[str, Any]:
-    """Of the user's own main function only its length is known: where its steps are, it does not say."""
+    """Only the length of the user's own main function is known, not where its steps are."""
     unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
     main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
     wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(names.GET))

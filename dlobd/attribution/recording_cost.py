@@ -100,7 +100,7 @@ def _added_logs(bundle: Path) -> Iterator[Path]:
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
-    """Spans that began in a stretch of the wall that their own lane had: those beside it delayed nobody."""
+    """Spans that began in a stretch of the wall attributed to their own lane: all others delayed nothing."""
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
         if span.source == OWN_MARK:

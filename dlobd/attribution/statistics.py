@@ -1,6 +1,6 @@
 """How far repeats of one measurement lie apart, and how sure a ratio of two is. Pure.
 
-Values are in any unit. What was not measured is None and is left out; of nothing, everything is None.
+Values are in any unit. What was not measured is None and is left out; without values every result is None.
 """
 
 from __future__ import annotations

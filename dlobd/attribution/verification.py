@@ -24,7 +24,7 @@ from dlobd.experiment.own_job import from_dict
 from dlobd.schema import Runnable
 
 SINCE = {"audits": 3, "noise": 3}
-"""The schema version that brought a field: a record of before cannot have said what is computed today."""
+"""The schema version that brought a field: an older record cannot contain what is computed today."""
 
 SHOWN = 5
 """So many differences of one kind are told in full."""
@@ -100,7 +100,7 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
 
 
 def _version_as_written(bundle: Bundle) -> int:
-    """Of run.json, before it was upgraded for us; it has been read, so it is there."""
+    """The version of run.json before the upgrade; it has been read, so it is there."""
     return int(json.loads((bundle.path / files.RUN).read_bytes())["schema_version"])
 
 

@@ -56,7 +56,7 @@ class HdfsUse:
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """A rank's steps. Of the user's own script only `main_ns`, the length of its main function, is known."""
+    """A rank's steps. For the user's own script only `main_ns`, the length of its main function, is known."""
 
     role: str
     index: int
@@ -209,7 +209,7 @@ class Run:
     ranks: tuple[RankSteps, ...]
     setup: Mapping[str, int | None]
     overhead: RecordingCost | None
-    audits: tuple[Audit, ...] | None  # None: nobody asked
+    audits: tuple[Audit, ...] | None  # None: not requested
     noise: Noise | None
     platform: Mapping[str, Any]
     versions: Mapping[str, str | None]

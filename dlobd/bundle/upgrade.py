@@ -1,4 +1,4 @@
-"""run.json of older versions, made what this version would have written. The history is in `dlobd.schema`."""
+"""Converts run.json of older versions to what this version would have written. The history is in `dlobd.schema`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _from_1(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_2(run: dict[str, Any]) -> dict[str, Any]:
-    """Nobody audited a run of version 2, or measured the noise before it or what recording cost."""
+    """Version 2 had no audits, and measured neither the noise before a run nor what recording cost."""
     return {"audits": None, "noise": None, "overhead": None, **run, "schema_version": 3}
 
 

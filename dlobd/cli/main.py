@@ -1,6 +1,6 @@
 """The command line as a whole: its verbs, one line for an expected failure, a documented exit code for everything.
 
-Results go to stdout, progress and failures to stderr. Of an unexpected failure the traceback goes into a file, whose
+Results go to stdout, progress and failures to stderr. The traceback of an unexpected failure goes into a file, whose
 path is in the line.
 """
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted.", Interrupted.exit_code)
     except BrokenPipeError:
-        # the reader of our output, such as `head`, has seen enough
+        # the reader of the output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
         return 0
     except typer.TyperException as error:
@@ -80,7 +80,7 @@ def _fail(line: str, code: int) -> int:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    # once: whoever sends it again must not break off the stopping of daemons
+    # once: a second signal must not break off the stopping of daemons
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 

@@ -35,7 +35,7 @@ SAID_BY_LINE = {
     "spark.executor.memoryOverhead": "executor_overhead_mb",
     "spark.submit.deployMode": "deploy_mode",
 }
-"""Spark's setting to ours."""
+"""Spark's setting -> dlobd's."""
 
 ENTRY = "own.py"
 """Of jobs/: what spark-submit starts, and what starts the script."""
@@ -136,7 +136,7 @@ def _build(
     options: tuple[str, ...] = (),
     by_line: Mapping[str, str] = MappingProxyType({}),
 ) -> OwnJob:
-    """`by_line`: of what was said, that which stands on the spark-submit line, and how."""
+    """`by_line`: the settings given on the spark-submit line, and how."""
     sha256 = _sha256(script)
     main = experiments.load(DEFAULTS)
     values = {name: getattr(main, name) for name in SETTINGS}

@@ -118,7 +118,7 @@ def parse(words: Sequence[str]) -> Line:
 
 
 def merged(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Our command merged with the user's options, which take precedence; values that add up are combined.
+    """dlobd's command merged with the user's options, which take precedence; values that add up are combined.
 
     Args:
         ours: a whole line.

@@ -1,7 +1,7 @@
 """The checksum by which HDFS knows a file, computed from the file's bytes: the same without asking HDFS.
 
 A DataNode keeps a CRC-32C of every 512 bytes (dfs.bytes-per-checksum, dfs.checksum.type). The checksum of a file is the
-MD5 of its blocks' MD5s of these; ours is of files of one block, as the staged ones are.
+MD5 of its blocks' MD5s of these; computed here for files of one block, as the staged ones are.
 """
 
 from __future__ import annotations

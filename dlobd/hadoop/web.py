@@ -107,7 +107,7 @@ def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> i
 def _first(
     who: str, conf: HadoopConf, addresses: Sequence[Address], ask: Callable[[Address], Answer], timeout_s: Timeout
 ) -> tuple[Address, Answer]:
-    """The first address that `ask` likes, and its answer; of several, the others are on standby."""
+    """The first address that `ask` likes, and its answer; any others are on standby."""
     reasons = []
     for address in addresses:
         try:

@@ -1,8 +1,8 @@
 """HDFS over WebHDFS, with both legs of every call timed: the NameNode that locates, the DataNode that streams.
 
-The client is the `hdfs` package's; only its HTTP adapter is ours, because an adapter sees each leg of a redirected
-call apart, which the package's own interface does not. So it also knows which daemon did not answer. Of a DataNode
-that does not, another one is asked for, as HDFS's own Java client does.
+The client is the `hdfs` package's; only its HTTP adapter is dlobd's, because an adapter sees each leg of a redirected
+call apart, which the package's own interface does not. So it also knows which daemon did not answer. If a DataNode
+does not, another one is asked for, as in HDFS's own Java client.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Adapter(HTTPAdapter):
 
 
 class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
-    """The package's client with a session that we can add parameters to."""
+    """The package's client with a session that takes added parameters."""
 
     def __init__(self, url: str, user: str, timed: bool) -> None:
         self.session = requests.Session()

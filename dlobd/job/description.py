@@ -98,7 +98,7 @@ class Job:
 
 
 class Markers:
-    """Done and failure markers in the job's storage: they outlive every process, and need no port of ours."""
+    """Done and failure markers in the job's storage: they outlive every process, and need no port."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -293,7 +293,7 @@ def _plain(value: object) -> str:
 
 
 def _metrics(run: Run) -> list[tuple[str, str]]:
-    """Of the user's own script the metrics of training are not known, and not missed."""
+    """Training metrics of the user's own script are unknown, and left out."""
     return [_metric(key, value) for key, value in run.metrics.items() if value is not None or not run.own]
 
 

@@ -1,4 +1,4 @@
-"""A run whose spark-submit somebody else starts: prepared before, and collected after it, by the cluster's interfaces.
+"""A run whose spark-submit dlobd does not start: prepared before it, collected after it by the cluster's interfaces.
 
     prepare   data set, environment and jars in HDFS, a bundle, and the line that submits the job
     collect   logs and records of the application -> the bundle -> trace, attribution, checks

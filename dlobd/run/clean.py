@@ -24,7 +24,7 @@ _CACHE = {
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
 }
-"""Entries of the cache directory; nothing else in it is ours to remove."""
+"""Entries of the cache directory; dlobd removes nothing else in it."""
 
 
 SELFTEST = "selftest"
@@ -79,7 +79,7 @@ def remove(entry: KeptFiles) -> None:
 
 def _remove_all(entry: KeptFiles) -> None:
     for path in entry.paths:
-        if path.is_symlink():  # somebody moved it elsewhere: what lies there may not be ours alone
+        if path.is_symlink():  # moved elsewhere by a user: other files may lie there too
             raise SetupError(f"{path} is a symbolic link to {path.resolve()} and is not removed.", "remove it by hand")
         try:
             shutil.rmtree(path)

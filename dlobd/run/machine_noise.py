@@ -23,7 +23,7 @@ PING_BYTES = 64
 
 ALL = "this machine, which runs all of it"
 CLIENT = "the client machine; the cluster's nodes were not measured"
-"""Of which machine a run's noise is."""
+"""Which machine a run's noise was measured on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _loops(effort: Effort) -> list[int]:
 
 
 def _pings(effort: Effort) -> list[int]:
-    """Round trips over loopback, with a thread at the other end; nobody else can connect: the socket takes one peer."""
+    """Round trips over loopback, with a thread at the other end; the socket takes no other peer."""
     message = bytes(PING_BYTES)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
         with socket.create_connection(listener.getsockname(), timeout=5) as client:

@@ -22,7 +22,7 @@ def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
         SetupError: the job asks for more than YARN could give, or than this machine has available.
     """
     if experiment.scheduler == "none":
-        return  # nobody sets such processes a limit
+        return  # such processes have no limit
     if experiment.scheduler == "yarn":
         _check_containers(experiment, settings.nodemanager_memory_mb, len(settings.nodemanager_hosts))
     parts = asked_mb(experiment)

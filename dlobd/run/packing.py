@@ -1,12 +1,12 @@
-"""What a job needs on nodes that have nothing of ours: the Python environment, dlobd itself and Spark's jars, packed.
+"""What a job needs on nodes without dlobd installed: the Python environment, dlobd itself and Spark's jars, packed.
 
 The environment is a tarball of packages with a `bin/python` that looks for the node's own interpreter of the same minor
 version. In it are
     - what dlobd imports on nodes, and all that this declares to require (`NODES`);
     - whatever else is installed and dlobd did not bring: the user's own model or job may want it.
 What dlobd brought for the client and for its developers stays here, pandas and matplotlib too, unless a package of the
-second kind requires it. Who wants them on nodes, or everything as it is, brings an archive of venv-pack or conda-pack
-(`check_archive`). venv-pack does not make ours: it copies the finder of an editable install with its absolute path, and
+second kind requires it. To have them on nodes, or everything as it is, bring an archive of venv-pack or conda-pack
+(`check_archive`). dlobd does not use venv-pack: it copies the finder of an editable install with its absolute path, and
 finds the interpreter by path only.
 
 Everything is named by the hash of what is in it, so that it is made and uploaded once. Tarballs are written as a
@@ -164,7 +164,7 @@ def archive_name(path: Path) -> str:
 
 
 def check_archive(path: Path) -> None:
-    """A user's conda-pack or venv-pack archive: it must hold a Python of our minor version.
+    """A user's conda-pack or venv-pack archive: it must hold a Python of this one's minor version.
 
     Raises:
         UsageError: it does not, or is not an archive that YARN unpacks.

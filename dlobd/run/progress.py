@@ -166,7 +166,7 @@ class Narrator:
     )
 
     def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
-        """`source`: the input of dlobd's own training; None for a script of the person's own."""
+        """`source`: the input of dlobd's own training; None for the user's own script."""
         self._progress = progress
         jobs = _JOBS.get((launcher.removesuffix("-stock"), source or ""), (("Got job ", "a Spark job runs"),))
         self._says = (*self._SAYS, *jobs)

@@ -92,7 +92,7 @@ def run(
     """
     settings = default_settings()
     kind = choice.kind_of(experiment, lent)
-    if kind.here:  # of another cluster's memory nothing is known
+    if kind.here:  # another cluster's memory is unknown
         memory_check.check_memory(experiment, settings)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
@@ -200,7 +200,7 @@ def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
 
 
 def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) -> None:
-    """The job was submitted, and then a step of ours failed: what there is of it is kept."""
+    """The job was submitted, and then a step of dlobd failed: what exists of the run is kept."""
     if run_record["status"] == "interrupted":  # it was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         run_record["status"] = "failed"

@@ -224,7 +224,7 @@ def run(
 
 
 def busy_percent(seconds: float | None = None) -> float:
-    """How busy the machine's cores are, by looking for so many seconds. The load average would count our last run."""
+    """How busy the machine's cores are, sampled for so many seconds. The load average would count the previous run."""
     return round(psutil.cpu_percent(interval=seconds or LOOK_S), 1)
 
 

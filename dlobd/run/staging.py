@@ -60,7 +60,7 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
     """Writes the training and test files unless they are there.
 
     Args:
-        top: what every path begins with: nothing in our own HDFS, else a directory of ours.
+        top: what every path begins with: nothing in the embedded HDFS, else a directory of dlobd's.
 
     Raises:
         SetupError: a data file is missing or damaged.

@@ -1,8 +1,8 @@
-"""What was submitted to YARN and is watched by a dlobd: of one that was killed, the next command ends what it left.
+"""What was submitted to YARN and is watched by a dlobd: the next command ends what a killed one left.
 
 Only a driver in the cluster outlives its dlobd: beside spark-submit the kernel ends it. Each run notes itself in the
 cache directory before it submits, and removes the note once its application has ended. A note whose dlobd is dead is
-the one sign by which an application is ended here: nobody else's, and none that was submitted by hand.
+the one sign by which an application is ended here: never another user's, nor one submitted by hand.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Submission:
     owner: ProcessId
 
     def orphaned(self) -> bool:
-        """Whether the dlobd that watched it is surely dead; of another machine's nothing is known here."""
+        """Whether the dlobd that watched it is surely dead; on another machine this is unknown."""
         here = clock.domain().split("/")
         there = self.domain.split("/")
         if there[0] != here[0] or "unknown" in there[1:] + here[1:]:

@@ -1,6 +1,6 @@
-"""Runs a submit command and observes its window: just before exec, to its observed exit, on our own clock.
+"""Runs a submit command and observes its window: just before exec, to its observed exit, on this process's clock.
 
-Whatever ends this process, the job ends too: Ctrl-C by us, kill -9 through the kernel's parent-death signal.
+The job ends with this process: on Ctrl-C by dlobd, on kill -9 through the kernel's parent-death signal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Window:
     application_id: str | None
     ended_by: str  # "" if by itself; "timeout", "accept timeout" or "interrupt" if by us
     anchors: tuple[dict[str, Any], ...]
-    diagnostics: str = ""  # what the scheduler said of the application when we ended it
+    diagnostics: str = ""  # what the scheduler said of the application when dlobd ended it
 
 
 def submit(
@@ -59,7 +59,7 @@ def submit(
         accept_timeout_s: at most this long YARN may leave the application without an ApplicationMaster.
         logs: where driver.stdout and driver.stderr are written, as they come.
         told: called with each new line of driver.stderr, for progress.
-        on_abort: called with the application id, if one is known, when the job is ended by us: after `timeout_s`, or
+        on_abort: called with the application id, if one is known, when dlobd ends the job: after `timeout_s`, or
             by KeyboardInterrupt, which then is only noted in the window. Returns what the scheduler says of it.
     """
     logs.mkdir(parents=True, exist_ok=True)

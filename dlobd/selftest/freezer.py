@@ -1,6 +1,6 @@
 """Delays from outside: a process is stopped (SIGSTOP) for a known time, at a moment that a daemon's log names.
 
-So a daemon that hangs, a machine that pauses or a disk that stalls looks to everybody else. The interval is from when
+To all other processes this looks like a hung daemon, a paused machine or a stalled disk. The interval is from when
 the kernel shows every thread as stopped until just before it is sent on.
 """
 
@@ -28,7 +28,7 @@ LOOK_S = 0.001
 STOPPED_WITHIN_S = 2.0
 REST_S = 10.0
 BLOCKER_S = 300
-"""How long the other application would live if nobody killed it."""
+"""How long the other application would live if it were not killed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
         for block in blocks:
-            # once the trainer asks for a block that it has not been given: until then the delay would hold up nobody
+            # once the trainer asks for a block that it has not been given: until then the delay would hold up nothing
             delay.passing(lambda: _asked(directory) >= delay.passed)
             yield block
 

@@ -23,7 +23,7 @@ class Plan:
     own: bool = False
 
 
-# One rank, except where ranks wait for each other: where a second one could go on, a delay would be on nobody's way.
+# One rank, except where ranks wait for each other: if a second one could go on, a delay would hold up nothing.
 _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "feed": (
         ("workers=1",),

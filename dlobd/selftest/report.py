@@ -127,7 +127,7 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def columns(whole: Mapping[str, Any]) -> list[str]:
-    """Whoever was blamed at all, in the order of the layers."""
+    """What was blamed at least once, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 

@@ -84,7 +84,7 @@ def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
-    """Every Python below spark-submit begins with our hooks; Spark hands PYTHONPATH on to its containers."""
+    """Every Python below spark-submit begins with the hooks; Spark hands PYTHONPATH on to its containers."""
     path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
 
     def hooked(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""Truth against attribution: of each injected interval, which layers had it in the attributed wall. Pure."""
+"""Truth against attribution: which layers had each injected interval in the attributed wall. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNEXPLAINED = "unexplained"
 BLAMED = (*LAYERS, UNEXPLAINED, UNATTRIBUTED)
 
 RIGHT, WRONG = 0.95, 0.02
-"""Of each injected interval, so much at least has to be in its own layer, and so much at most in any other."""
+"""The least share of an injected interval in its own layer, and the largest in any other."""
 
 
 @dataclass(frozen=True, slots=True)

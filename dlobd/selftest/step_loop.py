@@ -108,7 +108,7 @@ def run(directory: Path, seed: int) -> Loop:
     files_ = {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes}
     paths = {"test_path": f"{directory}/test", "run_dir": str(directory)}
     feed = AlternatingFeed(block, recorder, seed)
-    # one rank: there is nobody to be told of, and nothing to be read from the environment
+    # one rank: no peers to be told of, and nothing to read from the environment
     trainer.main(Job(**(known | facts | files_ | paths)), Node("chief", 0, ("",), feed))
     return feed.loop()
 

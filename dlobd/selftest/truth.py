@@ -47,7 +47,7 @@ def inject(directory: Path, point: str, seconds: float, wait: Callable[[float], 
 
 
 def write(directory: Path, injected: Injection) -> None:
-    """Adds a record; whole lines, whoever writes at the same time."""
+    """Adds a record; whole lines, also with concurrent writers."""
     line = json.dumps(asdict(injected)).encode() + b"\n"
     fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

@@ -4,7 +4,7 @@
     tracing.instant("first batch")
 
 Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing, so that
-instrumented code runs unchanged where nobody measures; nor does `start` where the variable `DLOBD_TRACE` is `off`.
+instrumented code runs unchanged where nothing is recorded; nor does `start` where the variable `DLOBD_TRACE` is `off`.
 
 This folder holds the recorder, the clocks it reads, how far two clocks are apart, and the table of names. What reads
 recorded spans is `dlobd.attribution`.

@@ -106,7 +106,7 @@ class WallToMonotonic:
 
 
 def stepped_ns(anchors: Sequence[ClockAnchor]) -> int:
-    """By how much somebody set the wall clock between two anchors of one domain; 0 if nobody did.
+    """By how much the wall clock was set between two anchors of one domain; 0 if it was not.
 
     Slewing is no step: a kernel makes up at most 0.5 ms a second, and a reading is off by its own error.
     """

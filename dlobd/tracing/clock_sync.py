@@ -4,7 +4,7 @@
       sent_a  -- nonce, HMAC -------------------------> received_b
       received_a <------- nonce, received_b, sent_b, HMAC -- sent_b
 
-One UDP datagram each way, made authentic by a secret of the run, so that nobody else is answered or believed. What is
+One UDP datagram each way, authenticated by a secret of the run: no other process is answered or believed. What is
 lost is asked again the next time. A server that cannot be reached costs its clients one short wait a burst and nothing
 else: the offset stays unknown. `dlobd.tracing.clock_offset` makes intervals of what is exchanged.
 """
@@ -26,7 +26,7 @@ from dlobd.tracing import clock
 from dlobd.tracing.clock_offset import Exchange
 
 VARIABLE = "_DLOBD_CLOCK"
-"""Where a process finds the server: host, port, secret and clock domain, as JSON. Between our own processes only."""
+"""Where a process finds the server: host, port, secret and clock domain, as JSON. Between dlobd's processes only."""
 
 BURST = 8
 """Exchanges at a time: the quickest way there and the quickest way back are what bounds an offset."""
@@ -131,11 +131,11 @@ class Peer:
                     received_ns = clock.monotonic_ns()
                     message, mac = answer[:-_MAC_BYTES], answer[-_MAC_BYTES:]
                     if message[:_NONCE_BYTES] != nonce or not hmac.compare_digest(mac, _mac(secret, _ANSWER, message)):
-                        break  # a late answer, or somebody else's
+                        break  # a late answer, or another process's
                     received_b_ns, sent_b_ns = _TIMES.unpack(message[_NONCE_BYTES:])
                     found.append(Exchange(sent_ns, received_b_ns, sent_b_ns, received_ns))
         except (OSError, struct.error):
-            pass  # nobody listens, or nothing comes through: the offset stays unknown
+            pass  # no listener, or nothing comes through: the offset stays unknown
         return found
 
 

@@ -43,7 +43,7 @@ def evidence(directory: Path) -> dict[str, Any]:
 
 def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]]:
     """Nanoseconds of CPU time a span, sorted, one value a repeat: `on` with its part of the encoding and writing, `off`
-    where nobody records, as in this process. Interleaved; what a loop without spans takes is off both."""
+    where nothing is recorded, as in this process. Interleaved; what a loop without spans takes is off both."""
     with tempfile.TemporaryDirectory(prefix="span-cost-", dir=directory) as own:
         recorder = tracing.Recorder(Path(own), "benchmark", threaded=False)
         ways: dict[str, tuple[Span | None, Callable[[], None]]] = {

@@ -1,7 +1,7 @@
 """Do independent sources agree? Each audit takes one quantity from two of them. Pure, over a bundle's evidence.
 
 `base` is the contract, one file a subject. A failed audit makes a run invalid: its numbers contradict each other,
-whoever is right.
+whichever is right.
 """
 
 from __future__ import annotations

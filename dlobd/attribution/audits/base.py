@@ -92,7 +92,7 @@ class Rule:
 
 
 def training_job(evidence: Evidence) -> dict[str, Any]:
-    """What dlobd's own training job was told; empty for a script of the user's own, of which nothing is known."""
+    """What dlobd's own training job was told; empty for the user's own script, about which nothing is known."""
     return {} if evidence.own else evidence.job
 
 

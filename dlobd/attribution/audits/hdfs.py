@@ -95,7 +95,7 @@ def _input_holds_all_samples(evidence: Evidence) -> Figures:
 def _input_checksums(evidence: Evidence) -> Figures:
     staged, kept = evidence.checksums.get("staged") or {}, evidence.checksums.get("hdfs") or {}
     same = sum(kept.get(name) == checksum for name, checksum in staged.items())
-    # of a file with other blocks or chunks HDFS has a checksum that ours cannot be
+    # HDFS's checksum of a file with other blocks or chunks cannot equal dlobd's
     return Figures(same if staged and staged.keys() <= kept.keys() else None, len(staged) or None)
 
 

@@ -1,4 +1,4 @@
-"""Our own recorder: was all of it read, and does it lie where the client's clock has the run."""
+"""dlobd's recorder: were all records read, and do they lie inside the run by the client's clock."""
 
 from __future__ import annotations
 

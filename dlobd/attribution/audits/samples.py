@@ -24,7 +24,7 @@ def _input_bytes(evidence: Evidence) -> int | None:
 
 
 def _fed(evidence: Evidence) -> str:
-    """Why nothing of ours stands at a feed; empty if it does."""
+    """Why dlobd does not measure a feed; empty if it does."""
     job = training_job(evidence)
     if not job:
         return "the bytes that your own script feeds are not counted"

@@ -1,4 +1,4 @@
-"""Spark: its event log against its executors' times and its driver's log, and that log against our marks."""
+"""Spark: its event log against its executors' times and its driver's log, and that log against dlobd's marks."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _inside(evidence: Evidence) -> Figures:
         early = window["exec_ns"] - (place.ms(start_ms) + MS)  # a stamp t says [t, t + 1 ms)
         late = place.ms(finish_ms) - window["exit_ns"] - (0 if evidence.cluster_mode else LEAVES_NS)
         outside = max(early, late, 0)
-    # with wall clocks of several hosts nobody knows how far these differ
+    # it is unknown how far the wall clocks of several hosts differ
     return Figures(outside, abs(place.step_ns), doubt=_doubt(evidence))
 
 

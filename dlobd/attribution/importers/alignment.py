@@ -72,7 +72,7 @@ class Alignment:
         self._errors_ns: dict[int, int] = {}
 
     def error_ns(self, at_ns: int | None) -> int:
-        """How far a time that was moved may be off; 0 for one of the window's own clock, or where nobody knows."""
+        """How far a time that was moved may be off; 0 for one of the window's own clock, or if unknown."""
         return 0 if at_ns is None else self._errors_ns.get(at_ns, 0)
 
     def span(self, span: Span) -> Span:

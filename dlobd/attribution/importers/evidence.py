@@ -64,7 +64,7 @@ class Evidence:
 
     @property
     def by_hand(self) -> bool:
-        """Whether somebody else submitted the application: the window is what the ResourceManager saw of it."""
+        """Whether the application was submitted by hand: the window is what the ResourceManager saw of it."""
         return bool(self.window.get("by_hand"))
 
     @property

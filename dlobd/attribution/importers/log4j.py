@@ -1,4 +1,4 @@
-"""Log lines of Hadoop's daemons and of Spark's JVMs, written with our pattern `%nano %d %p %c{2}: %m%n`.
+"""Log lines of Hadoop's daemons and of Spark's JVMs, written with dlobd's pattern `%nano %d %p %c{2}: %m%n`.
 
 `%nano` is System.nanoTime at the log call: on Linux the clock that Python's monotonic_ns reads, so that a line needs no
 wall-clock mapping. Its error is the few microseconds between what happened and the call that logs it.
@@ -30,7 +30,7 @@ class LogLine:
 
 
 def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
-    """The lines that carry our pattern, in the order of the file."""
+    """The lines that match dlobd's pattern, in the order of the file."""
     for line in lines:
         match = _LINE.match(line)
         if match:

@@ -152,12 +152,12 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
         found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
         found.last_ns = max(found.last_ns, line["t"])
     elif kind == "cost":
-        # a sum; of a later version's members only the known ones
+        # a sum; unknown members of a later version are dropped
         found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
 
 
 def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
-    """Takes kind and number of a collective out of a recorded wait, in today's form or in that of before."""
+    """Takes kind and number of a collective out of a recorded wait, in the current or the older form."""
     kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
     if call is None and (numbered := _NUMBERED.fullmatch(kind)):
         return numbered[1], int(numbered[2])

@@ -102,7 +102,7 @@ def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasure
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
-    """What lies inside the window: of an application that somebody else submitted, its driver lived longer."""
+    """The part inside the window: the driver of an application submitted by hand outlives it."""
     for span in spans:
         begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
         if begin_ns < until_ns:

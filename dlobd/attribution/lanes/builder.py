@@ -54,7 +54,7 @@ class LaneBuilder:
                     process.process,
                     self.lane,
                     span.start_ns,
-                    # what was begun last, before its process died, has no length that anybody saw
+                    # the last span begun before its process died has no known length
                     span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
                     source=OWN_MARK,
                     truncated=span.truncated,

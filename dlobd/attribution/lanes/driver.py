@@ -229,7 +229,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     if evidence.own:
-        # what other threads submit, nobody in this lane waits for
+        # nothing in this lane waits for what other threads submit
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
     else:
         within = [([job], evidence.window["exit_ns"]) for job in free]

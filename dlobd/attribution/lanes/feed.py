@@ -29,7 +29,7 @@ def _passed(ones: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_
     for one, upto in zip(ones, accumulate(_bytes(span) for span in ones), strict=True):
         needed = upto - slack_bytes
         if not _bytes(one):
-            continue  # the end of the feed, which nobody put
+            continue  # the end of the feed, which no put delivered
         if needed <= 0:
             found[one.start_ns] = 0
         elif (index := bisect_left(moved, needed)) < len(others):

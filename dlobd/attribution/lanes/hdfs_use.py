@@ -1,6 +1,6 @@
 """What HDFS was used for: operations, bytes, and time.
 
-Time is a number where a client of ours measured it, or where a log shows both ends; else it is an interval.
+Time is a number where dlobd's own client measured it, or where a log shows both ends; else it is an interval.
 
 A DataNode's read duration includes the client's back-pressure, so that it is an upper bound; bytes over the fastest
 transfer of the same run is a lower one.

@@ -51,7 +51,7 @@ def build(
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if span.name == names.GET and (at_ns := given.get(span.start_ns)):
-            # from then on nobody is waited for: the queue hands the block over
+            # no more waiting from then on: the queue hands the block over
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # else the put returned after the get: the queue had the block before

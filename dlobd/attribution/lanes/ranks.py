@@ -18,7 +18,7 @@ TRAINING = ("chief", "master", "worker")
 class Rank:
     """A trainer on an executor.
 
-    `main` is the person's main function, where the script was their own; `whole` whether the process was nothing but
+    `main` is the user's main function, where the script was the user's own; `whole` whether the process was nothing but
     the trainer, from `start_ns` to `end_ns`.
     """
 

@@ -146,7 +146,7 @@ def _split(directory: Path, sources: Sequence[Path]) -> None:
                 with ZipFile(path) as source, ZipFile(aside / path.name, "w") as rest:
                     for entry in source.infolist():
                         into = scanned if entry.filename.startswith(_SCANNED) else rest
-                        if entry.filename not in into.NameToInfo:  # of two equal names a class path uses the first
+                        if entry.filename not in into.NameToInfo:  # a class path uses the first of two equal names
                             _copy(entry, source, into)
         aside.rename(directory)
     finally:

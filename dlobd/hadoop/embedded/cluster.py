@@ -322,7 +322,7 @@ class EmbeddedCluster:
         self._rest.close()
 
     def _abandon(self) -> None:
-        """After a failed start: nothing of ours stays, except what HDFS and the logs hold."""
+        """After a failed start: nothing stays, except what HDFS and the logs hold."""
         if self._state is not None:
             end_everything(self.work_dir)
             self._forget()

@@ -51,7 +51,7 @@ def java_command(
 
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
-    """A daemon's environment. Of a NodeManager's, the white-listed names reach the containers."""
+    """A daemon's environment. The white-listed names of a NodeManager's reach the containers."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(work_dir / "home"),

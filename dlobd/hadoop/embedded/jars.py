@@ -107,7 +107,7 @@ def from_cache(
         SetupError: `fetch_into` failed, or delivered a wrong checksum twice.
     """
     with locked(directory / ".lock"):
-        for stale in directory.glob(".fetch-*"):  # left by a process that was killed: we hold the lock
+        for stale in directory.glob(".fetch-*"):  # left by a killed process: this one holds the lock
             shutil.rmtree(stale, ignore_errors=True)
         missing = []
         for jar in jars:

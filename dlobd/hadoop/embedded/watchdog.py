@@ -51,7 +51,7 @@ def wait_for_end(owner: ProcessId) -> None:
 
 
 def end_everything(work_dir: Path) -> None:
-    """Kills the daemons and containers of `work_dir`, the quick way: nobody is left who needs an orderly end."""
+    """Kills the daemons and containers of `work_dir`, the quick way: no process is left that needs an orderly end."""
     deadline = time.monotonic() + END_DEADLINE_S
     # looked at again until nothing is found: a container may have been started while the first list was made
     while processes := [*daemons_of(work_dir), *containers_of(work_dir)]:

@@ -69,7 +69,7 @@ def _idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """An IDX file: two zero bytes, 8 for uint8, the number of dimensions, each dimension, the values."""
     data = gzip.decompress(_checked(path))
     header = np.frombuffer(data, ">u4", 1 + len(shape))
-    # the checksum was right, so a different shape is a mistake of ours
+    # the checksum was right, so a different shape is a bug in dlobd
     assert tuple(header) == (0x800 + len(shape), *shape), f"{path}: unexpected IDX header {header}"
     return np.frombuffer(data, np.uint8, offset=header.nbytes).reshape(shape)
 

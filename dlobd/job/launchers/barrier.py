@@ -49,7 +49,7 @@ class BarrierLauncher:
     """See `dlobd.job.launchers.base`. Chief and workers only."""
 
     def spark_conf(self) -> dict[str, str]:
-        """The worker daemon that carries our recorder."""
+        """The worker daemon that carries dlobd's recorder."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.worker_daemon",
             "spark.barrier.sync.timeout": str(BARRIER_PATIENCE_S),  # Spark's own is a year

@@ -28,7 +28,7 @@ ROLES = ("chief", "worker", "ps", "evaluator")
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """How many executors take each role. A cluster without a chief is not one: somebody must save."""
+    """How many executors take each role. A cluster needs a chief: one rank must save."""
 
     chief: int = 1
     worker: int = 0

@@ -40,7 +40,7 @@ def run() -> None:
     import_tensorflow()
     with tracing.span("launcher", names.AWAIT_PLACE, {"waits_for": [names.WAIT_FEEDER]}):
         message = pipes.read(pipe)
-    told = pickle.loads(message or b"")  # from our parent, over a pipe that nobody else has
+    told = pickle.loads(message or b"")  # from the parent, over a pipe that no other process has
     tracing.identify(*role_of(told["rank"]))
     main, job = pickle.loads(told["work"])
     main(job, place(job, told["rank"], told["peers"], _PipeFeed(pipe) if told["fed"] else None))

@@ -1,4 +1,4 @@
-"""The driver's clock, for the Python of its executors: whoever has another one exchanges messages with it."""
+"""The driver's clock, for the Python of its executors: those with another clock exchange messages with it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dlobd.tracing import names
 def import_tensorflow() -> None:
     """Imports TensorFlow without Keras, which it would import along: a fifth of the time, for what no model here uses.
 
-    Whoever uses `tf.keras`, or imports keras, later gets it then: TensorFlow loads it when it is asked for.
+    Code that uses `tf.keras`, or imports keras, later gets it then: TensorFlow loads it when it is asked for.
     """
     with tracing.span("tensorflow", names.IMPORT_TENSORFLOW):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")

@@ -1,4 +1,4 @@
-"""Records the first import of a module, whoever asks for it, and prepares the module before anybody uses it."""
+"""Records the first import of a module, from any caller, and prepares the module before its first use."""
 
 from __future__ import annotations
 

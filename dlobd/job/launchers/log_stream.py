@@ -60,7 +60,7 @@ def listen(host: str) -> Iterator[tuple[Address, set[str]]]:
 
 
 def forward(source: BinaryIO, name: str, address: Address) -> None:
-    """Sends every line of `source` as `name: line`; also to our own stderr, which the container keeps.
+    """Sends every line of `source` as `name: line`; also to this process's stderr, which the container keeps.
 
     A driver that cannot be reached costs only its copy: the lines stay in the container's log.
     """

@@ -27,7 +27,7 @@ class TfosLauncher:
     """TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
     def spark_conf(self) -> dict[str, str]:
-        """The worker daemon that carries our hooks; reuse, because the trainer is a child of the Python worker."""
+        """The worker daemon that carries dlobd's hooks; reuse, because the trainer is a child of the Python worker."""
         return {
             "spark.python.daemon.module": "dlobd.job.launchers.tfos_daemon",
             "spark.python.worker.reuse": "true",

@@ -3,10 +3,10 @@
 It is only made importable (a stand-in for pkg_resources, on the driver and on the executors). TensorFlow is imported on
 the driver and in every Python worker, hosts are chosen by the default route, and all polls and sleeps are as they are.
 
-We record, and change nothing: spans around TFCluster.run, train and shutdown on the driver, around its start and feed
+Only spans are added: around TFCluster.run, train and shutdown on the driver, around its start and feed
 tasks on the executors, and around the import of TensorFlow. What happens inside a start task beside that import (the
 queue manager, the rendezvous with its polls, the fork) is not told apart: it stays `launcher`. That a trainer was
-killed is recorded too, and nobody is told: as published, the job ends when a peer fails or a timeout is over.
+killed is recorded too, but not reported: as published, the job ends when a peer fails or a timeout is over.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class StartTask:
 
 
 def record_death(pid: int) -> None:
-    """Waits until a child of this process has ended, and records it if it was killed. It sleeps in the kernel, tells
-    nobody, and leaves the child's exit status to whoever wants it."""
+    """Waits until a child of this process has ended, and records it if it was killed. It sleeps in the kernel,
+    reports to no other process, and leaves the child's exit status to be collected."""
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:

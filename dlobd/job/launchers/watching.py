@@ -83,7 +83,7 @@ def watched(sc: SparkContext, done: Done, joining: JoinWatch | None = None) -> I
             try:
                 failed = done.failure()
             except failures():
-                continue  # whoever needs HDFS will say so
+                continue  # a process that needs HDFS will say so
             if failed:
                 sc.cancelAllJobs()
                 return

@@ -2,7 +2,7 @@
 
 On the driver, from before the script's first line: imports, SparkContext, SparkSession, calls into the JVM that take
 long, and TensorFlowOnSpark's entry points. On executors, in the worker daemon: what PySpark's workers run, and
-TensorFlowOnSpark's tasks and feed. What lies between belongs to the person: it is one span, `user code`.
+TensorFlowOnSpark's tasks and feed. What lies between belongs to the user: it is one span, `user code`.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class OwnStartTask(tfos_stock.StartTask):
 
 
 class OwnMain:
-    """The person's main function, as a rank."""
+    """The user's main function, as a rank."""
 
     def __init__(self, main: Callable[[Any, Any], Any]) -> None:
         self._main = main
@@ -251,7 +251,7 @@ def _chunk(items: Iterator[Any]) -> Iterator[Any]:
 
 
 class ShutdownTask:
-    """TFSparkNode.shutdown's function for one executor; its sleep is what the person gave as grace_secs."""
+    """TFSparkNode.shutdown's function for one executor; its sleep is what the user gave as grace_secs."""
 
     def __init__(self, inner: FunctionType) -> None:
         self._inner = inner
@@ -272,7 +272,7 @@ class ShutdownTask:
 
 
 def _record_worker(worker: Any) -> None:
-    """In a Python worker that was just forked: what it runs for a task is the person's code."""
+    """In a Python worker that was just forked: what it runs for a task is the user's code."""
     worker.read_command = timed("spark", names.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:

@@ -49,7 +49,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
             tracing.instant(names.JOB_FAILED, cause=cause)
         return error.code
     except BaseException as error:  # noqa: BLE001  whatever it was, the script has ended by it
-        # the traceback that the user sees is the script's: without our own frame
+        # the traceback that the user sees is the script's: without dlobd's frame
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
         tracing.instant(names.JOB_FAILED, cause=_last_line(error))
@@ -58,7 +58,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
 
 
 def _last_line(error: BaseException) -> str:
-    """As the last line of its traceback; of an error that came through Spark, that of the task."""
+    """The last line of its traceback; for an error that came through Spark, the task's."""
     task = _task_error(str(error))
     return task or traceback.format_exception_only(error)[-1].strip().splitlines()[0]
 

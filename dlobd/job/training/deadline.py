@@ -1,6 +1,6 @@
 """Deadlines for a trainer's waits that could last for ever.
 
-Such a wait is inside of third-party code, such as a queue's socket, which no exception of ours reaches. So a thread
+Such a wait is inside third-party code, such as a queue's socket, which no exception from dlobd reaches. So a thread
 watches, and ends the process with its cause.
 """
 

@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
 
     try:
         run(argv[0])
-    except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the person in one line
+    except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the user in one line
         cause = " ".join(str(error).split())[:500] or type(error).__name__
         print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
         tracing.instant(names.JOB_FAILED, cause=cause)

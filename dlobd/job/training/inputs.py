@@ -33,7 +33,7 @@ NEXT_BATCH = {
     "cause": "tf.data decodes and hands over a batch, in threads of its own (at most 10 ms a batch)",
     "cause_period_ns": 10_000_000,
 }
-"""Its reader thread is seen, its other threads are not: no boundary of ours lies between them and the step loop."""
+"""Its reader thread is seen, its other threads are not: no recorded boundary lies between them and the step loop."""
 
 Batch = tuple[Any, Any]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""

@@ -3,7 +3,7 @@
     1. `listen` gives a listener, whose `address` is what others connect to; it listens nowhere else.
     2. `connect` goes to an address, and asks until its deadline: ranks come in any order. `accept` is the other end.
     3. `send` delivers one whole message of any size, also of none, and returns once its buffer may be used again. It
-       may wait for the peer's `recv`: nobody may rely on anything being buffered.
+       may wait for the peer's `recv`: no caller may rely on anything being buffered.
     4. `recv` takes one whole message into the caller's buffer and says how long it is. Messages of one connection come
        in the order in which they were sent. One that does not fit is refused before a byte of it is written.
     5. `send_parts` and `recv_parts` are the same for a message that lies in several buffers. A library that declares
@@ -13,8 +13,8 @@
        peer once `flush` has returned. The others raise `NotSupported`.
     7. Every call has a deadline, a time of `time.monotonic()` in seconds; that it has passed is `DeadlinePassed`, and
        the connection is of no use for this message. One thread may send while another receives; not two of a kind.
-    8. `close` may be called at either end, twice, and in any order. Whoever waits at the other end, or in another
-       thread of this one, is woken with `PeerClosed` or `Closed`. No thread and no descriptor is left.
+    8. `close` may be called at either end, twice, and in any order. Callers waiting at the other end, or in another
+       thread of this one, are woken with `PeerClosed` or `Closed`. No thread and no descriptor is left.
     9. `evidence` says what was carried, by counters of the library's own, also after `close`.
 
 Inside `send`, `recv`, `put` and `get` nothing is allocated that grows with the message, and Python copies no bytes of
@@ -128,7 +128,7 @@ class Connection(Protocol):
         """Returns once the peer sees all that was put. Raises DeadlinePassed, PeerClosed, Closed."""
 
     def close(self) -> None:
-        """Wakes whoever waits, at both ends."""
+        """Wakes all waiting callers, at both ends."""
 
 
 class Listener(Protocol):
@@ -140,7 +140,7 @@ class Listener(Protocol):
         """The next one that has connected. Raises DeadlinePassed, Closed."""
 
     def close(self) -> None:
-        """Nobody can connect any more; connections that were accepted live on."""
+        """No peer can connect any more; connections that were accepted live on."""
 
 
 class Channel(Protocol):
@@ -153,7 +153,7 @@ class Channel(Protocol):
         """Listens on the device, an interface or whatever the library names so; empty: the one that it chooses."""
 
     def connect(self, address: str, deadline_s: float) -> Connection:
-        """A connection to whoever listens there. Raises DeadlinePassed, Closed."""
+        """A connection to the listener there. Raises DeadlinePassed, Closed."""
 
     def evidence(self) -> Traffic:
         """What was carried so far."""

@@ -30,7 +30,7 @@ _LISTENERS: dict[str, InprocListener] = {}
 """Who listens in this process: an address means the same to all of its threads, and nothing elsewhere."""
 
 _LISTENING = threading.Condition()
-"""Guards `_LISTENERS`; notified when somebody begins to listen."""
+"""Guards `_LISTENERS`; notified when a listener is added."""
 
 _NUMBERS = itertools.count(1)
 

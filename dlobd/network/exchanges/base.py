@@ -8,7 +8,7 @@
        holds `reduce` goes through `run` where the exchange is inside the step, and so does whatever updates variables.
     5. `reduce` takes the loss and the gradients of this rank, and returns their means over all ranks, in their order.
        Every rank calls it equally often with equal shapes: each call is a rendezvous.
-           inside_step      it is called while the step is compiled, and runs as a part of it: no boundary of ours lies
+           inside_step      it is called while the step is compiled, and runs as a part of it: no recorded boundary lies
                             between computing and exchanging, so that its time has no number. `not_measured` says why.
            otherwise        it is called between two compiled parts, with tensors that have values: the trainer's step
                             then is `forward and backward`, `exchange` and `apply`, and `exchange` is layer channel.

@@ -25,7 +25,7 @@ ENDED = ("FINISHED", "FAILED", "KILLED")
 
 
 def kill_application(rm_url: str, application_id: str) -> None:
-    """Asks the ResourceManager to kill an application; silent if it cannot be asked, since we are on our way out."""
+    """Asks the ResourceManager to kill an application; silent if it cannot be asked, since dlobd is exiting."""
     try:
         url = f"{rm_url}/ws/v1/cluster/apps/{application_id}/state?user.name={user_name()}"
         requests.put(url, json={"state": "KILLED"}, timeout=3)
@@ -65,8 +65,8 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
 def _charged(record: dict[str, Any]) -> bool:
     """Whether the application has ended and its memorySeconds are final.
 
-    The scheduler charges the last containers a little after the end of the application, and then forgets it; of one
-    that it has forgotten the record gives -1 running containers.
+    The scheduler charges the last containers a little after the end of the application, and then forgets it; the
+    record of a forgotten one gives -1 running containers.
     """
     return record.get("state") in ENDED and record.get("runningContainers", -1) < 0
 

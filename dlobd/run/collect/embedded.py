@@ -31,7 +31,7 @@ def collect(
 
     Args:
         offsets: of `log_offsets` before the run.
-        job: names input and markers; None for a script of the person's own.
+        job: names input and markers; None for the user's own script.
         kill: see `await_end`.
 
     Returns:
@@ -43,14 +43,14 @@ def collect(
     if not record:
         missing.append(f"ResourceManager: no record of {application_id}")
     bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
-    # of a NodeManager that died, or of an application whose ResourceManager did: nobody else will end them
+    # of a NodeManager that died, or of an application whose ResourceManager did: no other process will end them
     end(containers_of(cluster.work_dir, application_id), 1)
     missing += _collect_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
     return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
 
 
 def _directories(job: Job | None) -> tuple[str, str]:
-    """The job's input and output directories in HDFS; empty for a script of the person's own."""
+    """The job's input and output directories in HDFS; empty for the user's own script."""
     return (job.train_dir, job.run_dir) if job else ("", "")
 
 
@@ -70,7 +70,7 @@ def collect_from_workers(
 
 
 EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
-"""How what we take from an executor's working directory begins: it holds more than logs."""
+"""How what is taken from an executor's working directory begins: it holds more than logs."""
 
 
 def _collect_logs(

@@ -5,7 +5,7 @@
     daemons           the logs that each daemon's web server shows under /logs/, cut to this application
     HDFS              event log, done-markers, block locations
 
-Nothing of it is asked for on a file system of ours. What cannot be had is said, with the setting that would give it.
+None of it is read from a local file system. What cannot be had is named, with the setting that would give it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb
 from dlobd.run.collect import hdfs
 
 MAX_LOG_BYTES = 64 << 20
-"""Of a daemon's log, so much is read from its end where we do not know what was there before the run."""
+"""How much of a daemon's log is read from its end where its length before the run is unknown."""
 
 AGGREGATION_DEADLINE_S = 30.0
 """How long YARN may take to bring the logs of an ended application into HDFS."""
@@ -222,9 +222,9 @@ def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -
 
 
 def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
-    """The lines that are this application's: by its number, or, of HDFS, which knows no applications, by their time.
+    """The lines that are this application's: by its number, or by time for HDFS, which knows no applications.
 
-    A cluster has other users: what is theirs does not go into a bundle.
+    A cluster has other users: their data does not go into a bundle.
     """
     number = asked.number
     for line in data.splitlines(keepends=True):

@@ -72,14 +72,14 @@ def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
 
 
 def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
-    """What HDFS says of the input files, and what staging noted of them, which a data set of before does not have."""
+    """What HDFS says of the input files, and what staging noted of them, which an older data set does not have."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
     kept = {}
     for name in client.list(train_dir):
         path = f"{train_dir}/{name}"
         found = client.checksum(path)
-        if found["algorithm"] == ALGORITHM:  # else the file's blocks or chunks are not as we write them
+        if found["algorithm"] == ALGORITHM:  # else the file's blocks or chunks are not as dlobd writes them
             kept[path] = found["bytes"][: 2 * found["length"]]  # zeros follow
     staged = {path: checksum for path, checksum in noted.items() if path in kept}
     bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), files.CHECKSUMS)

@@ -54,13 +54,13 @@ class Place(Protocol):
         """
 
     def abort(self, application_id: str) -> str:
-        """Ends an application whose driver we ended; returns what the scheduler said of it before, if anything."""
+        """Ends an application whose driver dlobd ended; returns what the scheduler said of it before, if anything."""
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
         """Brings the evidence into the bundle; returns what could not be had, one line each, and metrics.
 
         Args:
-            job: None for a script of the person's own, whose files we do not know.
+            job: None for the user's own script, whose files are unknown.
         """
 
 

@@ -1,6 +1,6 @@
-"""On a YARN cluster that is not ours, named by its HADOOP_CONF_DIR: all that a job needs travels with it.
+"""On an external YARN cluster, named by its HADOOP_CONF_DIR: all that a job needs travels with it.
 
-Everything of ours lies in the user's home directory in HDFS:
+All of dlobd's files lie in the user's home directory in HDFS:
 
     dlobd/cache/         Python environments and Spark's jars, named by their content: uploaded once
     dlobd/data/          data sets, as on the embedded cluster

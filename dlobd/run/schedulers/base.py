@@ -31,7 +31,7 @@ class Target:
     master: str = ""  # of Spark's own Master, where there is one
     spark_home: Path | None = None  # where Workers keep their work; None: pip's own
     events_dir: str = "/spark-events"  # in HDFS
-    packed: PackedInstallation | None = None  # for nodes that have nothing of ours
+    packed: PackedInstallation | None = None  # for nodes without dlobd installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What is submitted, whoever hands out its executors."""
+    """What is submitted, under any scheduler."""
 
     name: str  # the application's
     deploy_mode: str

@@ -1,4 +1,4 @@
-"""What every spark-submit line of ours says, whatever hands out the executors."""
+"""What every spark-submit line of dlobd says, under any scheduler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, s
         # on YARN one thread of the driver makes its web pages while another puts a filter before them, and on a busy
         # machine a job in a hundred dies of it (Spark 4.3); nothing of dlobd reads the pages
         "spark.ui.enabled": "false",
-        "spark.ui.port": "0",  # of somebody's own spark.ui.enabled=true
+        "spark.ui.port": "0",  # if the user sets spark.ui.enabled=true
         **launcher_conf,
     }
 
