@@ -7,6 +7,7 @@ Its nodes get an archive of the user's, as small as one can be; tests/full/ways 
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -55,7 +56,7 @@ def submitted(line: str, cwd: Path) -> str:
 def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, tmp_path) -> None:
     """In cluster mode nothing of a run is left on the machine that submitted it, and all of it is explained."""
     conf = shared_cluster.client_conf_dir
-    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster")
     assert json.loads((bundle / "run.json").read_text())["reason"].startswith("prepared to be submitted by hand")
     application = submitted(line, tmp_path)

@@ -6,6 +6,7 @@ The cluster is the tests' own, but the commands have another cache: nothing is f
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ FOREIGN = Path(__file__).parents[2] / "foreign"
 def test_own_scripts_and_a_series_share_what_nodes_got(shared_cluster, alone, tmp_path) -> None:
     """A script of one's own in both deploy modes, a line of one's own, and two repeats: all explained; Spark's jars and
     the archive are uploaded by the first command alone."""
-    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     there = ["--hadoop-conf", str(shared_cluster.client_conf_dir), "--archive", str(archive), "--out", str(alone.out)]
     script, uploads = str(FOREIGN / "word_count.py"), []
     for words in (
@@ -106,7 +107,7 @@ def aggregating(jars: Path) -> Iterator[EmbeddedCluster]:
 
 def test_aggregated_logs_of_a_client_mode_run(aggregating, alone, quick_run, tmp_path) -> None:
     """By hand in client mode: the driver's own files lie in the prepared bundle, the containers' come from HDFS."""
-    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     line, bundle = prepared(alone, aggregating.client_conf_dir, archive)
     application = submitted(line, tmp_path)
     conf = str(aggregating.client_conf_dir)
