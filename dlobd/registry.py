@@ -166,6 +166,11 @@ LAUNCHERS = Registry(
             ("spark_tensorflow_distributor", "pyspark"),
         ),
         Row(
+            "torch-distributor",
+            "pyspark's TorchDistributor",
+            unavailable="it starts PyTorch's launcher, and dlobd's trainers are TensorFlow's",
+        ),
+        Row(
             "native",
             "plain processes on local files: no Spark, YARN, HDFS",
             "dlobd.job.launchers.native:NativeLauncher",

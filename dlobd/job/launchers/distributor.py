@@ -42,7 +42,7 @@ class DistributorLauncher:
     ) -> None:
         """See `dlobd.job.launchers.base`."""
         if blocks is not None:
-            raise ValueError('launcher \'distributor\' has no feed; use input = "read"')
+            raise ValueError("launcher 'distributor' has no feed; use input = \"read\"")
         with tracing.span("launcher", names.IMPORT_DISTRIBUTOR):
             from spark_tensorflow_distributor import MirroredStrategyRunner
         with tracing.span("launcher", names.MIRRORED_STRATEGY_RUNNER):
