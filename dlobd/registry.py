@@ -160,6 +160,17 @@ LAUNCHERS = Registry(
             "dlobd.job.launchers.barrier:BarrierLauncher",
         ),
         Row(
+            "distributor",
+            "spark-tensorflow-distributor as published: barrier mode, trainers in the Python workers",
+            "dlobd.job.launchers.distributor:DistributorLauncher",
+            ("spark_tensorflow_distributor", "pyspark"),
+        ),
+        Row(
+            "torch-distributor",
+            "pyspark's TorchDistributor",
+            unavailable="it starts PyTorch's launcher, and dlobd's trainers are TensorFlow's",
+        ),
+        Row(
             "native",
             "plain processes on local files: no Spark, YARN, HDFS",
             "dlobd.job.launchers.native:NativeLauncher",

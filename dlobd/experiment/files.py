@@ -239,7 +239,7 @@ def _check(name: str, value: Any, source: _Source) -> Any:
         )
     if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
         raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
-    if name in AXES and (why := REGISTRIES[AXES[name]].row(value).not_for_jobs):
+    if name in AXES and (why := (row := REGISTRIES[AXES[name]].row(value)).not_for_jobs or row.unavailable):
         raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {AXES[name]}")
     if name in RANGES:
         low, high = RANGES[name]

@@ -35,6 +35,7 @@ RULES = (
         {"launcher": "native", "deploy_mode": "client", "input": "read"},
         "every other launcher starts trainers on Spark's executors",
     ),
+    Rule("launcher", "distributor", {"input": "read"}, "spark-tensorflow-distributor has no feed"),
     Rule("scheduler", "standalone", {"deploy_mode": "client"}, "Spark's standalone Master runs no Python driver"),
     Rule("scheduler", "local-cluster", {"deploy_mode": "client"}, "it lives in the driver's own JVM"),
 )

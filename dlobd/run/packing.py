@@ -47,7 +47,7 @@ ENVIRONMENT = "environment"
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 """What a NodeManager unpacks."""
 
-NODES = ("hdfs", "numpy", "requests", "tensorflow", "tensorflowonspark", "urllib3")
+NODES = ("hdfs", "numpy", "requests", "spark-tensorflow-distributor", "tensorflow", "tensorflowonspark", "urllib3")
 """The distributions that dlobd's modules import on nodes. TensorFlow requires keras: a model may use tf.keras."""
 
 APART = {"dlobd", "py4j", "pyspark"}

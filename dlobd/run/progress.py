@@ -150,6 +150,10 @@ _JOBS = {
         ("Got job 0 ", f"Spark starts the barrier stage, whose trainers {_TRAIN} on what they read"),
         ("Job 0 finished", _ENDED),
     ),
+    ("distributor", "read"): (
+        ("Got job 0 ", f"Spark starts the barrier stage, whose Python workers {_TRAIN} on what they read"),
+        ("Job 0 finished", _ENDED),
+    ),
 }
 """By launcher and input, what the numbered jobs of dlobd's own training mean."""
 

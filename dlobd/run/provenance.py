@@ -14,7 +14,7 @@ from dlobd import __version__
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION
 from dlobd.paths import PACKAGE
 
-_PACKAGES = ("pyspark", "tensorflowonspark", "tensorflow", "hdfs", "numpy", "pandas")
+_PACKAGES = ("pyspark", "tensorflowonspark", "spark-tensorflow-distributor", "tensorflow", "hdfs", "numpy", "pandas")
 
 
 def platform() -> dict[str, str | int | float | None]:

@@ -120,6 +120,7 @@ def test_the_check_of_names_can_fail() -> None:
 
 DAEMONS = [
     "dlobd.job.launchers.worker_daemon", "dlobd.job.launchers.tfos_daemon", "dlobd.job.launchers.tfos_stock_daemon",
+    "dlobd.job.launchers.distributor_daemon",
     "dlobd.job.own.daemon", "dlobd.job.own.stock_daemon", "dlobd.job.launchers.barrier", "dlobd.job.launchers.child",
 ]  # fmt: skip
 

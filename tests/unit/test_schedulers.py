@@ -112,10 +112,13 @@ def _settings(way: tuple[str, ...]) -> list[str]:
 
 
 def test_exactly_these_ways_are_valid() -> None:
-    """Three launchers on three schedulers with both inputs, cluster mode on YARN alone; native in its one way."""
+    """Three launchers on three schedulers with both inputs, a fourth that has no feed, cluster mode on YARN alone;
+    native in its one way."""
     spark = ("tfos", "tfos-stock", "barrier")
     wanted = {("yarn", launcher, source, mode) for launcher in spark for source in ("feed", "read") for mode in MODES}
     wanted |= {(s, launcher, i, "client") for s in OWN for launcher in spark for i in ("feed", "read")}
+    wanted |= {("yarn", "distributor", "read", mode) for mode in MODES}
+    wanted |= {(s, "distributor", "read", "client") for s in OWN}
     assert set(_valid()) == wanted | {("none", "native", "read", "client")}
 
 

@@ -22,6 +22,8 @@ WAYS += [
     for launcher in SPARK_LAUNCHERS
     for source in INPUTS
 ]
+WAYS += [("yarn", "distributor", "read", mode) for mode in ("client", "cluster")]
+WAYS += [(scheduler, "distributor", "read", "client") for scheduler in ("standalone", "local-cluster")]
 WAYS += [("none", "native", "read", "client")]
 
 

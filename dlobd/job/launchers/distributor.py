@@ -1,0 +1,104 @@
+"""spark-tensorflow-distributor 1.0.0 as published: Spark's barrier mode, the trainer inside the Python worker.
+
+    task of rank r:  all-gather addresses -> TF_CONFIG -> the trainer's main function
+
+Only spans are added: around its import and `MirroredStrategyRunner.run` on the driver, around each task and its
+all-gather. It has no feed, so ranks read for themselves. A rank is no process of its own, so no other one watches it:
+that one hangs is noticed by the deadline of the job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from dlobd import tracing
+from dlobd.job.launchers.barrier import ALL_GATHER, BARRIER_PATIENCE_S
+from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, place, role_of
+from dlobd.job.launchers.imports import on_import
+from dlobd.job.launchers.reason import one_line
+from dlobd.job.launchers.watching import watched
+from dlobd.tracing import names
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+
+class DistributorLauncher:
+    """See `dlobd.job.launchers.base`. Chief and workers only; they read for themselves."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """The worker daemon that carries dlobd's recorder."""
+        return {
+            "spark.python.daemon.module": "dlobd.job.launchers.distributor_daemon",
+            "spark.barrier.sync.timeout": str(BARRIER_PATIENCE_S),  # Spark's own is a year
+        }
+
+    def launch(
+        self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
+    ) -> None:
+        """See `dlobd.job.launchers.base`."""
+        if blocks is not None:
+            raise ValueError("launcher 'distributor' has no feed; use input = \"read\"")
+        with tracing.span("launcher", names.IMPORT_DISTRIBUTOR):
+            from spark_tensorflow_distributor import MirroredStrategyRunner
+        with tracing.span("launcher", names.MIRRORED_STRATEGY_RUNNER):
+            # a strategy of the trainer's own: its exchange
+            runner = MirroredStrategyRunner(num_slots=roles.ranks, use_gpu=False, use_custom_strategy=True)
+        program = runner._get_spark_task_program
+        runner._get_spark_task_program = lambda function, **arguments: _Task(program(function, **arguments))
+        try:
+            with watched(sc, done), tracing.span("spark", names.BARRIER_JOB):
+                runner.run(_DistributorMain(main, job))
+        except Exception as error:
+            raise TrainingFailed(one_line(error, done)) from error
+        if failure := done.failure():
+            raise TrainingFailed(failure)
+
+
+class _Task:
+    """The distributor's function for one barrier task, as a whole."""
+
+    def __init__(self, inner: Callable[[Iterator[int]], list[Any]]) -> None:
+        self._inner = inner
+
+    def __call__(self, partition: Iterator[int]) -> list[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        with tracing.span("launcher", names.BARRIER_TASK, task_attempt=context.taskAttemptId() if context else None):
+            return self._inner(partition)
+
+
+class _DistributorMain:
+    """`main(job, node)` in the form that the distributor calls, without arguments. Runs in the Python worker."""
+
+    def __init__(self, main: Main, job: Any) -> None:
+        self._main = main
+        self._job = job
+
+    def __call__(self) -> None:
+        told = json.loads(os.environ["TF_CONFIG"])
+        rank = int(told["task"]["index"])
+        tracing.identify(*role_of(rank))
+        self._main(self._job, place(self._job, rank, told["cluster"]["worker"], None))
+        tracing.flush()
+
+
+def install() -> None:
+    """Makes the all-gather of the tasks visible in this process and its forks; imports nothing."""
+    on_import("pyspark.taskcontext", None, _record_all_gather)
+
+
+def _record_all_gather(module: ModuleType) -> None:
+    original = module.BarrierTaskContext.allGather
+
+    def all_gather(context: Any, message: str = "") -> list[str]:
+        with tracing.span("launcher", names.ALL_GATHER_ADDRESSES, ALL_GATHER, address=message):
+            addresses: list[str] = original(context, message)
+            return addresses
+
+    module.BarrierTaskContext.allGather = all_gather

@@ -1,0 +1,7 @@
+"""The worker daemon for spark-tensorflow-distributor: it records, and imports nothing of it."""
+
+from dlobd.job.launchers.distributor import install
+from dlobd.job.launchers.worker_daemon import serve
+
+if __name__ == "__main__":
+    serve(install)
