@@ -80,6 +80,7 @@ class Chain(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
         super().__init__(name=name)
         self.layers = layers
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # a third of a deep model's first step
     def __call__(self, images: Any, training: bool = False) -> Any:
         values = images
         for layer in self.layers:

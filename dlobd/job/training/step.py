@@ -68,6 +68,9 @@ class Step:
 
 def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
     """The compiled part of a step that computes; with the exchange inside, all of the step."""
+    # AutoGraph would read and rewrite their source, which costs the first step half a second of CPU time
+    as_it_is = tf.autograph.experimental.do_not_convert
+    take_statistics, apply = as_it_is(update.take_statistics), as_it_is(update.apply)
 
     def forward_and_backward(images: Any, labels: Any) -> list[Any]:
         variables = workload.model.trainable_variables
@@ -76,12 +79,12 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
         gradients = tape.gradient(loss, variables)
         if unused := [v.name for v, gradient in zip(variables, gradients, strict=True) if gradient is None]:
             raise ValueError(f"model {job.model}: the loss does not depend on {', '.join(unused)}")
-        return [loss, *update.take_statistics(), *gradients]
+        return [loss, *take_statistics(), *gradients]
 
     def whole(images: Any, labels: Any) -> Any:
         # one collective a step: loss and statistics travel with the gradients
         loss, *reduced = exchange.reduce(tf, forward_and_backward(images, labels), job.workers)
-        update.apply(reduced)
+        apply(reduced)
         return loss
 
     part = whole if exchange.inside_step else forward_and_backward
@@ -96,7 +99,7 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
 def _apply_function(tf: Any, update: Update, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
     """The compiled update, from what was exchanged."""
 
-    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+    @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
     def apply(reduced: Sequence[Any]) -> None:
         exchange.run(lambda *values: update.apply(values), reduced)
 

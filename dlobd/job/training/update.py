@@ -36,6 +36,8 @@ class Update:
         self._workload = workload
         self._following = following_batches(workload.model)
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        # a constant learning rate needs no number, and counting would be a good part of a small model's update
+        self._counts = workload.schedule is not schedules.constant or job.warmup_epochs > 0
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
 
     def take_statistics(self) -> list[Any]:
@@ -52,7 +54,8 @@ class Update:
             self._tf, self._job, self._workload.schedule, self._tf.identity(self._step)
         )
         self._workload.optimiser.apply(self._tf, self._decayed(gradients), learning_rate)
-        self._step.assign_add(1)
+        if self._counts:
+            self._step.assign_add(1)
 
     def _decayed(self, gradients: Sequence[Any]) -> Sequence[Any]:
         """With the gradient of weight_decay / 2 x the sum of the squares of all weights. What has one dimension is left
