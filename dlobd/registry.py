@@ -135,7 +135,26 @@ MODELS = Registry(
             "SoftMax regression: one dense layer, cross-entropy",
             "dlobd.job.models.softmax:build",
             ("tensorflow",),
-        )
+        ),
+        Row("mlp", "one hidden layer of 128 ReLU units", "dlobd.job.models.mlp:build", ("tensorflow",)),
+        Row("lenet", "LeNet as in Caffe's MNIST example", "dlobd.job.models.lenet:build", ("tensorflow",)),
+        Row(
+            "cifar10-quick", "CIFAR-10 Quick, Caffe's example", "dlobd.job.models.cifar10_quick:build", ("tensorflow",)
+        ),
+        Row(
+            "alexnet-cifar",
+            "AlexNet for CIFAR-10 as in tf_cnn_benchmarks",
+            "dlobd.job.models.alexnet_cifar:build",
+            ("tensorflow",),
+        ),
+        Row("resnet20", "ResNet-20 for CIFAR-10", "dlobd.job.models.resnet:resnet20", ("tensorflow",)),
+        Row("resnet56", "ResNet-56 for CIFAR-10", "dlobd.job.models.resnet:resnet56", ("tensorflow",)),
+        Row(
+            "vgg16-cifar",
+            "VGG-16 for CIFAR-10, with batch normalisation",
+            "dlobd.job.models.vgg_cifar:build",
+            ("tensorflow",),
+        ),
     ],
 )
 
@@ -242,7 +261,29 @@ EXCHANGES = Registry(
 
 OPTIMISERS = Registry(
     "optimisers",
-    [Row("sgd", "stochastic gradient descent", "dlobd.job.training.optimisers:Sgd", ("tensorflow",))],
+    [
+        Row("sgd", "stochastic gradient descent", "dlobd.job.training.optimisers:Sgd", ("tensorflow",)),
+        Row(
+            "momentum",
+            "gradient descent with momentum (heavy ball)",
+            "dlobd.job.training.optimisers:Momentum",
+            ("tensorflow",),
+        ),
+    ],
+)
+
+SCHEDULES = Registry(
+    "schedules",
+    [
+        Row("constant", "the learning rate stays as it is", "dlobd.job.training.schedules:constant", ("tensorflow",)),
+        Row(
+            "step",
+            "x learning_rate_decay_factor every num_epochs_per_decay epochs",
+            "dlobd.job.training.schedules:step",
+            ("tensorflow",),
+        ),
+        Row("cosine", "falls to 0 by half a cosine", "dlobd.job.training.schedules:cosine", ("tensorflow",)),
+    ],
 )
 
 LOSSES = Registry(
@@ -296,6 +337,7 @@ REGISTRIES: dict[str, Registry] = {
         DATASETS,
         OPTIMISERS,
         LOSSES,
+        SCHEDULES,
         LAUNCHERS,
         SCHEDULERS,
         DEPLOY_MODES,

@@ -7,6 +7,7 @@ Schema history of run.json
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
     3   `audits`, `noise` and `overhead`: what recording has cost; null in older records
     4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
+    5   `configuration` has `momentum`, `weight_decay`, and the schedule of the learning rate
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
@@ -219,6 +220,12 @@ class Experiment:
     epochs: int
     batch_size: int  # samples a worker and step
     learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    num_epochs_per_decay: float  # of schedule step, as the next one; 0 in others
+    learning_rate_decay_factor: float
+    warmup_epochs: float
     train_samples: int
     test_samples: int
     checkpoint_every_steps: int

@@ -39,5 +39,20 @@ def _from_3(run: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "configuration": configuration, "reason": run["cause"], "schema_version": 4}
 
 
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2, 3: _from_3}
+def _from_4(run: dict[str, Any]) -> dict[str, Any]:
+    """There was plain gradient descent, at a constant learning rate."""
+    configuration = run["configuration"]
+    if "script" not in configuration:
+        plain = {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "warmup_epochs": 0.0}
+        decay = {"num_epochs_per_decay": 0.0, "learning_rate_decay_factor": 0.0}
+        configuration = {**plain, **decay, **configuration}
+    return {**run, "configuration": configuration, "schema_version": 5}
+
+
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: _from_1,
+    2: _from_2,
+    3: _from_3,
+    4: _from_4,
+}
 """Schema version to the function that turns its run.json into the next version's."""

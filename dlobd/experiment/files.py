@@ -1,7 +1,8 @@
 """Experiment files: TOML -> Experiment, every key, type, range and name checked before anything is started.
 
-The keys of a file are the fields of `dlobd.schema.Experiment`; there are no hidden defaults. `extends = "NAME"` takes
-what a file does not say from a shipped experiment. The name is the file's name unless it is given.
+The keys of a file are the fields of `dlobd.schema.Experiment`. None has a hidden default, but for those that came later
+(`ADDED`). `extends = "NAME"` takes what a file does not say from a shipped experiment. The name is the file's name
+unless it is given.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -37,18 +38,34 @@ AXES = {
     "dataset": "datasets",
     "optimiser": "optimisers",
     "loss": "losses",
+    "schedule": "schedules",
 }
 """Field to the registry that holds its names."""
 
-ADDED: dict[str, str | int | float] = {"optimiser": "sgd", "loss": "softmax-cross-entropy"}
-"""Fields that came after experiments had been stored, with the value that all of those had: a stored configuration
-without such a field has it, and `key` leaves a field out that has this value, so that keys stay what they were."""
+ADDED: dict[str, str | int | float] = {
+    "optimiser": "sgd",
+    "loss": "softmax-cross-entropy",
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "num_epochs_per_decay": 0.0,
+    "learning_rate_decay_factor": 0.0,
+    "warmup_epochs": 0.0,
+}
+"""Fields that came after experiments had been written and stored, with the value that all of those had: a file or a
+stored configuration without such a field has it, and `key` leaves a field out that has this value, so that keys stay
+what they were."""
 
 RANGES: dict[str, tuple[float, float]] = {
     "workers": (1, 1000),
     "epochs": (1, 10_000),
     "batch_size": (1, 1_000_000),
     "learning_rate": (1e-12, 1e6),
+    "momentum": (0, 1),
+    "weight_decay": (0, 1),
+    "num_epochs_per_decay": (0, 10_000),
+    "learning_rate_decay_factor": (0, 1),
+    "warmup_epochs": (0, 10_000),
     "train_samples": (1, 10**9),
     "test_samples": (1, 10**9),
     "checkpoint_every_steps": (1, 10**9),
@@ -125,7 +142,7 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
         UsageError: it is not one that this version can run.
     """
     source = _Source(label)
-    return _build({**ADDED, **values}, dict.fromkeys(values, source), source)
+    return _build(dict(values), dict.fromkeys(values, source), source)
 
 
 def key(experiment: Runnable) -> str:
@@ -205,7 +222,8 @@ def _build(
     whole: _Source,
     told: Callable[[str], None] = lambda line: None,
 ) -> Experiment:
-    checked: dict[str, Any] = {name: _check(name, value, sources.get(name, whole)) for name, value in values.items()}
+    given = ADDED | values
+    checked: dict[str, Any] = {name: _check(name, value, sources.get(name, whole)) for name, value in given.items()}
     if missing := [name for name in FIELDS if name not in checked]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
     defaults = set(map(str, _shipped_files()))
@@ -273,3 +291,24 @@ def _check_together(experiment: Experiment, sources: dict[str, _Source], whole: 
     for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
         if (asked := getattr(experiment, name)) > size:
             raise refuse(name, f"{name} {asked} is more than the {size} that {experiment.dataset} has.")
+    for name, why, remedy in _training(experiment):
+        raise refuse(name, why, remedy)
+
+
+def _training(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
+    """(field, what is wrong, remedy) of each setting of the training that would have no effect, or not work."""
+    if experiment.optimiser == "momentum" and not experiment.momentum:
+        yield "optimiser", "optimiser momentum with momentum 0 is sgd.", 'momentum = 0.9, or optimiser = "sgd"'
+    if experiment.optimiser == "sgd" and experiment.momentum:
+        why = f"momentum {experiment.momentum:g} has no effect with optimiser sgd."
+        yield "momentum", why, 'momentum = 0, or optimiser = "momentum"'
+    for name in ("num_epochs_per_decay", "learning_rate_decay_factor"):
+        value = getattr(experiment, name)
+        if experiment.schedule == "step" and not value:
+            yield "schedule", f"schedule step needs {name} above 0.", f"set {name}"
+        if experiment.schedule != "step" and value:
+            why = f"{name} {value:g} has no effect with schedule {experiment.schedule}."
+            yield name, why, f'{name} = 0, or schedule = "step"'
+    if experiment.warmup_epochs and experiment.warmup_epochs >= experiment.epochs:
+        why = f"warmup_epochs {experiment.warmup_epochs:g} must be less than epochs, which is {experiment.epochs}."
+        yield "warmup_epochs", why, "lower warmup_epochs, or raise epochs"

@@ -18,7 +18,18 @@ STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
 
 
-_BEFORE = {"channel": "tcp", "exchange": "tf-collectives", "optimiser": "sgd", "loss": "softmax-cross-entropy"}
+_BEFORE = {
+    "channel": "tcp",
+    "exchange": "tf-collectives",
+    "optimiser": "sgd",
+    "loss": "softmax-cross-entropy",
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "num_epochs_per_decay": 0.0,
+    "learning_rate_decay_factor": 0.0,
+    "warmup_epochs": 0.0,
+}
 """Fields that came later, with the value of all jobs that were described without them."""
 
 
@@ -46,6 +57,12 @@ class Job:
     steps: int
     batch_size: int  # samples a worker and step; a block of the feed
     learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    num_epochs_per_decay: float
+    learning_rate_decay_factor: float
+    warmup_epochs: float
     checkpoint_every_steps: int
     seed: int
     fs_uri: str

@@ -85,6 +85,27 @@ def test_a_stored_configuration_of_before_is_read() -> None:
     assert files.from_dict(stored) == main
 
 
+def test_a_file_of_before_is_read(tmp_path: Path) -> None:
+    """It says all that there was to be said then, extends nothing, and is the experiment that it was."""
+    main = files.load(MAIN)
+    stored = {name: value for name, value in dataclasses.asdict(main).items() if name not in files.ADDED}
+    path = _file(tmp_path, "".join(f"{name} = {value!r}\n" for name, value in stored.items()))
+    assert files.load(path) == main
+    assert files.key(files.load(path)) == files.key(main)
+
+
+def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
+    """What a schedule or an optimiser needs is taken, from the file and from the command line."""
+    text = f'extends = "{MAIN}"\nepochs = 90\noptimiser = "momentum"\nmomentum = 0.9\nweight_decay = 1e-4\n'
+    step = 'schedule = "step"\nnum_epochs_per_decay = 30\nlearning_rate_decay_factor = 0.1\nwarmup_epochs = 5\n'
+    mine = files.load(_file(tmp_path, text + step))
+    assert (mine.optimiser, mine.momentum, mine.weight_decay) == ("momentum", 0.9, 1e-4)
+    assert (mine.schedule, mine.num_epochs_per_decay, mine.learning_rate_decay_factor) == ("step", 30.0, 0.1)
+    other = files.load(_file(tmp_path, text), ["schedule=cosine", "warmup_epochs=2.5"])
+    assert (other.schedule, other.warmup_epochs) == ("cosine", 2.5)
+    assert files.from_dict(dataclasses.asdict(mine)) == mine
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -102,6 +123,23 @@ def test_a_stored_configuration_of_before_is_read() -> None:
         ("batch_size = 7", "train_samples 60000 is not a multiple of workers x batch_size = 14"),
         ("train_samples = 60200", "train_samples 60200 is more than the 60000 that mnist has."),
         ("test_samples = 10001", "test_samples 10001 is more than the 10000 that mnist has."),
+        ('schedule = "cosin"', "/mine.toml:2: Unknown schedule 'cosin'; did you mean 'cosine'?"),
+        ("momentum = 1.1", "/mine.toml:2: momentum must be between 0 and 1, not 1.1."),
+        ("weight_decay = -0.1", "/mine.toml:2: weight_decay must be between 0 and 1, not -0.1."),
+        ("warmup_epochs = inf", "/mine.toml:2: warmup_epochs must be between 0 and 10000, not inf."),
+        ('\noptimiser = "momentum"', "/mine.toml:3: optimiser momentum with momentum 0 is sgd."),
+        ("momentum = 0.9", "/mine.toml:2: momentum 0.9 has no effect with optimiser sgd."),
+        ('schedule = "step"', "/mine.toml:2: schedule step needs num_epochs_per_decay above 0."),
+        (
+            'num_epochs_per_decay = 30\nschedule = "step"',
+            "/mine.toml:3: schedule step needs learning_rate_decay_factor above 0.",
+        ),
+        ("num_epochs_per_decay = 30", "/mine.toml:2: num_epochs_per_decay 30 has no effect with schedule constant."),
+        (
+            'schedule = "cosine"\nlearning_rate_decay_factor = 0.1',
+            "/mine.toml:3: learning_rate_decay_factor 0.1 has no effect with schedule cosine.",
+        ),
+        ("warmup_epochs = 2", "/mine.toml:2: warmup_epochs 2 must be less than epochs, which is 2."),
         ("workers = ", "/mine.toml is not valid TOML: Invalid value (at line 2"),
         ("workers = 2\nworkers = 3", "/mine.toml is not valid TOML:"),
     ],

@@ -21,7 +21,9 @@ from dlobd import tracing
 from dlobd.job.models.softmax import build
 from dlobd.job.training.losses import softmax_cross_entropy
 from dlobd.job.training.optimisers import Sgd
-from dlobd.job.training.step import Step, Workload
+from dlobd.job.training.schedules import constant
+from dlobd.job.training.step import Step
+from dlobd.job.training.update import Workload
 
 class Exchange:
     # of two ranks, the other of which has no gradients
@@ -40,8 +42,9 @@ class Exchange:
 tracing.start(sys.argv[1], "chief")
 exchange = Exchange()
 model = build((2, 2), 3, 0)
-workload = Workload(model, softmax_cross_entropy, Sgd(tf, model.trainable_variables, 0.5))
-step = Step(tf, SimpleNamespace(model="m", workers=2), workload, exchange)
+job = SimpleNamespace(model="m", workers=2, epochs=1, steps=3, learning_rate=0.5, weight_decay=0.0, warmup_epochs=0.0)
+workload = Workload(model, softmax_cross_entropy, Sgd(tf, model.trainable_variables, job), constant)
+step = Step(tf, job, workload, exchange)
 images = np.random.default_rng(0).random((6, 2, 2), np.float32)
 labels = np.arange(6, dtype=np.int32) % 3
 with tracing.span("tensorflow", "trainer"):

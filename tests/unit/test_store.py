@@ -108,18 +108,21 @@ def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 4\. Next: use a newer dlobd"):
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 5\. Next: use a newer dlobd"):
         bundle.read_json()
 
 
 def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each upgrade brings a record one version on, until it is this version's. Version 1 had neither a replication nor
-    a deadline of its own for YARN; version 2 was not audited; version 3 called a run's reason its cause."""
+    a deadline of its own for YARN; version 2 was not audited; version 3 called a run's reason its cause; version 4 had
+    plain gradient descent only."""
     old = run_record(schema_version=0)
     old["state"] = old.pop("status")
     old["cause"] = old.pop("reason")
     del old["configuration"]["replication"], old["configuration"]["accept_timeout_s"]
     del old["audits"], old["noise"]
+    later = ("momentum", "weight_decay", "schedule", "num_epochs_per_decay", "learning_rate_decay_factor")
+    settings = {name: old["configuration"].pop(name) for name in (*later, "warmup_epochs")}
     (bundle.path / "run.json").write_text(json.dumps(old))
     monkeypatch.setitem(
         upgrade._UPGRADES,
@@ -127,9 +130,10 @@ def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.M
         lambda run: {k: v for k, v in run.items() if k != "state"} | {"schema_version": 1, "status": run["state"]},
     )
     found = bundle.read_json()
-    assert (found["schema_version"], found["status"]) == (4, "ok")
+    assert (found["schema_version"], found["status"]) == (5, "ok")
     assert found["audits"] is found["noise"] is found["reason"] is None
     assert found["configuration"]["replication"] == 1
+    assert found["configuration"].items() >= settings.items()
     assert found["configuration"]["accept_timeout_s"] == found["configuration"]["timeout_s"]
 
 

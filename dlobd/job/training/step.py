@@ -1,9 +1,9 @@
 """One training step, by its parts.
 
     next batch              by the loop, from `inputs`: it is not in here
-    forward and backward    logits, loss and gradients of this rank's batch
-    exchange                the means of loss and gradients over all ranks (`dlobd.network.exchanges`)
-    apply                   the optimiser's update, the same on every rank
+    forward and backward    logits, loss and gradients of this rank's batch, and its statistics if the model wants them
+    exchange                their means over all ranks (`dlobd.network.exchanges`): all of them in one call
+    apply                   the update, the same on every rank (`dlobd.job.training.update`)
 
 Where the exchange is inside of the step, the last three are compiled together, and one span has them; it is the
 collective. Where it is outside, the step is a span that holds three: the parts around the exchange are compiled, and
@@ -12,28 +12,18 @@ the span of the exchange, of layer channel, is the collective.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dlobd import tracing
 from dlobd.job.description import Job
-from dlobd.job.training.losses import Loss
-from dlobd.job.training.optimisers import Optimiser
+from dlobd.job.training.update import Update, Workload
 from dlobd.network.exchanges.base import Exchange
 from dlobd.tracing import names
 
 Compute = Callable[[Any, Any], Any]
-"""From images and labels to the mean loss, or, with the exchange outside, to this rank's loss and gradients."""
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """What is trained, and how."""
-
-    model: Any
-    loss: Loss
-    optimiser: Optimiser
+"""From images and labels to the mean loss, or, with the exchange outside, to what this rank gives to it."""
 
 
 class Step:
@@ -43,12 +33,22 @@ class Step:
         self._tf = tf
         self._ranks = job.workers
         self._exchange = exchange
-        self._compute = _compute_function(tf, job, workload, exchange)
-        self._apply = None if exchange.inside_step else _apply_function(tf, workload, exchange)
+        update = Update(tf, job, workload)
+        self._compute = _compute_function(tf, job, workload, update, exchange)
+        self._apply = None if exchange.inside_step else _apply_function(tf, update, exchange)
 
     def __call__(self, k: int, images: Any, labels: Any) -> float:
-        """Step number `k`, from 0; the mean loss of all ranks."""
-        name = names.STEP if k else names.FIRST_STEP
+        """Step number `k`, from 0; the mean loss of all ranks.
+
+        Raises:
+            FloatingPointError: it is not finite. It is the same on every rank, so that none waits for another then.
+        """
+        loss = self._loss(names.STEP if k else names.FIRST_STEP, k, images, labels)
+        if not math.isfinite(loss):
+            raise FloatingPointError(f"the loss became {loss} at step {k}: lower learning_rate")
+        return loss
+
+    def _loss(self, name: str, k: int, images: Any, labels: Any) -> float:
         if self._apply is not None:
             return self._in_parts(name, k, images, labels)
         with tracing.span("tensorflow", name, {"rendezvous": names.STEP_RENDEZVOUS, "call": k}):
@@ -60,14 +60,17 @@ class Step:
             with tracing.span("tensorflow", names.FORWARD_AND_BACKWARD):
                 own = self._compute(images, labels)
             with tracing.span("channel", names.EXCHANGE, {"rendezvous": names.EXCHANGE_RENDEZVOUS, "call": k}):
-                loss, *gradients = self._exchange.reduce(self._tf, own, self._ranks)
+                loss, *reduced = self._exchange.reduce(self._tf, own, self._ranks)
             with tracing.span("tensorflow", names.APPLY):
-                self._apply(gradients)
+                self._apply(reduced)
             return float(loss)
 
 
-def _compute_function(tf: Any, job: Job, workload: Workload, exchange: Exchange) -> Compute:
+def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
     """The compiled part of a step that computes; with the exchange inside, all of the step."""
+    # AutoGraph would read and rewrite their source, which costs the first step half a second of CPU time
+    as_it_is = tf.autograph.experimental.do_not_convert
+    take_statistics, apply = as_it_is(update.take_statistics), as_it_is(update.apply)
 
     def forward_and_backward(images: Any, labels: Any) -> list[Any]:
         variables = workload.model.trainable_variables
@@ -76,12 +79,12 @@ def _compute_function(tf: Any, job: Job, workload: Workload, exchange: Exchange)
         gradients = tape.gradient(loss, variables)
         if unused := [v.name for v, gradient in zip(variables, gradients, strict=True) if gradient is None]:
             raise ValueError(f"model {job.model}: the loss does not depend on {', '.join(unused)}")
-        return [loss, *gradients]
+        return [loss, *take_statistics(), *gradients]
 
     def whole(images: Any, labels: Any) -> Any:
-        # one collective a step: the loss travels with the gradients
-        loss, *gradients = exchange.reduce(tf, forward_and_backward(images, labels), job.workers)
-        workload.optimiser.apply(tf, gradients)
+        # one collective a step: loss and statistics travel with the gradients
+        loss, *reduced = exchange.reduce(tf, forward_and_backward(images, labels), job.workers)
+        apply(reduced)
         return loss
 
     part = whole if exchange.inside_step else forward_and_backward
@@ -93,11 +96,11 @@ def _compute_function(tf: Any, job: Job, workload: Workload, exchange: Exchange)
     return compute  # type: ignore[no-any-return]
 
 
-def _apply_function(tf: Any, workload: Workload, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
-    """The compiled update, from gradients that were exchanged."""
+def _apply_function(tf: Any, update: Update, exchange: Exchange) -> Callable[[Sequence[Any]], None]:
+    """The compiled update, from what was exchanged."""
 
-    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
-    def apply(gradients: Sequence[Any]) -> None:
-        exchange.run(lambda *values: workload.optimiser.apply(tf, values), gradients)
+    @tf.function(reduce_retracing=True, autograph=False)  # type: ignore[untyped-decorator]
+    def apply(reduced: Sequence[Any]) -> None:
+        exchange.run(lambda *values: update.apply(values), reduced)
 
     return apply  # type: ignore[no-any-return]

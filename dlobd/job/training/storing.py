@@ -50,7 +50,9 @@ def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
 
 
 def _plain_copy(job: Job, model: Any) -> Any:
-    """The same model with the chief's values in variables that no exchange owns: saving it needs no other rank."""
+    """The same model with the chief's values in variables that no exchange owns: saving it needs no other rank.
+
+    All of them, moving statistics too: with those the stored model is evaluated."""
     copy = job.build_model()
     for variable, trained in zip(copy.variables, model.variables, strict=True):
         variable.assign(trained.read_value())

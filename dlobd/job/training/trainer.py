@@ -20,9 +20,10 @@ from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.job.training import storing
 from dlobd.job.training.deadline import Deadlines
 from dlobd.job.training.inputs import batches
-from dlobd.job.training.step import Step, Workload
+from dlobd.job.training.step import Step
+from dlobd.job.training.update import Workload
 from dlobd.network.exchanges.base import Exchange
-from dlobd.registry import EXCHANGES, LOSSES, OPTIMISERS
+from dlobd.registry import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
 from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
 
@@ -84,8 +85,9 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
         tf.random.set_seed(job.seed)
         with exchange.scope():
             model = job.build_model()
-            optimiser = OPTIMISERS.get(job.optimiser)(tf, model.trainable_variables, job.learning_rate)
-        step = Step(tf, job, Workload(model, LOSSES.get(job.loss), optimiser), exchange)
+            optimiser = OPTIMISERS.get(job.optimiser)(tf, model.trainable_variables, job)
+            workload = Workload(model, LOSSES.get(job.loss), optimiser, SCHEDULES.get(job.schedule))
+            step = Step(tf, job, workload, exchange)
 
     storage = job.storage()
     result = _loop(tf, job, node, deadlines, step, model, storage)

@@ -6,8 +6,9 @@
     3. Models and the state of optimisers are made inside `scope`.
     4. `run` calls a function of tensors as this exchange needs it, and returns what it returned on this rank. What
        holds `reduce` goes through `run` where the exchange is inside the step, and so does whatever updates variables.
-    5. `reduce` takes the loss and the gradients of this rank, and returns their means over all ranks, in their order.
-       Every rank calls it equally often with equal shapes: each call is a rendezvous.
+    5. `reduce` takes the loss and the gradients of this rank, and between them the statistics of its batch if its model
+       follows them, and returns their means over all ranks, in order. Every rank calls it equally often with equal
+       shapes: each call is a rendezvous.
            inside_step      it is called while the step is compiled, and runs as a part of it: no recorded boundary lies
                             between computing and exchanging, so that its time has no number. `not_measured` says why.
            otherwise        it is called between two compiled parts, with tensors that have values: the trainer's step

@@ -1,0 +1,49 @@
+"""AlexNet for CIFAR-10, the one of tf_cnn_benchmarks (model alexnet, data set cifar10); 1,756,426 parameters.
+
+It is the network of TensorFlow's old CIFAR-10 tutorial, which follows cuda-convnet's of Krizhevsky: two convolutions of
+64 filters of 5x5 with local response normalisation and max-pooling of 3x3 by 2, then 384 and 192 units. Far smaller
+than the AlexNet of ImageNet, and 90 % of its parameters are in one dense layer.
+Initial weights are truncated Gaussians of deviation 0.05 (convolutions) and 0.04 (dense), biases 0, 0.1, 0.1 and 0.1,
+and Glorot's values before the classes. Images from -1 to 1; they are not cropped or flipped.
+
+Its settings there: learning rate 0.1, a tenth of it every 100 epochs, plain gradient descent, weight decay 0.00004,
+batch 128.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
+    """See `dlobd.job.models.base.Build`."""
+    import tensorflow as tf
+
+    from dlobd.job.models import layers
+    from dlobd.job.models.layers import Convolution, Dense
+
+    def normalised(values: Any, training: bool) -> Any:
+        """Each value by its neighbours' in the four channels on either side."""
+        return tf.nn.local_response_normalization(values, depth_radius=4, bias=1.0, alpha=0.001 / 9, beta=0.75)
+
+    image = height, width, channels = layers.image_of(image_shape)
+    values = 64 * layers.halved(height, 2) * layers.halved(width, 2)
+    initial = layers.Initial(seed)
+    return layers.Chain(
+        "alexnet_cifar",
+        layers.scaled(2, -1, image),
+        Convolution("conv1", channels, 64, 5, initial.truncated_normal(0.05)),
+        layers.relu,
+        layers.max_pool(3, 2),
+        normalised,
+        Convolution("conv2", 64, 64, 5, initial.truncated_normal(0.05), bias=0.1),
+        layers.relu,
+        normalised,
+        layers.max_pool(3, 2),
+        layers.flat,
+        Dense("fc3", values, 384, initial.truncated_normal(0.04), bias=0.1),
+        layers.relu,
+        Dense("fc4", 384, 192, initial.truncated_normal(0.04), bias=0.1),
+        layers.relu,
+        Dense("logits", 192, classes, initial.glorot),
+    )

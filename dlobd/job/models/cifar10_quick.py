@@ -1,0 +1,41 @@
+"""CIFAR-10 Quick, Caffe's example (examples/cifar10/cifar10_quick_train_test.prototxt); 145,578 parameters.
+
+Three convolutions of 5x5 with 32, 32 and 64 filters, each pooled 3x3 by 2: the first by its maximum and before the
+ReLU, the others by their mean and after it. Then 64 units, linear, and the classes. The model behind the CaffeOnSpark
+figures of the DLoBD papers. Caffe's fillers: Gaussians of deviation 0.0001, 0.01, 0.01, 0.1 and 0.1, zero for biases.
+They and the learning rate are meant for images of 0 to 255 less the mean image, so images are taken to -127.5 .. 127.5
+first.
+
+The example's settings: learning rate 0.001, momentum 0.9, weight decay 0.004, batch 100; a tenth of the learning rate
+after 8 epochs. Caffe learns biases at twice the rate, and decays them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def build(image_shape: tuple[int, ...], classes: int, seed: int) -> Any:
+    """See `dlobd.job.models.base.Build`."""
+    from dlobd.job.models import layers
+    from dlobd.job.models.layers import Convolution, Dense
+
+    image = height, width, channels = layers.image_of(image_shape)
+    values = 64 * layers.halved(height, 3) * layers.halved(width, 3)
+    initial = layers.Initial(seed)
+    return layers.Chain(
+        "cifar10_quick",
+        layers.scaled(255, -127.5, image),
+        Convolution("conv1", channels, 32, 5, initial.normal(0.0001)),
+        layers.max_pool(3, 2),
+        layers.relu,
+        Convolution("conv2", 32, 32, 5, initial.normal(0.01)),
+        layers.relu,
+        layers.mean_pool(3, 2),
+        Convolution("conv3", 32, 64, 5, initial.normal(0.01)),
+        layers.relu,
+        layers.mean_pool(3, 2),
+        layers.flat,
+        Dense("ip1", values, 64, initial.normal(0.1)),
+        Dense("ip2", 64, classes, initial.normal(0.1)),
+    )

@@ -1,0 +1,224 @@
+"""The layers that models are made of, over TensorFlow's own operations: importing Keras would cost seconds.
+
+This imports TensorFlow, and so is imported by `build` when it is called. A layer is called with its input and with
+`training`, as a model is; images are [n, height, width, channels].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+Shape = Sequence[int]
+Values = Callable[[Shape], Any]
+"""Initial values of a variable, by its shape: [height, width, in, out] of a convolution, [in, out] of a dense layer."""
+
+Layer = Callable[[Any, bool], Any]
+
+MOVING_DECAY = 0.9
+"""Of batch normalisation's moving statistics, a step. Like the next, what tf_cnn_benchmarks has for ResNet."""
+
+EPSILON = 1e-5
+
+
+class Initial:
+    """Random initial values. Each call has its own numbers, from the seed and how many calls were before it: models
+    that are built alike from one seed are equal, in any process and on any device."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._calls = 0
+
+    def _next(self) -> dict[str, Any]:
+        self._calls += 1
+        # named: which algorithm TensorFlow would select depends on the device
+        return {"seed": [self._seed, self._calls], "alg": "philox"}
+
+    def normal(self, deviation: float) -> Values:
+        """Gaussian around 0."""
+        return lambda shape: tf.random.stateless_normal(shape, stddev=deviation, **self._next())
+
+    def truncated_normal(self, deviation: float) -> Values:
+        """Gaussian around 0, without what is more than two deviations away."""
+        return lambda shape: tf.random.stateless_truncated_normal(shape, stddev=deviation, **self._next())
+
+    def he(self, shape: Shape) -> Any:
+        """Gaussian of variance 2 / inputs, for layers before a ReLU: He et al. (2015), arXiv 1502.01852."""
+        return self.normal(math.sqrt(2 / _inputs(shape)))(shape)
+
+    def glorot(self, shape: Shape) -> Any:
+        """Uniform of variance 2 / (inputs + outputs): Glorot and Bengio (2010)."""
+        return self._uniform(shape, 2 / (_inputs(shape) + math.prod(shape[:-2]) * shape[-1]))
+
+    def xavier(self, shape: Shape) -> Any:
+        """Uniform of variance 1 / inputs: what Caffe's filler of this name does unless told otherwise."""
+        return self._uniform(shape, 1 / _inputs(shape))
+
+    def _uniform(self, shape: Shape, variance: float) -> Any:
+        most = math.sqrt(3 * variance)
+        return tf.random.stateless_uniform(shape, minval=-most, maxval=most, **self._next())
+
+
+def _inputs(shape: Shape) -> int:
+    """How many values each output of a layer is a sum of."""
+    return math.prod(shape[:-1])
+
+
+def variable(values: Any, name: str, trainable: bool = True) -> Any:
+    """A variable of a model: every rank applies the same update, so the first replica's is everybody's."""
+    first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+    return tf.Variable(values, trainable=trainable, aggregation=first, name=name)
+
+
+class Chain(tf.Module):  # type: ignore[misc]  # TensorFlow has no types
+    """Layers, each on the output of the one before."""
+
+    def __init__(self, name: str, *layers: Layer) -> None:
+        super().__init__(name=name)
+        self.layers = layers
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]  # a third of a deep model's first step
+    def __call__(self, images: Any, training: bool = False) -> Any:
+        values = images
+        for layer in self.layers:
+            values = layer(values, training)
+        return values
+
+
+class Convolution(tf.Module):  # type: ignore[misc]
+    """Square filters.
+
+    Args:
+        padding: SAME, VALID, or how many zeros on each side.
+        bias: its initial value; None for a layer without, as before a batch normalisation.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        channels_in: int,
+        channels_out: int,
+        size: int,
+        values: Values,
+        stride: int = 1,
+        padding: str | int = "SAME",
+        bias: float | None = 0.0,
+    ) -> None:
+        super().__init__(name=name)
+        self.weights = variable(values([size, size, channels_in, channels_out]), f"{name}/weights")
+        self.bias = None if bias is None else variable(tf.fill([channels_out], bias), f"{name}/bias")
+        self._stride = stride
+        self._zeros = padding if isinstance(padding, int) else 0
+        self._padding = "VALID" if isinstance(padding, int) else padding
+
+    def __call__(self, images: Any, training: bool = False) -> Any:
+        around = [self._zeros, self._zeros]
+        padded = tf.pad(images, [[0, 0], around, around, [0, 0]]) if self._zeros else images
+        values = tf.nn.conv2d(padded, self.weights, self._stride, self._padding)
+        return values if self.bias is None else tf.nn.bias_add(values, self.bias)
+
+
+class Dense(tf.Module):  # type: ignore[misc]
+    """Fully connected; [n, inputs] -> [n, outputs]."""
+
+    def __init__(self, name: str, inputs: int, outputs: int, values: Values, bias: float = 0.0) -> None:
+        super().__init__(name=name)
+        self.weights = variable(values([inputs, outputs]), f"{name}/weights")
+        self.bias = variable(tf.fill([outputs], bias), f"{name}/bias")
+
+    def __call__(self, values: Any, training: bool = False) -> Any:
+        return tf.matmul(values, self.weights) + self.bias
+
+
+class BatchNorm(tf.Module):  # type: ignore[misc]
+    """Batch normalisation of each channel: Ioffe and Szegedy (2015), arXiv 1502.03167.
+
+    A training call normalises with mean and variance of this rank's own batch, whatever the other ranks have. The
+    moving statistics, with which any other call normalises, follow the means over the ranks: of the means, which is the
+    mean of the global batch, and of the variances, which is not its variance: what the ranks' means differ by is not in
+    it. As in TensorFlow's fused operation and in Caffe, they follow the unbiased variance.
+    """
+
+    def __init__(self, name: str, channels: int) -> None:
+        super().__init__(name=name)
+        self.scale = variable(tf.ones([channels]), f"{name}/scale")
+        self.offset = variable(tf.zeros([channels]), f"{name}/offset")
+        self.moving_mean = variable(tf.zeros([channels]), f"{name}/moving_mean", trainable=False)
+        self.moving_variance = variable(tf.ones([channels]), f"{name}/moving_variance", trainable=False)
+        self._of_batch: tuple[Any, Any] | None = None
+
+    def __call__(self, images: Any, training: bool = False) -> Any:
+        if not training:
+            return tf.nn.batch_normalization(
+                images, self.moving_mean, self.moving_variance, self.offset, self.scale, EPSILON
+            )
+        fused = tf.compat.v1.nn.fused_batch_norm
+        values, *of_batch = fused(images, self.scale, self.offset, epsilon=EPSILON, is_training=True)
+        self._of_batch = (of_batch[0], of_batch[1])
+        return values
+
+    def take_batch_statistics(self) -> tuple[Any, Any]:
+        """See `FollowsBatches`."""
+        if self._of_batch is None:
+            raise ValueError(f"{self.name} was not called with training=True")
+        taken, self._of_batch = self._of_batch, None  # a traced tensor is of no use after its trace
+        return taken
+
+    def update_moving_statistics(self, mean: Any, variance: Any) -> None:
+        """See `FollowsBatches`."""
+        for moving, now in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            moving.assign_sub((1 - MOVING_DECAY) * (moving - now))
+
+
+def relu(values: Any, training: bool = False) -> Any:
+    """max(0, value)."""
+    return tf.nn.relu(values)
+
+
+def flat(values: Any, training: bool = False) -> Any:
+    """[n, ...] -> [n, values]."""
+    return tf.reshape(values, [-1, math.prod(values.shape[1:])])
+
+
+def spatial_mean(images: Any, training: bool = False) -> Any:
+    """[n, height, width, channels] -> [n, channels]."""
+    return tf.reduce_mean(images, [1, 2])
+
+
+def max_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
+    """The largest of each square."""
+    return lambda images, training: tf.nn.max_pool2d(images, size, stride, padding)
+
+
+def mean_pool(size: int, stride: int, padding: str = "SAME") -> Layer:
+    """The mean of each square, of its part inside of the image."""
+    return lambda images, training: tf.nn.avg_pool2d(images, size, stride, padding)
+
+
+def scaled(factor: float, offset: float, images: tuple[int, int, int]) -> Layer:
+    """The first layer: factor x value + offset, and images without an axis for channels get it.
+
+    Args:
+        images: height, width and channels.
+    """
+    return lambda values, training: factor * tf.reshape(values, [-1, *images]) + offset
+
+
+def image_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Height, width and channels of images; [height, width] has one channel.
+
+    Raises:
+        ValueError: it is not the shape of an image.
+    """
+    if len(shape) not in (2, 3):
+        raise ValueError(f"convolutions need images of height x width x channels; those of this data set are {shape}")
+    height, width, *channels = shape
+    return height, width, channels[0] if channels else 1
+
+
+def halved(size: int, times: int) -> int:
+    """A side after so many layers of stride 2 that keep what is over."""
+    return math.ceil(size / (1 << times))

@@ -1,0 +1,73 @@
+"""What a step does with what was reduced: it moves the statistics, and updates the variables.
+
+The same on every rank, because all that goes into it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd.job.description import Job
+from dlobd.job.models.base import following_batches
+from dlobd.job.training import schedules
+from dlobd.job.training.losses import Loss
+from dlobd.job.training.optimisers import Optimiser
+from dlobd.job.training.schedules import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is trained, and how."""
+
+    model: Any
+    loss: Loss
+    optimiser: Optimiser
+    schedule: Schedule
+
+
+class Update:
+    """Made inside of the exchange's scope, after the optimiser: the number of the step is a variable of its own."""
+
+    def __init__(self, tf: Any, job: Job, workload: Workload) -> None:
+        self._tf = tf
+        self._job = job
+        self._workload = workload
+        self._following = following_batches(workload.model)
+        first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+        # a constant learning rate needs no number, and counting would be a good part of a small model's update
+        self._counts = workload.schedule is not schedules.constant or job.warmup_epochs > 0
+        self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
+
+    def take_statistics(self) -> list[Any]:
+        """Of this rank's batch, for the exchange: mean and variance of each that follows batches, in their order."""
+        return [tensor for module in self._following for tensor in module.take_batch_statistics()]
+
+    def apply(self, reduced: Sequence[Any]) -> None:
+        """The means over the ranks, of statistics and then of gradients. To be compiled."""
+        count = 2 * len(self._following)
+        statistics, gradients = reduced[:count], reduced[count:]
+        for module, mean, variance in zip(self._following, statistics[::2], statistics[1::2], strict=True):
+            module.update_moving_statistics(mean, variance)
+        learning_rate = schedules.learning_rate(
+            self._tf, self._job, self._workload.schedule, self._tf.identity(self._step)
+        )
+        self._workload.optimiser.apply(self._tf, self._decayed(gradients), learning_rate)
+        if self._counts:
+            self._step.assign_add(1)
+
+    def _decayed(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """With the gradient of weight_decay / 2 x the sum of the squares of all weights. What has one dimension is left
+        out: biases, and the parameters of batch normalisation.
+
+        The loss that is reported is without it. tf_cnn_benchmarks leaves out batch normalisation's parameters too, but
+        not biases; Caffe leaves out nothing unless it is told to."""
+        decay = self._job.weight_decay
+        if not decay:
+            return gradients
+        variables = self._workload.model.trainable_variables
+        return [
+            gradient + decay * variable if len(variable.shape) > 1 else gradient
+            for variable, gradient in zip(variables, gradients, strict=True)
+        ]
