@@ -229,6 +229,10 @@ class Experiment:
     executor_overhead_mb: int
     timeout_s: int
     accept_timeout_s: int
+    synthetic_shape: str  # of an image of data set synthetic: 32x32x3
+    synthetic_classes: int
+    block_size_mb: int  # of the training files in HDFS; 0: each file is one block
+    augment: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,13 @@ STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
 
 
-_BEFORE = {"channel": "tcp", "exchange": "tf-collectives", "optimiser": "sgd", "loss": "softmax-cross-entropy"}
+_BEFORE = {
+    "channel": "tcp",
+    "exchange": "tf-collectives",
+    "optimiser": "sgd",
+    "loss": "softmax-cross-entropy",
+    "augment": "none",
+}
 """Fields that came later, with the value of all jobs that were described without them."""
 
 
@@ -59,6 +65,7 @@ class Job:
     dtype: str
     classes: int
     spans_dir: str  # local; where the driver's spans go when YARN gives it no log directory
+    augment: str
 
     @property
     def layout(self) -> Layout:
