@@ -7,6 +7,7 @@ Schema history of run.json
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
     3   `audits`, `noise` and `overhead`: what recording has cost; null in records of before
     4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
+    5   `configuration` has `synthetic_shape`, `synthetic_classes`, `block_size_mb` and `augment`
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 

@@ -18,7 +18,7 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
     """A run of the main job that took one second; `changes` replace top-level keys."""
     main = files.load("softmax-mnist")
     record: dict[str, Any] = {
-        "schema_version": 4,
+        "schema_version": 5,
         "run_id": run_id,
         "status": "ok",
         "reason": None,

@@ -39,5 +39,14 @@ def _from_3(run: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "configuration": configuration, "reason": run["cause"], "schema_version": 4}
 
 
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2, 3: _from_3}
+def _from_4(run: dict[str, Any]) -> dict[str, Any]:
+    """No data set was generated, each training file was one block of HDFS, and images were trained on as they are."""
+    configuration = run["configuration"]
+    if "script" not in configuration:
+        data = {"synthetic_shape": "32x32x3", "synthetic_classes": 10, "block_size_mb": 0, "augment": "none"}
+        configuration = {**data, **configuration}
+    return {**run, "configuration": configuration, "schema_version": 5}
+
+
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
 """Schema version to the function that turns its run.json into the next version's."""
