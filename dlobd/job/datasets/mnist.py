@@ -48,7 +48,9 @@ class Mnist:
     def files(self) -> list[Path]:
         """The four files. See `dlobd.job.datasets.base.Dataset`."""
         own = os.environ.get("DLOBD_DATA")
-        folder = Path(own) / "mnist" if own else shipped("data/mnist")
+        named = Path(own).expanduser() / "mnist" if own else None
+        # a folder that holds another data set only says nothing of this one
+        folder = named if named and named.is_dir() else shipped("data/mnist")
         return [folder / name for name in _FILES]
 
     def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
