@@ -24,6 +24,7 @@ from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.parts import Part, write_part
 from dlobd.registry import DATASETS
 from dlobd.report import summary
+from dlobd.run import runner
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +149,14 @@ def test_more_than_the_partial_set_has_is_refused(name: str, asked: int, size: i
         "10,000 of 50,000 training and 1,000 of 10,000 test images. "
         "Next: `dlobd data fetch cifar10`, then dataset=cifar10"
     )
+
+
+def test_a_run_on_a_set_that_is_not_there_starts_nothing(tmp_path: Path) -> None:
+    """Refused before a cluster is started, and no bundle is left."""
+    experiment = files.load("softmax-mnist", ["dataset=cifar10", "train_samples=50000"])
+    with pytest.raises(SetupError, match="dlobd data fetch cifar10"):
+        runner.run(experiment, tmp_path / "runs", lambda line: pytest.fail(line))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_experiment_on_the_whole_set_can_be_read_without_it() -> None:
