@@ -258,6 +258,15 @@ def test_dlobd_data_names_another_folder(own_data: Path) -> None:
     assert len(mnist.Mnist().load("test")[1]) == 10_000
 
 
+def test_a_folder_with_other_data_sets_says_nothing_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DLOBD_DATA may hold CIFAR-10 alone: MNIST is then the one that comes with dlobd."""
+    (tmp_path / "cifar-10").mkdir()
+    monkeypatch.setenv("DLOBD_DATA", str(tmp_path))
+    assert len(mnist.Mnist().load("test")[1]) == 10_000
+
+
 def test_a_missing_data_file_is_one_line(own_data: Path) -> None:
     """The line names the file."""
     (own_data / "t10k-labels-idx1-ubyte.gz").unlink()

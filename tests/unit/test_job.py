@@ -56,11 +56,12 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_job_of_before_is_read(tmp_path: Path) -> None:
     """Without the fields that came later it is what it was then; a run that was prepared then can be collected."""
     values = json.loads(job(tmp_path).to_json())
-    for later in ("channel", "exchange", "optimiser", "loss", "image_shape", "dtype"):
+    for later in ("channel", "exchange", "optimiser", "loss", "image_shape", "dtype", "augment"):
         del values[later]
     before = Job.from_dict({**values, "image_values": 784})
     assert (before.channel, before.exchange) == ("tcp", "tf-collectives")
     assert (before.optimiser, before.loss) == ("sgd", "softmax-cross-entropy")
+    assert before.augment == "none"
     assert before.layout.record_bytes == job(tmp_path).layout.record_bytes
 
 

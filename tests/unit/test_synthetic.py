@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,11 @@ from numpy.typing import NDArray
 
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.job.datasets.synthetic import CHUNK_BYTES, Synthetic, shape_of
+from dlobd.job.datasets.tfrecord import Layout
+from dlobd.job.training import storing
 
 SHAPE = (32, 32, 3)
 CHUNK = CHUNK_BYTES // 3072
@@ -122,6 +127,25 @@ def test_images_without_height_and_width_cannot_be_flipped() -> None:
     overrides = ["dataset=synthetic", "synthetic_shape=784", "augment=flip-crop"]
     with pytest.raises(UsageError, match="augment flip-crop needs images with height and width, not of shape 784"):
         files.load("softmax-mnist", overrides)
+
+
+def test_no_batch_of_the_test_set_is_too_large_for_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 samples at once, and of large images as many as 32 MiB hold, at least one."""
+    asked: list[int] = []
+
+    class Storage(LocalDirectory):
+        def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
+            asked.append(piece_bytes)
+            return iter(())
+
+    monkeypatch.setattr(storing, "_download", lambda *arguments: None)
+    tf = SimpleNamespace(saved_model=SimpleNamespace(load=lambda path: None))
+    layouts = [Layout((28, 28)), Layout((224, 224, 3)), Layout((8192, 8192))]
+    for layout in layouts:
+        job: Any = SimpleNamespace(run_dir="", test_path="", layout=layout)
+        assert storing.evaluate(tf, job, Storage()) == {"samples": 0, "accuracy": 0.0}
+    counts = [size / layout.record_bytes for size, layout in zip(asked, layouts, strict=True)]
+    assert counts == [1000, (32 << 20) // layouts[1].record_bytes, 1]
 
 
 STAGE = """
