@@ -13,6 +13,8 @@ import pytest
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.job.training.driver import ONE_SPLIT_A_FILE
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]  # a JVM each, on a machine that may be busy
+
 RECORD_BYTES = 1_000
 RECORDS = 2_600
 SPLITS = """
@@ -39,20 +41,18 @@ def splits(directory: Path, settings: dict[str, str]) -> list[list[int]]:
         (directory / f"part-{file:05d}.tfrecord").write_bytes(data)
     command = [sys.executable, "-c", SPLITS, str(directory), str(RECORD_BYTES), json.dumps(settings)]
     environment = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     found: list[list[int]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.slow
 def test_a_file_of_several_blocks_is_one_partition(tmp_path: Path) -> None:
     """Its records are in their order, and files in the order of their names: rank r gets file r, whole."""
     found = splits(tmp_path, ONE_SPLIT_A_FILE)
     assert found == [list(range(file * RECORDS, (file + 1) * RECORDS)) for file in range(3)]
 
 
-@pytest.mark.slow
 def test_without_the_setting_each_block_would_be_a_partition(tmp_path: Path) -> None:
     """That is what the setting is for: the blocks of these files are real to Spark."""
     assert len(splits(tmp_path, {})) == 9
