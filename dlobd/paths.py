@@ -21,6 +21,7 @@ from dlobd.errors import SetupError
 
 CLUSTER = "cluster"
 NATIVE = "native"
+FETCHED = "data"
 """Names in the cache directory."""
 
 TEMPORARY = Path("/tmp")
@@ -43,6 +44,22 @@ def shipped(name: str) -> Path:
         if path.exists():
             return path
     raise SetupError(f"{name!r} is missing from the dlobd installation in {PACKAGE}.", "reinstall dlobd")
+
+
+def data_file(name: str) -> Path | None:
+    """The file `name` of a data set, such as `cifar-10/data_batch_1.bin`: in the folder that DLOBD_DATA names, among
+    those that were fetched, or in a checkout. None if it is nowhere."""
+    own = os.environ.get("DLOBD_DATA")
+    tops = [Path(own).expanduser()] if own else []
+    for top in (*tops, fetched_dir(), PACKAGE / "_shipped" / "data", PACKAGE.parent / "data"):
+        if (top / name).is_file():
+            return top / name
+    return None
+
+
+def fetched_dir() -> Path:
+    """Data sets that `dlobd data fetch` fetched; not created."""
+    return cache_dir() / FETCHED
 
 
 def spark_home() -> Path:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlobd.errors import SetupError, UsageError
+from dlobd.paths import data_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class Row:
         needs: modules that must be importable for it to work.
         unavailable: why it cannot be used anywhere with this version; empty if it can.
         not_for_jobs: why no experiment may choose it, although it works; empty if it may.
+        data_file: a file below a data folder without which it is not available; empty if it needs none.
+        without_data: why that file may not be there, and what to do.
+        part_of: the member of which it is only a part, so that every report must say so; empty if it is whole.
     """
 
     name: str
@@ -33,6 +37,9 @@ class Row:
     needs: tuple[str, ...] = ()
     unavailable: str = ""
     not_for_jobs: str = ""
+    data_file: str = ""
+    without_data: str = ""
+    part_of: str = ""
 
     def reason(self) -> str | None:
         """Why the member is not available here; None if it is."""
@@ -40,7 +47,9 @@ class Row:
             return self.unavailable
         modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
         missing = [module for module in modules if not _importable(module)]
-        return f"Python module {missing[0]!r} is not installed" if missing else None
+        if missing:
+            return f"Python module {missing[0]!r} is not installed"
+        return self.without_data if self.data_file and data_file(self.data_file) is None else None
 
 
 class Registry:
@@ -160,7 +169,31 @@ MODELS = Registry(
 
 DATASETS = Registry(
     "datasets",
-    [Row("mnist", "MNIST handwritten digits, 28x28 grey, 60,000 + 10,000", "dlobd.job.datasets.mnist:Mnist")],
+    [
+        Row("mnist", "MNIST handwritten digits, 28x28 grey, 60,000 + 10,000", "dlobd.job.datasets.mnist:Mnist"),
+        Row(
+            "cifar10",
+            "CIFAR-10 photographs, 32x32 colour, 50,000 + 10,000",
+            "dlobd.job.datasets.cifar10:Cifar10",
+            data_file="cifar-10/data_batch_1.bin",
+            without_data="it has not been fetched; fetch it with `dlobd data fetch cifar10`, or use "
+            "dataset=cifar10-partial",
+        ),
+        Row(
+            "cifar10-partial",
+            "CIFAR-10, partial: 10,000 of 50,000 training and 1,000 of 10,000 test images",
+            "dlobd.job.datasets.cifar10:Cifar10Partial",
+            data_file="cifar-10/data_batch_1.bin.gz",
+            without_data="its files come with a checkout of dlobd, not with an installed package; fetch the whole set "
+            "with `dlobd data fetch cifar10`, and use dataset=cifar10",
+            part_of="cifar10",
+        ),
+        Row(
+            "synthetic",
+            "generated images of any shape, number and number of classes",
+            "dlobd.job.datasets.synthetic:Synthetic",
+        ),
+    ],
 )
 
 LAUNCHERS = Registry(
@@ -298,6 +331,20 @@ LOSSES = Registry(
     ],
 )
 
+AUGMENTATIONS = Registry(
+    "augmentations",
+    [
+        Row("none", "training images as they are"),
+        Row(
+            "flip-crop",
+            "random flip and random crop after padding by 4 pixels (He et al. 2015)",
+            "dlobd.job.training.augmentation:flip_crop",
+            ("tensorflow",),
+        ),
+    ],
+)
+"""What is done to training images, batch by batch; images of the test set stay as they are."""
+
 INPUTS = Registry(
     "inputs",
     [
@@ -344,6 +391,7 @@ REGISTRIES: dict[str, Registry] = {
         CHANNELS,
         LIBRARIES,
         EXCHANGES,
+        AUGMENTATIONS,
         INPUTS,
         PLACES,
         VIEWS,

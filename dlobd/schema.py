@@ -7,7 +7,8 @@ Schema history of run.json
     2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
     3   `audits`, `noise` and `overhead`: what recording has cost; null in older records
     4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
-    5   `configuration` has `momentum`, `weight_decay`, and the schedule of the learning rate
+    5   `configuration` has `momentum`, `weight_decay`, the learning rate's schedule, `augment`, `block_size_mb`, and
+        shape and classes of a synthetic data set
 """
 
 from __future__ import annotations
@@ -236,6 +237,10 @@ class Experiment:
     executor_overhead_mb: int
     timeout_s: int
     accept_timeout_s: int
+    synthetic_shape: str  # of an image of data set synthetic: 32x32x3
+    synthetic_classes: int
+    block_size_mb: int  # of the training files in HDFS; 0: each file is one block
+    augment: str
 
 
 @dataclass(frozen=True, slots=True)

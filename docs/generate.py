@@ -176,6 +176,8 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "configuration.executor_overhead_mb": ("MiB", "Memory besides the heap, for the Python worker and the trainer."),
     "configuration.timeout_s": ("s", "Time limit for the whole job, from spark-submit to its exit."),
     "configuration.accept_timeout_s": ("s", "How long YARN may leave the application without an ApplicationMaster."),
+    "configuration.synthetic_classes": ("classes", "Classes of data set synthetic."),
+    "configuration.block_size_mb": ("MiB", "HDFS block size of the training files; 0: each file is one block."),
     "window.start_ns": ("ns", "read just before `exec` of spark-submit, own clock"),
     "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
     "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),

@@ -40,19 +40,15 @@ def _from_3(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_4(run: dict[str, Any]) -> dict[str, Any]:
-    """There was plain gradient descent, at a constant learning rate."""
+    """Plain gradient descent at a constant learning rate, on images as they are, in files of one block of HDFS."""
     configuration = run["configuration"]
     if "script" not in configuration:
         plain = {"momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "warmup_epochs": 0.0}
         decay = {"num_epochs_per_decay": 0.0, "learning_rate_decay_factor": 0.0}
-        configuration = {**plain, **decay, **configuration}
+        data = {"synthetic_shape": "32x32x3", "synthetic_classes": 10, "block_size_mb": 0, "augment": "none"}
+        configuration = {**plain, **decay, **data, **configuration}
     return {**run, "configuration": configuration, "schema_version": 5}
 
 
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: _from_1,
-    2: _from_2,
-    3: _from_3,
-    4: _from_4,
-}
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4}
 """Schema version to the function that turns its run.json into the next version's."""

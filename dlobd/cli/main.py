@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dlobd import __version__
-from dlobd.cli import clean, cluster, collect, doctor, run, selftest, show, submit, trace, verify
+from dlobd.cli import clean, cluster, collect, data, doctor, run, selftest, show, submit, trace, verify
 from dlobd.cli import list as listing
 from dlobd.errors import DlobdError, Interrupted, UsageError
 
@@ -38,6 +38,7 @@ for verb in (
 app.command(name="list")(listing.list_)
 app.command()(clean.clean)
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(data.app, name="data")
 
 
 @app.callback(invoke_without_command=True)

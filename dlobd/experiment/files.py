@@ -39,6 +39,7 @@ AXES = {
     "optimiser": "optimisers",
     "loss": "losses",
     "schedule": "schedules",
+    "augment": "augmentations",
 }
 """Field to the registry that holds its names."""
 
@@ -51,6 +52,10 @@ ADDED: dict[str, str | int | float] = {
     "num_epochs_per_decay": 0.0,
     "learning_rate_decay_factor": 0.0,
     "warmup_epochs": 0.0,
+    "synthetic_shape": "32x32x3",
+    "synthetic_classes": 10,
+    "block_size_mb": 0,
+    "augment": "none",
 }
 """Fields that came after experiments had been written and stored, with the value that all of those had: a file or a
 stored configuration without such a field has it, and `key` leaves a field out that has this value, so that keys stay
@@ -76,6 +81,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "executor_overhead_mb": (0, 10**6),
     "timeout_s": (10, 7 * 24 * 3600),
     "accept_timeout_s": (5, 7 * 24 * 3600),
+    "synthetic_classes": (1, 1_000_000),
+    "block_size_mb": (0, 1 << 20),
 }
 
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", list: "a list"}
@@ -287,10 +294,23 @@ def _check_together(experiment: Experiment, sources: dict[str, _Source], whole: 
             "every rank must take equally many full batches.",
             f"for example train_samples = {near}",
         )
-    dataset = DATASETS.get(experiment.dataset)
+    row = DATASETS.row(experiment.dataset)
+    try:
+        dataset = DATASETS.declared(row.name).of(experiment)
+    except ValueError as error:
+        raise refuse("synthetic_shape", str(error)) from None
     for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
         if (asked := getattr(experiment, name)) > size:
-            raise refuse(name, f"{name} {asked} is more than the {size} that {experiment.dataset} has.")
+            has = f"{name} {asked} is more than the {size} that {row.name} has"
+            if row.part_of:
+                remedy = f"`dlobd data fetch {row.part_of}`, then dataset={row.part_of}"
+                raise refuse(name, f"{has}: {row.title}.", remedy)
+            raise refuse(name, f"{has}.")
+    if experiment.augment != "none" and len(dataset.shape) not in (2, 3):
+        shape = "x".join(map(str, dataset.shape))
+        raise refuse(
+            "augment", f"augment {experiment.augment} needs images with height and width, not of shape {shape}."
+        )
     for name, why, remedy in _training(experiment):
         raise refuse(name, why, remedy)
 

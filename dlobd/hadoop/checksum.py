@@ -1,12 +1,13 @@
 """The checksum by which HDFS knows a file, computed from the file's bytes: the same without asking HDFS.
 
-A DataNode keeps a CRC-32C of every 512 bytes (dfs.bytes-per-checksum, dfs.checksum.type). The checksum of a file is the
-MD5 of its blocks' MD5s of these; computed here for files of one block, as the staged ones are.
+A DataNode keeps a CRC-32C of every 512 bytes (dfs.bytes-per-checksum, dfs.checksum.type). The checksum of a block is
+the MD5 of these, and that of a file the MD5 of its blocks' MD5s.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 
 import numpy as np
@@ -16,42 +17,80 @@ from dlobd.hadoop.crc32c import crc32c
 
 CRC_BYTES, CHUNK_BYTES = 4, 512
 
-ALGORITHM = "MD5-of-0MD5-of-512CRC32C"
-"""Its name: of no full sequence of blocks, of chunks of 512 bytes."""
+_ALGORITHM = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
+_FORM = struct.Struct(">iq")
+"""Bytes a chunk, and chunks a block: 0 of a file of one block."""
 
 _BUFFER_BYTES = 32
-"""Hadoop hashes its whole buffer of block checksums, with the zeros behind the 16 bytes of a single one."""
+"""Hadoop hashes the whole buffer in which it gathered the blocks' MD5s, with the zeros behind them. The buffer has so
+many bytes at first, and twice as many each time it is too small."""
 
 
-class OneBlockChecksum:
-    """Of a file of one block, from its bytes as they come."""
+class FileChecksum:
+    """Of a file, from its bytes as they come.
 
-    def __init__(self) -> None:
+    Args:
+        block_bytes: its block size, a multiple of 512; None: the file is one block, however long it is.
+    """
+
+    def __init__(self, block_bytes: int | None = None) -> None:
+        if block_bytes is not None and (block_bytes <= 0 or block_bytes % CHUNK_BYTES):
+            raise ValueError(f"a block of {block_bytes} bytes is not made of chunks of {CHUNK_BYTES}")
+        self._block_chunks = None if block_bytes is None else block_bytes // CHUNK_BYTES
+        self._blocks: list[bytes] = []  # the MD5s of those that are full
         self._block = hashlib.md5(usedforsecurity=False)
+        self._chunks = 0  # in the block that is not full
         self._rest = b""  # of a chunk that is not whole yet
 
     def add(self, data: bytes) -> None:
         """The next bytes of the file."""
         data = self._rest + data if self._rest else data
-        whole = len(data) // CHUNK_BYTES * CHUNK_BYTES
-        self._block.update(_crcs(np.frombuffer(data, np.uint8, whole).reshape(-1, CHUNK_BYTES)))
-        self._rest = data[whole:]
+        whole = len(data) // CHUNK_BYTES
+        self._rest = data[whole * CHUNK_BYTES :]
+        crcs = memoryview(_crcs(np.frombuffer(data, np.uint8, whole * CHUNK_BYTES).reshape(-1, CHUNK_BYTES)))
+        while crcs:
+            room = len(crcs) if self._block_chunks is None else (self._block_chunks - self._chunks) * CRC_BYTES
+            taken, crcs = crcs[:room], crcs[room:]
+            self._block.update(taken)
+            self._chunks += len(taken) // CRC_BYTES
+            if self._chunks == self._block_chunks:
+                self._blocks.append(self._block.digest())
+                self._block, self._chunks = hashlib.md5(usedforsecurity=False), 0
 
     def hexdigest(self) -> str:
         """What WebHDFS answers to GETFILECHECKSUM for the file so far: chunk size, chunks a block, MD5."""
-        block = self._block.copy()
-        if self._rest:
-            block.update(_crcs(np.frombuffer(self._rest, np.uint8)[np.newaxis]))
-        file = hashlib.md5(block.digest().ljust(_BUFFER_BYTES, b"\0"), usedforsecurity=False).digest()
-        return (struct.pack(">iq", CHUNK_BYTES, 0) + file).hex()
+        blocks = list(self._blocks)
+        if self._chunks or self._rest or not blocks:
+            block = self._block.copy()
+            if self._rest:
+                block.update(_crcs(np.frombuffer(self._rest, np.uint8)[np.newaxis]))
+            blocks.append(block.digest())
+        gathered = b"".join(blocks)
+        buffer_bytes = _BUFFER_BYTES
+        while buffer_bytes < len(gathered):
+            buffer_bytes *= 2
+        file = hashlib.md5(gathered.ljust(buffer_bytes, b"\0"), usedforsecurity=False).digest()
+        block_chunks = self._block_chunks if len(blocks) > 1 and self._block_chunks else 0
+        return (_FORM.pack(CHUNK_BYTES, block_chunks) + file).hex()
+
+
+def same_form(algorithm: str, found: str, noted: str | None) -> bool:
+    """Whether a checksum of HDFS can be compared with ours: of equal chunks and blocks.
+
+    Args:
+        algorithm, found: what WebHDFS answers; zeros may follow.
+        noted: of the same file, by `FileChecksum`; None where nothing was noted.
+    """
+    form = 2 * _FORM.size
+    return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or found[:form] == noted[:form])
 
 
 def _crcs(chunks: NDArray[np.uint8]) -> bytes:
     return crc32c(chunks).astype(">u4").tobytes()
 
 
-def one_block_checksum(data: bytes) -> str:
-    """`OneBlockChecksum` of a whole file."""
-    checksum = OneBlockChecksum()
+def file_checksum(data: bytes, block_bytes: int | None = None) -> str:
+    """`FileChecksum` of a whole file."""
+    checksum = FileChecksum(block_bytes)
     checksum.add(data)
     return checksum.hexdigest()

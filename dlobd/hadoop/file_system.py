@@ -105,9 +105,13 @@ class LocalDirectory:
             target.parent.mkdir(parents=True, exist_ok=True)
             # whole or not at all: a reader that looks meanwhile must not see a part
             part = target.with_name(f".{target.name}.{os.getpid()}.part")
-            with open(part, "wb") as file:
-                written = sum(file.write(piece) for piece in pieces)
-            part.replace(target)
+            try:
+                with open(part, "wb") as file:
+                    written = sum(file.write(piece) for piece in pieces)
+                part.replace(target)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
             if not known:
                 span.note(bytes=written)
 

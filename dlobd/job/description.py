@@ -29,6 +29,7 @@ _BEFORE = {
     "num_epochs_per_decay": 0.0,
     "learning_rate_decay_factor": 0.0,
     "warmup_epochs": 0.0,
+    "augment": "none",
 }
 """Fields that came later, with the value of all jobs that were described without them."""
 
@@ -76,6 +77,7 @@ class Job:
     dtype: str
     classes: int
     spans_dir: str  # local; where the driver's spans go when YARN gives it no log directory
+    augment: str
 
     @property
     def layout(self) -> Layout:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dlobd.bundle.run import Audit, Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.registry import DATASETS
 from dlobd.schema import Clip, Experiment, LayerTime
 from dlobd.tracing import names
 
@@ -146,9 +147,15 @@ def settings(run: Run) -> str:
     if not isinstance(chosen, Experiment):
         return f"own script {chosen.script}, {chosen.workers} executors, {way}"
     return (
-        f"{chosen.model} on {chosen.dataset}, {chosen.workers} workers, {way}, "
+        f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {way}, "
         f"input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
     )
+
+
+def _dataset(name: str) -> str:
+    """A data set's name, and of a partial one what part it is."""
+    row = next((row for row in DATASETS if row.name == name), None)
+    return f"{name} ({row.title})" if row and row.part_of else name
 
 
 # ---- one figure of a run, for those that compare runs; None where it was not measured

@@ -10,7 +10,7 @@ from pathlib import Path
 from dlobd.bundle import store
 from dlobd.errors import Busy, SetupError
 from dlobd.hadoop.embedded.state import WorkDirLock, read_state
-from dlobd.paths import CLUSTER, NATIVE, cache_dir, links_dir
+from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, links_dir
 from dlobd.run.submissions import SUBMITTED
 
 _CACHE = {
@@ -20,6 +20,7 @@ _CACHE = {
     "crashes": "tracebacks of unexpected failures",
     "packed": "dlobd itself, as external clusters get it",
     SUBMITTED: "which dlobd watches which application",
+    FETCHED: "data sets that were fetched, fetched again with `dlobd data fetch`",
     "remote": "Spark's configuration for such clusters",
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",

@@ -99,5 +99,6 @@ def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bun
         dtype=staged.layout.dtype,
         classes=staged.layout.classes,
         spans_dir=str(bundle.path / files.DRIVER_SPANS),
+        augment=experiment.augment,
         **place.job_fields(),
     )

@@ -26,6 +26,7 @@ from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import active_namenode, active_resourcemanager, running_nodes
+from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
 from dlobd.registry import DATASETS
 from dlobd.run.memory_check import asked_mb
@@ -185,10 +186,11 @@ def _ports() -> Finding:
 
 def _data() -> Finding:
     sizes = 0
+    main = load("softmax-mnist")
     for row in DATASETS:
         if row.reason() is None:
-            dataset = DATASETS.get(row.name)()
-            dataset.load("test")
+            dataset = dataset_of(replace(main, dataset=row.name))
+            next(dataset.chunks("test", range(1), 1))
             sizes += sum(path.stat().st_size for path in dataset.files())
     return Finding("data sets", "ok", f"{sizes / 1e6:.1f} MB, checksums correct")
 

@@ -27,6 +27,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError, Interrupted
 from dlobd.experiment.files import steps
 from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import machine_noise, memory_check, provenance, staging, submissions, submit
@@ -92,6 +93,8 @@ def run(
     """
     settings = default_settings()
     kind = choice.kind_of(experiment, lent)
+    if not isinstance(experiment, OwnJob):
+        dataset_of(experiment)  # what is not there is said before daemons are started
     if kind.here:  # another cluster's memory is unknown
         memory_check.check_memory(experiment, settings)
     made = [path for path in (out / experiment.name, out) if not path.exists()]

@@ -21,17 +21,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dlobd import tracing
 from dlobd.attribution.statistics import Median, median
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
-from dlobd.job.datasets.base import Dataset, Split, layout_of
+from dlobd.job.datasets.base import Dataset, Split, dataset_of, layout_of
 from dlobd.job.description import Job
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import trainer
-from dlobd.registry import DATASETS
 from dlobd.tracing import names
 
 BLOCK_STEPS = 50
@@ -98,7 +95,7 @@ def run(directory: Path, seed: int) -> Loop:
     if recorder is None:
         raise ValueError(f"{tracing.SWITCH} is off")
     main = files.load("softmax-mnist")
-    dataset = DATASETS.get(main.dataset)()
+    dataset = dataset_of(main)
     layout = layout_of(dataset)
     block, test = (_records(dataset, "train", main.batch_size), _records(dataset, "test", dataset.test_size))
     (directory / "test").write_bytes(test)
@@ -115,7 +112,7 @@ def run(directory: Path, seed: int) -> Loop:
 
 def _records(dataset: Dataset, split: Split, samples: int) -> bytes:
     """The first samples of a split, as a block of the feed or a file."""
-    ((images, labels),) = dataset.chunks(split, np.arange(samples), samples)
+    ((images, labels),) = dataset.chunks(split, range(samples), samples)
     return tfrecord.encode(images, labels, layout_of(dataset))
 
 

@@ -70,6 +70,7 @@ BUILD = "build"  # model, optimiser, step
 BUILD_PIPELINE = "build pipeline"
 CHECK_RECORDS = "check records"
 DECODE = "decode"  # a block that was fed
+AUGMENT = "augment"  # the same batch; a rank that reads does it in tf.data's threads
 NEXT_BATCH = "next batch"  # out of tf.data
 FIRST_STEP = "first step"  # TensorFlow traces and compiles in it
 STEP = "step"  # all of it where the exchange is inside; else it holds the next three

@@ -60,6 +60,18 @@ def test_a_wheel_carries_jobs_configuration_and_data(installed: Path, tmp_path: 
             assert (folder / path).read_bytes() == content, path
 
 
+def test_a_wheel_leaves_out_what_may_not_be_passed_on(installed: Path, tmp_path: Path) -> None:
+    """Nothing of CIFAR-10 is in it; the data sets that need it say what to do."""
+    assert (CHECKOUT / "data" / "cifar-10" / "data_batch_1.bin.gz").is_file()
+    held = [path.relative_to(installed) for path in installed.rglob("*") if path.is_file()]
+    assert not [path for path in held if "cifar-10" in str(path) or "_batch" in path.name]
+    assert sum((installed / path).stat().st_size for path in held) < 15_000_000
+    listed = json.loads(_python(installed, tmp_path, "-m", "dlobd", "list", "datasets", "--json"))["datasets"]
+    why = {row["name"]: row["unavailable"] for row in listed}
+    assert why["mnist"] is None
+    assert "dlobd data fetch cifar10" in why["cifar10-partial"]
+
+
 def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
     """The shipped experiments are found, MNIST is read, and the version is the checkout's."""
     members = json.loads(_python(installed, tmp_path, "-m", "dlobd", "list", "experiments", "--json"))

@@ -243,6 +243,16 @@ def test_a_reader_that_warned_may_have_read_twice(quick: Path) -> None:
     assert verdicts(quick)["input bytes, DataNodes"][0] == "unknown"
 
 
+def test_a_long_file_may_be_opened_more_than_once(quick: Path) -> None:
+    """A client asks again where its blocks are, once it has read so many of them, and the NameNode logs an open."""
+    PLANTED["an input file was never opened"][0](quick)
+    assert "input opens" in failed(quick)
+    text("evidence/blocks.json", '"fileLength": 2514000', '"fileLength": 2514000000')(quick)
+    verdict, why = verdicts(quick)["input opens"]
+    assert verdict == "unknown"
+    assert why.endswith("a client asks more than once where the blocks of a file this long are")
+
+
 def test_a_run_by_hand_has_the_window_of_yarn(quick: Path) -> None:
     """Its driver began before the window."""
     text("evidence/window.json", r'"exec_ns": 1002(\d+)', r'"exec_ns": 1003\1')(quick)

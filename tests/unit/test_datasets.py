@@ -214,7 +214,7 @@ def test_a_data_set_that_takes_no_order_is_split_into_stretches() -> None:
     """Whatever the seed is."""
     for seed in (1, 2):
         parts = partition(120, 3, seed, 60, permutes=False)
-        assert [part.tolist() for part in parts] == [list(range(n, n + 20)) for n in (0, 20, 40)]
+        assert [list(part) for part in parts] == [list(range(n, n + 20)) for n in (0, 20, 40)]
 
 
 @pytest.mark.parametrize(("workers", "samples"), [(3, 100), (2, 121), (1, 130)])
@@ -255,6 +255,15 @@ def _refusal() -> str:
 def test_dlobd_data_names_another_folder(own_data: Path) -> None:
     """With DLOBD_DATA the files are read from there."""
     assert mnist.Mnist().files()[2].parent == own_data
+    assert len(mnist.Mnist().load("test")[1]) == 10_000
+
+
+def test_a_folder_with_other_data_sets_says_nothing_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DLOBD_DATA may hold CIFAR-10 alone: MNIST is then the one that comes with dlobd."""
+    (tmp_path / "cifar-10").mkdir()
+    monkeypatch.setenv("DLOBD_DATA", str(tmp_path))
     assert len(mnist.Mnist().load("test")[1]) == 10_000
 
 

@@ -57,12 +57,13 @@ def test_a_job_of_before_is_read(tmp_path: Path) -> None:
     """Without the fields that came later it is what it was then; a run that was prepared then can be collected."""
     values = json.loads(job(tmp_path).to_json())
     settings = ("momentum", "weight_decay", "num_epochs_per_decay", "learning_rate_decay_factor", "warmup_epochs")
-    for later in ("channel", "exchange", "optimiser", "loss", "schedule", "image_shape", "dtype", *settings):
+    for later in ("channel", "exchange", "optimiser", "loss", "schedule", "image_shape", "dtype", "augment", *settings):
         del values[later]
     before = Job.from_dict({**values, "image_values": 784})
     assert (before.channel, before.exchange) == ("tcp", "tf-collectives")
     assert (before.optimiser, before.loss, before.schedule) == ("sgd", "softmax-cross-entropy", "constant")
     assert [getattr(before, name) for name in settings] == [0.0] * 5
+    assert before.augment == "none"
     assert before.layout.record_bytes == job(tmp_path).layout.record_bytes
 
 

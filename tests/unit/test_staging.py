@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dlobd.errors import ClusterError
 from dlobd.experiment import files
-from dlobd.hadoop.checksum import OneBlockChecksum, one_block_checksum
+from dlobd.hadoop.checksum import FileChecksum, file_checksum
 from dlobd.hadoop.file_system import LocalDirectory, WebHdfs
-from dlobd.job.datasets.base import Samples, Split
+from dlobd.job.datasets import parts
+from dlobd.job.datasets.base import Order, Samples, Split
 from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.run import staging
@@ -70,7 +70,15 @@ def test_equal_parameters_give_equal_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"workers": 3}, {"seed": 5}, {"train_samples": 1_200}, {"test_samples": 50}, {"dataset": "other"}]
+    "change",
+    [
+        {"workers": 3},
+        {"seed": 5},
+        {"train_samples": 1_200},
+        {"test_samples": 50},
+        {"dataset": "other"},
+        {"block_size_mb": 1},
+    ],
 )
 def test_the_directory_names_all_that_its_content_depends_on(change: dict[str, object]) -> None:
     """What changes the files changes the directory, so that an old one is never taken for a new one."""
@@ -120,12 +128,12 @@ def test_a_data_set_is_never_whole_in_memory(tmp_path: Path, monkeypatch: pytest
     asked: list[int] = []
     chunks = Mnist.chunks
 
-    def counted(self: Mnist, split: Split, order: NDArray[np.int64], samples: int) -> Iterator[Samples]:
+    def counted(self: Mnist, split: Split, order: Order, samples: int) -> Iterator[Samples]:
         asked.append(samples)
         return chunks(self, split, order, samples)
 
     monkeypatch.setattr(Mnist, "chunks", counted)
-    monkeypatch.setattr(staging, "PIECE_BYTES", 10_000)
+    monkeypatch.setattr(parts, "PIECE_BYTES", 10_000)
     pieces = staging.stage(small(), LocalDirectory(), str(tmp_path / "pieces"), silent)
     assert asked == [10_000 // whole.layout.record_bytes] * 3
     for one, other in ((whole.train_dir, pieces.train_dir), (str(Path(whole.test_path).parent),) * 2):
@@ -137,21 +145,21 @@ def test_a_data_set_is_never_whole_in_memory(tmp_path: Path, monkeypatch: pytest
 
 def test_a_write_that_begins_anew_gets_all_pieces_again(tmp_path: Path) -> None:
     """No first half of a file is lost with its DataNode, and the checksum is that of the last try."""
-    file = staging._File(Mnist(), "test", np.arange(20))
+    file = parts.Part(Mnist(), "test", np.arange(20))
     next(iter(file))
     data = b"".join(file)
     assert file.bytes == len(data)
-    assert file.checksum.hexdigest() == one_block_checksum(data)
+    assert file.checksum.hexdigest() == file_checksum(data)
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [511, 512, 513], [0, 0, 2000]])
 def test_a_checksum_of_pieces_is_that_of_the_whole(cuts: list[int]) -> None:
     """However the file is cut."""
     data = bytes(range(256)) * 9 + b"end"
-    checksum = OneBlockChecksum()
+    checksum = FileChecksum()
     for begin, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
         checksum.add(data[begin:end])
-    assert checksum.hexdigest() == one_block_checksum(data)
+    assert checksum.hexdigest() == file_checksum(data)
 
 
 @pytest.mark.parametrize(
@@ -179,5 +187,5 @@ def test_staging_notes_what_hdfs_should_say_of_each_file(tmp_path: Path) -> None
     staged = staging.stage(small(), LocalDirectory(), str(tmp_path), silent)
     noted = json.loads(Path(staged.train_dir).with_name("_SUCCESS").read_text())
     files = [*sorted(Path(staged.train_dir).iterdir()), Path(staged.test_path)]
-    assert noted == {str(path): one_block_checksum(path.read_bytes()) for path in files}
-    assert one_block_checksum(files[0].read_bytes()[:-1] + b"x") != noted[str(files[0])]
+    assert noted == {str(path): file_checksum(path.read_bytes()) for path in files}
+    assert file_checksum(files[0].read_bytes()[:-1] + b"x") != noted[str(files[0])]

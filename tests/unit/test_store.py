@@ -120,6 +120,8 @@ def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.M
     old["state"] = old.pop("status")
     old["cause"] = old.pop("reason")
     del old["configuration"]["replication"], old["configuration"]["accept_timeout_s"]
+    for name in ("synthetic_shape", "synthetic_classes", "block_size_mb", "augment"):
+        del old["configuration"][name]
     del old["audits"], old["noise"]
     later = ("momentum", "weight_decay", "schedule", "num_epochs_per_decay", "learning_rate_decay_factor")
     settings = {name: old["configuration"].pop(name) for name in (*later, "warmup_epochs")}
@@ -135,6 +137,7 @@ def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.M
     assert found["configuration"]["replication"] == 1
     assert found["configuration"].items() >= settings.items()
     assert found["configuration"]["accept_timeout_s"] == found["configuration"]["timeout_s"]
+    assert {name: found["configuration"][name] for name in files.ADDED} == files.ADDED
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": null}', "\xff\xfe"])

@@ -24,6 +24,10 @@ from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
 
+PREFETCH_BYTES = 10 * (128 << 20)
+"""Of so much of a file an HDFS client asks at once where its blocks are (dfs.client.read.prefetch.size: 10 blocks of
+dfs.blocksize). The NameNode logs each time as an open."""
+
 
 def _troubled(evidence: Evidence) -> str:
     """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
@@ -81,7 +85,10 @@ def _input_opened(evidence: Evidence) -> Figures:
         if window["exec_ns"] <= a.at_ns <= window["exit_ns"]
     )
     expected = len(evidence.file_bytes) * (times or 0)
-    return Figures(opened if evidence.audits else None, expected or None, doubt=_troubled(evidence))
+    doubt = _troubled(evidence)
+    if max(evidence.file_bytes.values(), default=0) > PREFETCH_BYTES:
+        doubt = doubt or "a client asks more than once where the blocks of a file this long are"
+    return Figures(opened if evidence.audits else None, expected or None, doubt=doubt)
 
 
 def _input_holds_all_samples(evidence: Evidence) -> Figures:

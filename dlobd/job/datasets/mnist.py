@@ -7,14 +7,15 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.errors import SetupError
-from dlobd.job.datasets.base import Samples, Split
+from dlobd.job.datasets.base import Order, Samples, Split
 from dlobd.paths import shipped
+from dlobd.schema import Experiment
 
 _FILES = {
     # name: (compressed bytes, md5 of the compressed file)
@@ -39,13 +40,20 @@ class Mnist:
     def __init__(self) -> None:
         self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
+    @classmethod
+    def of(cls, experiment: Experiment) -> Self:
+        """The same for every experiment."""
+        return cls()
+
     def files(self) -> list[Path]:
         """The four files. See `dlobd.job.datasets.base.Dataset`."""
         own = os.environ.get("DLOBD_DATA")
-        folder = Path(own) / "mnist" if own else shipped("data/mnist")
+        named = Path(own).expanduser() / "mnist" if own else None
+        # a folder that holds another data set only says nothing of this one
+        folder = named if named and named.is_dir() else shipped("data/mnist")
         return [folder / name for name in _FILES]
 
-    def chunks(self, split: Split, order: NDArray[np.int64], samples: int) -> Iterator[Samples]:
+    def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
         """See `dlobd.job.datasets.base.Dataset`; 47 MB, so that all of it is kept."""
         if split not in self._read:
             self._read[split] = self.load(split)

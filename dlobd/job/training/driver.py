@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 
+ONE_SPLIT_A_FILE = {"spark.hadoop.mapreduce.input.fileinputformat.split.minsize": str(1 << 60)}
+"""Hadoop splits a file at its blocks, unless a split must be larger than that: no file is as large as this."""
+
+
 def run(job_file: str) -> None:
     """Runs the job described by `job_file`.
 
@@ -46,7 +50,7 @@ def _run_on_spark(job: Job) -> None:
         from pyspark import SparkConf, SparkContext
     tracing.instant(names.SPARK_CONTEXT_START)
     with tracing.span("spark", names.SPARK_CONTEXT):
-        sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}"))
+        sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}").setAll(ONE_SPLIT_A_FILE.items()))
     tracing.instant(names.SPARK_CONTEXT_READY, application_id=sc.applicationId)
     driver_clock.serve(sc)  # until this process ends
     try:

@@ -4,6 +4,7 @@
     read    the trainer reads its own file, from HDFS by WebHDFS, in a tf.data pipeline that prefetches
 
 Both give rank r block t of file r as its batch t, so that a seeded run trains on the same batches in the same order.
+Both augment it in the same way, which depends on seed, rank and step alone.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from dlobd.hadoop.failures import failures
 from dlobd.job.datasets.tfrecord import Layout, checked_records, decode_block
 from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
+from dlobd.job.training.augmentation import Augment
 from dlobd.job.training.deadline import Deadlines
+from dlobd.registry import AUGMENTATIONS
 from dlobd.tracing import names
 
 PREFETCH = 8
@@ -41,15 +44,18 @@ Batch = tuple[Any, Any]
 
 def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
     """This rank's batches of all epochs, in their order."""
+    augment: Augment | None = AUGMENTATIONS.get(job.augment)
     if job.input == "read":
-        return _read(tf, job, node.rank)
-    return _feed(tf, job, node, deadlines)
+        return _read(tf, job, node.rank, augment)
+    return _feed(tf, job, node, deadlines, augment)
 
 
-def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
+def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment | None) -> Iterator[Batch]:
     if node.feed is None:
         raise ValueError(f'launcher {job.launcher!r} does not feed; use input = "read"')
     taken = 0
+    if augment:
+        augmented = tf.function(lambda images, step: augment(tf, images, job.seed, node.rank, step))
 
     def stalled() -> str:
         return f"the feed stalled: no block came for {FEED_PATIENCE_S:.0f} s, after {taken} of {job.steps}"
@@ -63,10 +69,13 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch
         with tracing.span("tensorflow", names.DECODE):
             images, labels = decode_block(block, job.layout)
             batch = tf.constant(images), tf.constant(labels)
+        if augment:
+            with tracing.span("tensorflow", names.AUGMENT):
+                batch = augmented(batch[0], tf.constant(taken - 1, tf.int64)), batch[1]
         yield batch
 
 
-def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
+def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Batch]:
     layout = job.layout
     path = f"{job.train_dir}/{part_name(rank)}"
     batch_bytes = job.batch_size * layout.record_bytes
@@ -90,7 +99,12 @@ def _read(tf: Any, job: Job, rank: int) -> Iterator[Batch]:
 
     with tracing.span("tensorflow", names.BUILD_PIPELINE):
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
-        iterator = iter(read.flat_map(batches).map(lambda records: _decoded(tf, records, layout)).prefetch(PREFETCH))
+        decoded = read.flat_map(batches).map(lambda records: _decoded(tf, records, layout))
+        if augment:
+            decoded = decoded.enumerate().map(
+                lambda step, batch: (augment(tf, batch[0], job.seed, rank, step), batch[1])
+            )
+        iterator = iter(decoded.prefetch(PREFETCH))
     while True:
         with tracing.span("tensorflow", names.NEXT_BATCH, NEXT_BATCH):
             batch = next(iterator, None)

@@ -13,7 +13,8 @@ from dlobd.job.description import Job
 from dlobd.tracing import names
 
 EVALUATION_BATCH = 1000
-"""Test samples that are read, decoded and predicted at once: so much of the test set is in memory."""
+EVALUATION_BYTES = 32 << 20
+"""Test samples that are read, decoded and predicted at once, at most: so much of the test set is in memory."""
 
 
 def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
@@ -40,7 +41,8 @@ def evaluate(tf: Any, job: Job, storage: Storage) -> dict[str, Any]:
         _download(storage, f"{job.run_dir}/model", Path(local), names.MODEL)
         with tracing.span("tensorflow", names.LOAD_MODEL):
             model = tf.saved_model.load(local)
-        for piece in storage.stream(job.test_path, EVALUATION_BATCH * job.layout.record_bytes, names.TEST_SET):
+        at_once = max(1, min(EVALUATION_BATCH, EVALUATION_BYTES // job.layout.record_bytes))
+        for piece in storage.stream(job.test_path, at_once * job.layout.record_bytes, names.TEST_SET):
             images, labels = decode_block(piece, job.layout)
             with tracing.span("tensorflow", names.PREDICT):
                 predicted = model.logits(tf.constant(images)).numpy().argmax(axis=1)

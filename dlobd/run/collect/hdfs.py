@@ -13,7 +13,7 @@ import requests
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop import webhdfs
-from dlobd.hadoop.checksum import ALGORITHM
+from dlobd.hadoop.checksum import same_form
 from dlobd.job.description import STAGED
 
 
@@ -79,7 +79,7 @@ def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
     for name in client.list(train_dir):
         path = f"{train_dir}/{name}"
         found = client.checksum(path)
-        if found["algorithm"] == ALGORITHM:  # else the file's blocks or chunks are not as dlobd writes them
+        if same_form(found["algorithm"], found["bytes"], noted.get(path)):
             kept[path] = found["bytes"][: 2 * found["length"]]  # zeros follow
     staged = {path: checksum for path, checksum in noted.items() if path in kept}
     bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), files.CHECKSUMS)

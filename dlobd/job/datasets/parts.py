@@ -1,0 +1,62 @@
+"""Writes one file of a data set, in the format of `tfrecord`, piece by piece.
+
+It needs nothing but a data set and a storage, so that any process can write any part: the command that stages, or one
+on a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlobd.errors import SetupError
+from dlobd.hadoop.checksum import FileChecksum
+from dlobd.hadoop.file_system import Storage
+from dlobd.job.datasets import tfrecord
+from dlobd.job.datasets.base import Dataset, Order, Split, layout_of
+from dlobd.tracing import names
+
+MIN_BLOCK_BYTES = 1 << 20
+"""HDFS refuses smaller blocks (dfs.namenode.fs-limits.min-block-size)."""
+
+PIECE_BYTES = 8 << 20
+"""What is encoded and written at once: the data set need not fit into memory."""
+
+
+class Part:
+    """One file of records, encoded piece by piece while it is written: anew where a write begins anew.
+
+    Args:
+        order: the positions of its samples in the split.
+        block_size_mb: of its blocks in HDFS; 0: the file is one block.
+    """
+
+    def __init__(self, dataset: Dataset, split: Split, order: Order, block_size_mb: int = 0) -> None:
+        self._dataset = dataset
+        self._split = split
+        self._order = order
+        self._layout = layout_of(dataset)
+        self.bytes = len(order) * self._layout.record_bytes
+        self.block_bytes = block_size_mb << 20 or max(MIN_BLOCK_BYTES, -(-(self.bytes + 1) // 512) * 512)
+        self.checksum = FileChecksum(self.block_bytes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.checksum = FileChecksum(self.block_bytes)
+        samples = max(1, PIECE_BYTES // self._layout.record_bytes)
+        for images, labels in self._dataset.chunks(self._split, self._order, samples):
+            try:
+                piece = tfrecord.encode(images, labels, self._layout)
+            except ValueError as error:
+                raise SetupError(f"Data set {self._dataset.name}, {self._split}: {error}.") from error
+            self.checksum.add(piece)
+            yield piece
+
+
+def write_part(part: Part, storage: Storage, path: str) -> str:
+    """Writes a part; returns the checksum that HDFS should have of it.
+
+    Raises:
+        SetupError: a file of the data set is missing or damaged, or a sample is not as the data set announced it.
+        HdfsError, OSError: the storage refused.
+    """
+    storage.write(path, part, names.DATA_SET, part.block_bytes)
+    return part.checksum.hexdigest()

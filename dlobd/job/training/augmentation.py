@@ -1,0 +1,44 @@
+"""The augmentation contract, and its members.
+
+An augmentation
+    1. is a pure function of a batch of training images, and of seed, rank and step: its random numbers come from
+       stateless ops with the algorithm Philox, which gives the same ones eagerly and in a tf.data pipeline, on a CPU
+       and on a GPU;
+    2. keeps shape and type of the images.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+PAD = 4
+"""Pixels of black around an image, out of which an image is cropped."""
+
+
+class Augment(Protocol):
+    """What a row of the registry `augmentations` points to."""
+
+    def __call__(self, tf: Any, images: Any, seed: int, rank: int, step: Any) -> Any:
+        """Other images of the same classes.
+
+        Args:
+            images: float32, [n, height, width] or [n, height, width, channels].
+            step: of this rank, from 0: a number or a scalar tensor.
+        """
+
+
+def flip_crop(tf: Any, images: Any, seed: int, rank: int, step: Any) -> Any:
+    """A crop of the image padded by 4 pixels, half of them flipped left to right, each at random (He et al. 2015)."""
+    samples, height, width = tf.unstack(tf.shape(images)[:3])
+
+    def draw(which: int, below: int) -> Any:
+        # no two draws of a job share a seed: ranks, steps and draws each have their own digits of it
+        seeds = tf.stack([tf.constant(seed + (rank << 32), tf.int64), tf.cast(step, tf.int64) * 3 + which])
+        return tf.random.stateless_uniform([samples, 1], seeds, 0, below, tf.int32, alg="philox")
+
+    top, left, flipped = draw(0, 2 * PAD + 1), draw(1, 2 * PAD + 1), draw(2, 2)
+    rows = top + tf.range(height)
+    columns = left + tf.where(flipped == 1, tf.range(width - 1, -1, -1), tf.range(width))
+    padded = tf.pad(images, [[0, 0], [PAD, PAD], [PAD, PAD], *[[0, 0]] * (len(images.shape) - 3)])
+    cropped = tf.gather(padded, rows, axis=1, batch_dims=1)
+    return tf.ensure_shape(tf.gather(cropped, columns, axis=2, batch_dims=1), images.shape)
