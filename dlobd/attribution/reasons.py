@@ -97,6 +97,11 @@ def _last_line(evidence: Evidence) -> str:
     return f"{exited}: {_STAMP.sub('', said)}" if said else exited
 
 
+def diverged(evidence: Evidence) -> bool:
+    """Whether a rank gave up because its loss was no number any more."""
+    return any(process.instant(names.DIVERGED) for process in evidence.processes)
+
+
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """(time, sentence) of each rank that recorded why it failed. HDFS may have been too ill to take its marker."""
     for process in evidence.processes:

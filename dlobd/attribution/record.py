@@ -91,7 +91,7 @@ def _status(
     if window["ended_by"] == "accept timeout":
         return "failed", reasons.never_started(evidence, experiment.accept_timeout_s), []
     if window["exit_code"] != 0:
-        return "failed", reasons.failure(evidence), []
+        return "invalid" if reasons.diverged(evidence) else "failed", reasons.failure(evidence), []
     checks = check(experiment, evidence, attribution.clips, attribution.wall_ns)
     broken = next((item for item in checks if not item.ok), None)
     if broken:

@@ -110,6 +110,7 @@ FEED_PIPE = "feed pipe"  # `capacity_bytes`
 FEED_EXHAUSTED = "feed exhausted"  # `blocks` or `items`, `join_poll_ns`
 RANK_EXITED = "rank exited"  # `rank`; its parent has seen it
 RANK_FAILED = "rank failed"  # `cause`
+DIVERGED = "training diverged"  # the loss is no number any more
 TRAINER_DIED = "trainer died"  # `cause`; its parent has seen it
 TENSORFLOW_IMPORTED = "TensorFlow imported"
 RANKS_JOINED = "TensorFlow rendezvous done"

@@ -88,8 +88,7 @@ def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
     assert train(tmp_path).returncode == 1
     assert Markers(told).finished() == set()
     assert Markers(told).failure() in {
-        f"rank 0 (chief): FloatingPointError: the loss became {what} at step 1: lower learning_rate"
-        for what in ("nan", "inf")
+        f"rank 0 (chief): the loss became {what} at step 1: lower learning_rate" for what in ("nan", "inf")
     }
 
 

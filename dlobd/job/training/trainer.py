@@ -58,6 +58,10 @@ def main(job: Job, node: Node) -> None:
         with tracing.span("tensorflow", names.TRAINER):
             result = _train(job, node, Deadlines(give_up))
         markers.report_done(node.rank, result)
+    except FloatingPointError as error:  # nothing is broken but the numbers
+        tracing.instant(names.DIVERGED)
+        fail(str(error))
+        raise
     except BaseException as error:
         fail(f"{type(error).__name__}: {_words(error)}")
         raise

@@ -1,0 +1,48 @@
+"""CIFAR-10 on two launchers, and a training that diverges: models with statistics, files of several blocks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cluster.conftest import warnings_of
+from cluster.test_ways import explained, losses
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+SHORT = ("train_samples=1000", "test_samples=200", "epochs=1", "warmup_epochs=0", "min_accuracy=0", "block_size_mb=1")
+"""Ten steps of ResNet-20, of files of two blocks each."""
+
+
+def test_both_launchers_train_a_residual_network_alike(dlobd: Any) -> None:
+    """TensorFlowOnSpark that is fed, and the barrier launcher whose ranks read: the same augmented batches, the same
+    statistics, the same loss in every step; and all that can be audited agrees."""
+    found = []
+    for way in (("launcher=tfos", "input=feed"), ("launcher=barrier", "input=read")):
+        sets = [word for setting in (*SHORT, *way) for word in ("--set", setting)]
+        ended = dlobd("run", "resnet20-cifar10", *sets, "--out", str(dlobd.out), within_s=300)
+        assert ended.code == 0, ended.err
+        explained(ended.bundle)
+        run = ended.bundle.read_json()
+        assert warnings_of(run) == []
+        verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
+        assert "fail" not in verdicts.values()
+        assert verdicts["input checksums"] == "pass", "HDFS has the checksum of several blocks that was computed"
+        for path, answer in json.loads((ended.bundle.evidence / "blocks.json").read_text()).items():
+            assert len(answer["LocatedBlocks"]["locatedBlocks"]) > 1, path
+        assert "partial: 10,000 of 50,000 training" in " ".join(ended.out.split())
+        found.append(losses(ended.bundle))
+    fed, read = found
+    assert len(fed) == 10
+    assert fed == pytest.approx(read, rel=1e-3)
+
+
+def test_a_training_that_diverges_is_invalid_at_once(dlobd: Any) -> None:
+    """The line names the step; the ranks do not go on to the end."""
+    ended = dlobd.run("launcher=native", "model=mlp", "learning_rate=1000000", "epochs=1000")
+    assert ended.code == 6
+    run = ended.bundle.read_json()
+    assert run["status"] == "invalid"
+    assert "the loss became" in run["reason"]
+    assert "at step" in run["reason"]
