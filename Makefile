@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run bench check static test test-full clean
+.PHONY: help setup setup-dev java run bench models check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -18,6 +18,9 @@ run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for
 
 bench: setup ## measure launchers, input and cluster several times, write docs/bench.md; REPEATS=N, LOADED=1 on a busy machine
 	@$(PYTHON) -m bench --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
+
+models: setup ## train every model once through TensorFlowOnSpark, write docs/models.md
+	@$(PYTHON) -m bench.models
 
 check: static ## formatting, types, import directions, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from records import run as run_of
 
-from bench import cluster, jobs, publish, recorder
+from bench import cluster, jobs, models, publish, recorder
 from bench.points import points
 from bench.tables import Table, compared
 from dlobd.bundle.run import Run
 from dlobd.experiment import files
+from dlobd.registry import MODELS
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -120,3 +121,36 @@ def test_the_clusters_and_the_recorders_tables() -> None:
     loop = recorder.table([{"off_ns": [2000.0, 2100.0], "on_ns": [2200.0, 2310.0]}, None] * 2)
     assert rows(loop)["on"][:3] == ["4", "2.25", "2.2-2.31"]
     assert "differences within pairs is 0.205 us, 95 % interval 0.2 to 0.21 us" in loop.says
+
+
+def test_every_model_has_a_point_that_trains_it() -> None:
+    """A model that is added must say what it is shown with; the large ones take few steps."""
+    points = models.points()
+    assert set(points) == set(MODELS.names())
+    for name, experiment in points.items():
+        assert experiment.model == name
+        assert (experiment.launcher, experiment.scheduler) == ("tfos", "yarn")
+
+
+def test_the_table_of_models_has_size_steps_and_layers(tmp_path: Path) -> None:
+    """Figures come from the runs; what is around the page's markers stays."""
+    shown = record(1, 18.0, 3.0, ranks=[STEPS, {**STEPS, "role": "worker", "step_p50_ns": 5_000_000}])
+    made = models.table({"mlp": shown}, {"mlp": 101_770})
+    (row,) = made.rows
+    cells = dict(zip(made.columns, row, strict=True))
+    assert cells["parameters"] == "101,770"
+    assert (cells["steps"], cells["step p50, ms"], cells["first -> last loss"]) == ("601", "5", "- -> -")
+    assert any(title.endswith(", s") and title != "wall, s" for title in made.columns)
+    page = tmp_path / "models.md"
+    page.write_text(f"above\n{models.BEGIN}\nold\n{models.END}\nbelow\n")
+    models.write(page, made, [shown])
+    text = page.read_text()
+    assert text.startswith("above\n")
+    assert text.endswith("\nbelow\n")
+    assert "old" not in text
+    assert "101,770" in text
+
+
+STEPS = {
+    "role": "chief", "index": 0, "steps": 601, "step_p50_ns": 4_000_000, "step_p99_ns": None, "step_max_ns": 9_000_000,
+}  # fmt: skip
