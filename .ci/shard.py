@@ -16,16 +16,23 @@ TOP = Path(__file__).resolve().parent.parent
 LIMIT_MINUTES = 75
 """After so many `.ci/run` ends everything."""
 
+SPARE_MINUTES = 8
+"""Of these, for a machine that is slower than the one that the minutes were measured on."""
+
 MAKE_TEST_MINUTES = 24
 """`make test` with its set-up, on an idle machine with two cores."""
 
-MINUTES = {"ways": 36, "faults": 38}
+MINUTES = {"ways": 24, "clusters": 26, "faults": 38}
 """Measured on the same machine; a shard that is not listed is taken for the rest of the time."""
 
 ROOMS = {
     "ways": (
-        "dlobd/attribution/", "dlobd/experiment/", "dlobd/job/", "dlobd/network/", "dlobd/registry.py", "dlobd/report/",
-        "dlobd/run/", "dlobd/schema.py", "dlobd/selftest/", "dlobd/tracing/", "jobs/", "tests/full/ways/",
+        "dlobd/attribution/", "dlobd/experiment/", "dlobd/job/", "dlobd/network/", "dlobd/registry.py",
+        "dlobd/run/schedulers/", "dlobd/schema.py", "dlobd/selftest/", "dlobd/tracing/", "tests/full/ways/",
+    ),
+    "clusters": (
+        "dlobd/experiment/", "dlobd/hadoop/", "dlobd/job/own/", "dlobd/report/", "dlobd/run/", "jobs/",
+        "tests/full/clusters/",
     ),
     "faults": (
         "dlobd/attribution/reasons.py", "dlobd/attribution/warnings.py", "dlobd/bundle/", "dlobd/cli/",
@@ -81,7 +88,7 @@ def chosen(changed: dict[str, int], shards: list[str], day: int) -> tuple[list[s
     wanted = sorted((name for name in shards if score[name]), key=lambda name: -score[name])
     wanted = wanted or [shards[day % len(shards)]]
     run: list[str] = []
-    left = LIMIT_MINUTES - MAKE_TEST_MINUTES
+    left = LIMIT_MINUTES - SPARE_MINUTES - MAKE_TEST_MINUTES
     for name in wanted:
         minutes = MINUTES.get(name, left)
         if minutes <= left or not run:

@@ -1,7 +1,7 @@
 """A run that somebody else submits to an external cluster: the bundle is made from the cluster's own interfaces.
 
 The cluster is the tests' own, but the commands have another cache, so that they find nothing of it by the file system.
-Its nodes get an archive of the user's, as small as one can be; tests/full/ways packs a whole environment.
+Its nodes get an archive of the user's, as small as one can be; tests/full/clusters packs a whole environment.
 """
 
 from __future__ import annotations
