@@ -25,8 +25,8 @@ def list_(as_json: Json = False) -> None:
         print_json([dataclasses.asdict(one) for one in found])
         return
     for one in found:
-        where = one.why or str(one.where or "")
-        print(f"{one.name:16} {one.state:10} {one.bytes / 1e6:7.1f} MB  {where}".rstrip())
+        size = f"{one.bytes / 1e6:.1f} MB" if one.bytes else ""
+        print(f"{one.name:16} {one.state:10} {size:>10}  {one.why or one.where or ''}".rstrip())
 
 
 @app.command()
