@@ -150,3 +150,18 @@ def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> No
     assert (wait.end_ns, wait.released_ns) == (early_ns, None)
     assert trace.clips == ()
     adds_up(trace)
+
+
+def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(bundle: Path) -> None:
+    """YARN gives another container for one that was lost, and nothing was trained there: start-up stays what it was."""
+    before = assemble(bundle)
+    log = bundle / "logs" / "driver.stderr"
+    lines = log.read_text().splitlines(keepends=True)
+    last = next(line for line in reversed(lines) if ": Registered executor" in line)
+    late_ns = int(lines[-1].split()[0])
+    log.write_text("".join([*lines, f"{late_ns} {last.partition(' ')[2]}".replace("with ID 2", "with ID 3")]))
+    assert "with ID 3" in log.read_text()
+    trace = assemble(bundle)
+    assert [event.event for event in trace.startup] == [event.event for event in before.startup]
+    (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
+    assert wait in before.spans

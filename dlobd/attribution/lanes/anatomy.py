@@ -14,7 +14,7 @@ from dlobd.attribution.lanes.application import NM_LOG, REST_RESOLUTION_NS, RM_L
 from dlobd.attribution.lanes.builder import OWN_MARK
 from dlobd.attribution.lanes.driver import CLIENT, JVM_LOG
 from dlobd.attribution.lanes.executor import DRIVER_LOG, lane_of
-from dlobd.attribution.lanes.ranks import Rank
+from dlobd.attribution.lanes.ranks import Rank, last_executor
 from dlobd.schema import Event
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
@@ -28,8 +28,7 @@ def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...]
     Args:
         ranks: the trainers.
     """
-    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items()}
-    last = max(registered, key=lambda e: registered[e], default=None)
+    last = last_executor(evidence, ranks)
     rank = next((rank for rank in ranks if rank.executor == last), None)
     chief = next((rank for rank in ranks if rank.role == "chief"), None)
     startup = [*_submission(evidence), *_executor(evidence, last), *_trainer(evidence, last, rank)]

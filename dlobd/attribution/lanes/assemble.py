@@ -20,7 +20,7 @@ from dlobd.attribution.lanes import driver as driver_lane
 from dlobd.attribution.lanes import executor as executor_lane
 from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes.builder import LaneBuilder
-from dlobd.attribution.lanes.ranks import TRAINING, Rank
+from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
 from dlobd.tracing import names
@@ -58,9 +58,7 @@ def assembled(evidence: Evidence) -> Trace:
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
     spans = _client(evidence, host)
-    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items() if e in evidence.executors}
-    last_executor = max(registered, key=lambda e: registered[e], default=None)
-    spans += driver_lane.build(evidence, host, last_executor, waits.resolve)
+    spans += driver_lane.build(evidence, host, last_executor(evidence, ranks), waits.resolve)
     spans += application_lane.build(evidence, host)
     for executor, container in evidence.executor_containers.items():
         here = [rank for rank in ranks if rank.executor == executor]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dlobd.attribution.importers.evidence import Evidence
@@ -66,6 +66,14 @@ def ranks(evidence: Evidence) -> list[Rank]:
         for process in evidence.recorded_in(container):
             found += _of(process, executor)
     return found
+
+
+def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
+    """The executor that registered last, of those that `found` trained on: one that replaces a lost executor holds
+    nothing up."""
+    trained = {rank.executor for rank in found} or evidence.executors.keys()
+    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items() if e in trained}
+    return max(registered, key=lambda e: registered[e], default=None)
 
 
 def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:
