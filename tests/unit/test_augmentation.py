@@ -67,16 +67,25 @@ def test_each_image_is_one_of_its_crops(tf: Any, shape: tuple[int, ...]) -> None
     assert abs(np.corrcoef(tops, lefts)[0, 1]) < 0.2
 
 
-def test_seed_rank_and_step_decide_it_alone(tf: Any) -> None:
+def test_seed_batch_and_step_decide_it_alone(tf: Any) -> None:
     """The same three give the same images, compiled or not; each other one gives others."""
     batch = tf.constant(images())
 
-    def augmented(seed: int, rank: int, step: int) -> bytes:
-        return flip_crop(tf, batch, seed, rank, step).numpy().tobytes()
+    def augmented(seed: int, first: int, step: int) -> bytes:
+        return flip_crop(tf, batch, seed, first, step).numpy().tobytes()
 
     compiled = tf.function(lambda images, step: flip_crop(tf, images, 1, 2, step))
     assert augmented(1, 2, 3) == augmented(1, 2, 3) == compiled(batch, tf.constant(3, tf.int64)).numpy().tobytes()
-    ways = [(1, 2, 3), (2, 2, 3), (1, 1, 3), (1, 3, 2), (1, 2, 4), (3, 2, 1), (1, 2, 3 + 2**20), (2**31 - 1, 999, 3)]
+    ways = [
+        (1, 2, 3),
+        (2, 2, 3),
+        (1, 1, 3),
+        (1, 3, 2),
+        (1, 2, 4),
+        (3, 2, 1),
+        (1, 2, 3 + 2**20),
+        (2**31 - 1, 2**32 - 1, 3),
+    ]
     assert len({augmented(*way) for way in ways}) == len(ways)
 
 
@@ -100,9 +109,11 @@ class Blocks:
         return next(self._blocks, None)
 
 
-def batches(tf: Any, directory: Path, way: str, rank: int, augment: str) -> Iterator[inputs.Batch]:
-    """Those of a rank, whose file holds the same for every rank."""
-    rng = np.random.default_rng(0)
+def batches(
+    tf: Any, directory: Path, way: str, rank: int, augment: str, file: int | None = None
+) -> Iterator[inputs.Batch]:
+    """Those of a rank, from the file of its own number, or from another one."""
+    rng = np.random.default_rng(rank if file is None else file)
     samples = STEPS * BATCH
     data = tfrecord.encode(
         rng.integers(0, 256, (samples, *LAYOUT.shape), np.uint8), rng.integers(0, 10, samples), LAYOUT
@@ -116,16 +127,20 @@ def batches(tf: Any, directory: Path, way: str, rank: int, augment: str) -> Iter
     return inputs.batches(tf, job, node, Deadlines(lambda cause: None))
 
 
-def arrays(tf: Any, directory: Path, way: str, rank: int, augment: str) -> list[tuple[bytes, bytes]]:
+def arrays(
+    tf: Any, directory: Path, way: str, rank: int, augment: str, file: int | None = None
+) -> list[tuple[bytes, bytes]]:
     """The bytes of each batch's images and labels."""
-    return [(x.numpy().tobytes(), y.numpy().tobytes()) for x, y in batches(tf, directory, way, rank, augment)]
+    return [(x.numpy().tobytes(), y.numpy().tobytes()) for x, y in batches(tf, directory, way, rank, augment, file)]
 
 
 def test_both_inputs_give_the_same_augmented_batches(tf: Any, tmp_path: Path) -> None:
-    """Of a rank and step, in every epoch; ranks and epochs differ, and labels are never changed."""
+    """Of a file and step, in every epoch; files and epochs differ, and labels are never changed. Spark may feed the
+    files to other ranks than those that would read them: the batches stay the same."""
     fed = {rank: arrays(tf, tmp_path, "feed", rank, "flip-crop") for rank in (0, 1)}
     read = {rank: arrays(tf, tmp_path, "read", rank, "flip-crop") for rank in (0, 1)}
     assert fed == read
+    assert {1 - rank: arrays(tf, tmp_path, "feed", rank, "flip-crop", file=1 - rank) for rank in (0, 1)} == read
     plain = arrays(tf, tmp_path, "feed", 0, "none")
     assert len({x for batches_ in (fed[0], fed[1], plain) for x, _ in batches_}) == 2 * EPOCHS * STEPS + STEPS
     assert [y for _, y in fed[0]] == [y for _, y in plain]

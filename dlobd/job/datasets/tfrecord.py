@@ -84,6 +84,11 @@ class Layout:
         return slice(_HEADER_BYTES, self.record_bytes - _FOOTER_BYTES)
 
     @property
+    def crc(self) -> slice:
+        """The Example's checksum inside the record: it tells one sample from another."""
+        return slice(self.record_bytes - _FOOTER_BYTES, self.record_bytes)
+
+    @property
     def record_bytes(self) -> int:
         """Length of one record in the file, in bytes: the `recordLength` of `sc.binaryRecords`."""
         return len(self.template)

@@ -1,9 +1,9 @@
 """The augmentation contract, and its members.
 
 An augmentation
-    1. is a pure function of a batch of training images, and of seed, rank and step: its random numbers come from
-       stateless ops with the algorithm Philox, which gives the same ones eagerly and in a tf.data pipeline, on a CPU
-       and on a GPU;
+    1. is a pure function of a batch of training images, of what tells the batch from others, of seed and step: not of
+       the rank, because Spark feeds a file to whichever rank it comes to. Its random numbers come from stateless ops
+       with the algorithm Philox, which gives the same ones eagerly and in a tf.data pipeline, on a CPU and on a GPU;
     2. keeps shape and type of the images.
 """
 
@@ -18,22 +18,23 @@ PAD = 4
 class Augment(Protocol):
     """What a row of the registry `augmentations` points to."""
 
-    def __call__(self, tf: Any, images: Any, seed: int, rank: int, step: Any) -> Any:
+    def __call__(self, tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
         """Other images of the same classes.
 
         Args:
             images: float32, [n, height, width] or [n, height, width, channels].
+            batch: what tells it from the other ranks', below 2 ** 32: a number or a scalar tensor.
             step: of this rank, from 0: a number or a scalar tensor.
         """
 
 
-def flip_crop(tf: Any, images: Any, seed: int, rank: int, step: Any) -> Any:
+def flip_crop(tf: Any, images: Any, seed: int, batch: Any, step: Any) -> Any:
     """A crop of the image padded by 4 pixels, half of them flipped left to right, each at random (He et al. 2015)."""
     samples, height, width = tf.unstack(tf.shape(images)[:3])
 
     def draw(which: int, below: int) -> Any:
-        # no two draws of a job share a seed: ranks, steps and draws each have their own digits of it
-        seeds = tf.stack([tf.constant(seed + (rank << 32), tf.int64), tf.cast(step, tf.int64) * 3 + which])
+        # no two draws of a job share a seed: batches, steps and draws each have their own digits of it
+        seeds = tf.stack([tf.cast(batch, tf.int64) * (1 << 31) + seed, tf.cast(step, tf.int64) * 3 + which])
         return tf.random.stateless_uniform([samples, 1], seeds, 0, below, tf.int32, alg="philox")
 
     top, left, flipped = draw(0, 2 * PAD + 1), draw(1, 2 * PAD + 1), draw(2, 2)

@@ -4,7 +4,7 @@
     read    the trainer reads its own file, from HDFS by WebHDFS, in a tf.data pipeline that prefetches
 
 Both give rank r block t of file r as its batch t, so that a seeded run trains on the same batches in the same order.
-Both augment it in the same way, which depends on seed, rank and step alone.
+Both augment it in the same way, which depends on the batch, seed and step alone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
         raise ValueError(f'launcher {job.launcher!r} does not feed; use input = "read"')
     taken = 0
     if augment:
-        augmented = tf.function(lambda images, step: augment(tf, images, job.seed, node.rank, step))
+        augmented = tf.function(lambda images, batch, step: augment(tf, images, job.seed, batch, step))
 
     def stalled() -> str:
         return f"the feed stalled: no block came for {FEED_PATIENCE_S:.0f} s, after {taken} of {job.steps}"
@@ -71,7 +71,9 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
             batch = tf.constant(images), tf.constant(labels)
         if augment:
             with tracing.span("tensorflow", names.AUGMENT):
-                batch = augmented(batch[0], tf.constant(taken - 1, tf.int64)), batch[1]
+                first = int.from_bytes(block[job.layout.crc], "little")
+                told = tf.constant(first, tf.int64), tf.constant(taken - 1, tf.int64)
+                batch = augmented(batch[0], *told), batch[1]
         yield batch
 
 
@@ -97,13 +99,19 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         records = tf.io.decode_raw(piece, tf.uint8)
         return tf.data.Dataset.from_tensor_slices(tf.reshape(records, [-1, job.batch_size, layout.record_bytes]))
 
+    def plain(records: Any) -> Batch:
+        return _decoded(tf, records, layout)
+
+    def augmented(step: Any, records: Any) -> Batch:
+        assert augment is not None
+        images, labels = plain(records)
+        first = tf.cast(tf.bitcast(records[0, layout.crc], tf.uint32), tf.int64)
+        return augment(tf, images, job.seed, first, step), labels
+
     with tracing.span("tensorflow", names.BUILD_PIPELINE):
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
-        decoded = read.flat_map(batches).map(lambda records: _decoded(tf, records, layout))
-        if augment:
-            decoded = decoded.enumerate().map(
-                lambda step, batch: (augment(tf, batch[0], job.seed, rank, step), batch[1])
-            )
+        records = read.flat_map(batches)
+        decoded = records.enumerate().map(augmented) if augment else records.map(plain)
         iterator = iter(decoded.prefetch(PREFETCH))
     while True:
         with tracing.span("tensorflow", names.NEXT_BATCH, NEXT_BATCH):
