@@ -37,6 +37,7 @@ TRAINING: dict[str, Any] = {
     "num_epochs_per_decay": 0.0,
     "learning_rate_decay_factor": 0.0,
     "warmup_epochs": 0.5,
+    "augment": "none",
     "checkpoint_every_steps": 12,
     "image_shape": SHAPE,
     "dtype": "float32",
