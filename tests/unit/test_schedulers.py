@@ -182,6 +182,7 @@ def test_spark_without_yarn(scheduler: str, master: str) -> None:
     assert conf["spark.python.daemon.module"] == "x.daemon"
     assert conf["spark.eventLog.dir"] == "hdfs://127.0.0.1:9000/spark-events"
     assert command.environment["SPARK_HOME"] == "/c/spark-home"
+    assert command.environment["LANG"], "a line that is run by hand may meet a shell without a locale"
     assert not [word for word in (*command.argv, *command.environment) if "yarn" in word.lower()]
 
 

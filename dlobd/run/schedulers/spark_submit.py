@@ -49,6 +49,8 @@ def environment(target: Target) -> dict[str, str]:
     return {
         # the launch script of a container quotes it, but not what may stand in it
         **({"PYTHONPATH": os.pathsep.join(_plain(entry) for entry in modules.split(os.pathsep))} if modules else {}),
+        # as the daemons have it: without a locale a JVM opens no file below a directory with letters beyond ASCII
+        "LANG": os.environ.get("LANG", "C.UTF-8"),
         "JAVA_HOME": str(target.java_home),
         "HADOOP_CONF_DIR": str(target.client_conf_dir),
         "SPARK_CONF_DIR": str(target.spark_conf_dir),
