@@ -228,6 +228,9 @@ class WatchedProcess(multiprocessing.Process):
         from tensorflowonspark import TFSparkNode
 
         self.join()
+        deadline = time.monotonic() + 1
+        while self.exitcode is None and time.monotonic() < deadline:
+            time.sleep(0.01)  # another thread that joins has taken its status from the kernel, and not yet noted it
         if not self.exitcode:
             return
         how = f"killed by signal {-self.exitcode}" if self.exitcode < 0 else f"exit code {self.exitcode}"
