@@ -7,19 +7,17 @@ apart (terms: data/cifar-10/README.md).
 from __future__ import annotations
 
 import gzip
-import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.errors import SetupError
-from dlobd.job.datasets.base import Order, Samples, Split
+from dlobd.job.datasets.base import Split
+from dlobd.job.datasets.published import InMemory, checked, md5_of
 from dlobd.paths import data_file, fetched_dir
-from dlobd.schema import Experiment
 
 SHAPE = (32, 32, 3)
 RECORD_BYTES = 1 + 32 * 32 * 3
@@ -77,7 +75,7 @@ PARTIAL: dict[Split, tuple[Batch, ...]] = {
 }
 
 
-class _Batches:
+class _Batches(InMemory):
     """Reads `cifar-10/` in a data folder; 30 MB a batch are kept once they were read."""
 
     batches: ClassVar[dict[Split, tuple[Batch, ...]]]
@@ -87,30 +85,13 @@ class _Batches:
     classes: ClassVar[int] = 10
     permutes: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> Self:
-        """The same for every experiment."""
-        return cls()
-
     def files(self) -> list[Path]:
         """The batches, all in one folder. See `dlobd.job.datasets.base.Dataset`."""
         first = data_file(f"{FOLDER}/{self.batches['train'][0].name}")
         folder = first.parent if first else fetched_dir() / FOLDER
         return [folder / batch.name for split in self.batches.values() for batch in split]
 
-    def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-        """See `dlobd.job.datasets.base.Dataset`."""
-        if split not in self._read:
-            self._read[split] = self._load(split)
-        images, labels = self._read[split]
-        for begin in range(0, len(order), samples):
-            part = order[begin : begin + samples]
-            yield images[part], labels[part]
-
-    def _load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """All images [n, 32, 32, 3] and labels [n], in the published order."""
         folder = self.files()[0].parent
         batches = self.batches[split]
@@ -118,7 +99,7 @@ class _Batches:
         images, labels = np.empty((size, *SHAPE), np.uint8), np.empty(size, np.uint8)
         at = 0
         for batch in batches:
-            data = _checked(folder / batch.name, batch, self.remedy)
+            data = _records_of(folder / batch.name, batch, self.remedy)
             records = np.frombuffer(data, np.uint8).reshape(-1, RECORD_BYTES)
             part = slice(at, at + batch.records)
             labels[part] = records[:, 0]
@@ -148,23 +129,12 @@ class Cifar10Partial(_Batches):
     remedy: ClassVar[str] = "restore the file from the repository, or `dlobd data fetch cifar10` and dataset=cifar10"
 
 
-def _checked(path: Path, batch: Batch, remedy: str) -> bytes:
+def _records_of(path: Path, batch: Batch, remedy: str) -> bytes:
     """The records of a file whose size and checksums are the published ones."""
     size, md5 = batch.packed or (batch.bytes, batch.md5)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SetupError(f"data file {path} cannot be read: {error.strerror}.", remedy) from None
-    if len(data) < size:
-        raise SetupError(f"data file {path} is truncated: {len(data)} of {size} bytes.", remedy)
-    if (found := _md5(data)) != md5:
-        raise SetupError(f"data file {path} has md5 {found}, not {md5}.", remedy)
+    data = checked(path, size, md5, remedy)
     if batch.packed:
         data = gzip.decompress(data)
-        if (found := _md5(data)) != batch.md5:
+        if (found := md5_of(data)) != batch.md5:
             raise SetupError(f"the content of data file {path} has md5 {found}, not {batch.md5}.", remedy)
     return data
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()

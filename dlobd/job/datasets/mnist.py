@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dlobd.errors import SetupError
-from dlobd.job.datasets.base import Order, Samples, Split
+from dlobd.job.datasets.base import Split
+from dlobd.job.datasets.published import InMemory, checked
 from dlobd.paths import shipped
-from dlobd.schema import Experiment
 
 _FILES = {
     # name: (compressed bytes, md5 of the compressed file)
@@ -26,8 +23,11 @@ _FILES = {
 }
 
 
-class Mnist:
-    """Reads `mnist/` in the shipped data, or in the folder that the environment's DLOBD_DATA names."""
+_REMEDY = "restore the file from the repository, or set DLOBD_DATA to a folder that holds mnist/"
+
+
+class Mnist(InMemory):
+    """Reads `mnist/` in the shipped data, or in the folder that the environment's DLOBD_DATA names; 47 MB."""
 
     name: ClassVar[str] = "mnist"
     train_size: ClassVar[int] = 60_000
@@ -37,14 +37,6 @@ class Mnist:
     classes: ClassVar[int] = 10
     permutes: ClassVar[bool] = True
 
-    def __init__(self) -> None:
-        self._read: dict[Split, tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> Self:
-        """The same for every experiment."""
-        return cls()
-
     def files(self) -> list[Path]:
         """The four files. See `dlobd.job.datasets.base.Dataset`."""
         own = os.environ.get("DLOBD_DATA")
@@ -52,15 +44,6 @@ class Mnist:
         # a folder that holds another data set only says nothing of this one
         folder = named if named and named.is_dir() else shipped("data/mnist")
         return [folder / name for name in _FILES]
-
-    def chunks(self, split: Split, order: Order, samples: int) -> Iterator[Samples]:
-        """See `dlobd.job.datasets.base.Dataset`; 47 MB, so that all of it is kept."""
-        if split not in self._read:
-            self._read[split] = self.load(split)
-        images, labels = self._read[split]
-        for begin in range(0, len(order), samples):
-            part = order[begin : begin + samples]
-            yield images[part], labels[part]
 
     def load(self, split: Split) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """All images [n, 28, 28] and labels [n], in the published order.
@@ -75,23 +58,8 @@ class Mnist:
 
 def _idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """An IDX file: two zero bytes, 8 for uint8, the number of dimensions, each dimension, the values."""
-    data = gzip.decompress(_checked(path))
+    data = gzip.decompress(checked(path, *_FILES[path.name], _REMEDY))
     header = np.frombuffer(data, ">u4", 1 + len(shape))
     # the checksum was right, so a different shape is a bug in dlobd
     assert tuple(header) == (0x800 + len(shape), *shape), f"{path}: unexpected IDX header {header}"
     return np.frombuffer(data, np.uint8, offset=header.nbytes).reshape(shape)
-
-
-def _checked(path: Path) -> bytes:
-    """The content of a file whose size and md5 are the published ones."""
-    remedy = "restore the file from the repository, or set DLOBD_DATA to a folder that holds mnist/"
-    size, md5 = _FILES[path.name]
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SetupError(f"data file {path} cannot be read: {error.strerror}.", remedy) from None
-    if len(data) < size:
-        raise SetupError(f"data file {path} is truncated: {len(data)} of {size} bytes.", remedy)
-    if (found := hashlib.md5(data, usedforsecurity=False).hexdigest()) != md5:
-        raise SetupError(f"data file {path} has md5 {found}, not {md5}.", remedy)
-    return data
