@@ -9,6 +9,8 @@ Schema history of run.json
     4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
     5   `configuration` has `momentum`, `weight_decay`, the learning rate's schedule, `augment`, `block_size_mb`, and
         shape and classes of a synthetic data set
+    6   `configuration` has limits of steps, seconds and accuracy, threads, device, cores, the page cache's state, and
+        the sha256 of a model or data set from the user's own file
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
@@ -241,6 +243,46 @@ class Experiment:
     synthetic_classes: int
     block_size_mb: int  # of the training files in HDFS; 0: each file is one block
     augment: str
+    max_steps: int  # training ends after so many, if its epochs have not ended before; 0: no limit
+    max_seconds: int  # from the first batch; 0: no limit
+    evaluate_every_epochs: int  # on the test set; 0: only at the end
+    target_accuracy: float  # training ends with the epoch that reaches it; 0: no target
+    device: str
+    intra_op_threads: int  # of each rank's TensorFlow; 0: its own choice
+    inter_op_threads: int
+    executor_cores: int
+    page_cache: str  # of the training files' blocks, before the window
+    model_sha256: str  # of the file of a model of the user's own; else empty
+    dataset_sha256: str
+
+
+ADDED: Mapping[str, str | int | float] = {
+    "optimiser": "sgd",
+    "loss": "softmax-cross-entropy",
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "num_epochs_per_decay": 0.0,
+    "learning_rate_decay_factor": 0.0,
+    "warmup_epochs": 0.0,
+    "synthetic_shape": "32x32x3",
+    "synthetic_classes": 10,
+    "block_size_mb": 0,
+    "augment": "none",
+    "max_steps": 0,
+    "max_seconds": 0,
+    "evaluate_every_epochs": 0,
+    "target_accuracy": 0.0,
+    "device": "cpu",
+    "intra_op_threads": 0,
+    "inter_op_threads": 0,
+    "executor_cores": 1,
+    "page_cache": "as-is",
+    "model_sha256": "",
+    "dataset_sha256": "",
+}
+"""Fields of an experiment that came after experiments had been written and stored, with the value that all of those
+had: an experiment's file, a stored configuration or a stored job without such a field has it."""
 
 
 @dataclass(frozen=True, slots=True)

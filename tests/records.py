@@ -7,6 +7,7 @@ from typing import Any
 
 from dlobd.bundle.run import Run
 from dlobd.experiment import files
+from dlobd.schema import SCHEMA_VERSION
 
 
 def run(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> Run:
@@ -18,7 +19,7 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
     """A run of the main job that took one second; `changes` replace top-level keys."""
     main = files.load("softmax-mnist")
     record: dict[str, Any] = {
-        "schema_version": 5,
+        "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "status": "ok",
         "reason": None,

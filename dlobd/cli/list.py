@@ -21,8 +21,9 @@ def list_(
 
     A choice that is not available is shown with the reason.
     """
+    from dlobd.axes import REGISTRIES
     from dlobd.experiment.files import experiments
-    from dlobd.registry import REGISTRIES, unknown
+    from dlobd.registry import unknown
 
     rows: dict[str, list[tuple[str, str, str | None]]] = {
         "experiments": [(n, title, None) for n, title in experiments()]

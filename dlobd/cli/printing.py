@@ -33,7 +33,7 @@ def print_run(run: Run, views: Sequence[str] = ()) -> None:
     """
     from rich.console import Console
 
-    from dlobd.registry import VIEWS
+    from dlobd.axes import VIEWS
 
     console = Console(highlight=False)
     for view in [VIEWS.get(name) for name in views or VIEWS.names()]:

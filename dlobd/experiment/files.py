@@ -1,8 +1,8 @@
 """Experiment files: TOML -> Experiment, every key, type, range and name checked before anything is started.
 
-The keys of a file are the fields of `dlobd.schema.Experiment`. None has a hidden default, but for those that came later
-(`ADDED`). `extends = "NAME"` takes what a file does not say from a shipped experiment. The name is the file's name
-unless it is given.
+The keys of a file are the fields of `dlobd.schema.Experiment`. None has a hidden default, but for those that came
+later (`dlobd.schema.ADDED`). `extends = "NAME"` takes what a file does not say from a shipped experiment. The name is
+the file's name unless it is given.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.errors import UsageError
 from dlobd.experiment import ways
 from dlobd.paths import PACKAGE
-from dlobd.registry import DATASETS, REGISTRIES, unknown
-from dlobd.schema import Experiment, Runnable
+from dlobd.registry import unknown
+from dlobd.schema import ADDED, Experiment, Runnable
 
 FIELDS: dict[str, type] = get_type_hints(Experiment)
 """Field to type: str, int or float."""
@@ -40,26 +41,10 @@ AXES = {
     "loss": "losses",
     "schedule": "schedules",
     "augment": "augmentations",
+    "device": "devices",
+    "page_cache": "page-caches",
 }
 """Field to the registry that holds its names."""
-
-ADDED: dict[str, str | int | float] = {
-    "optimiser": "sgd",
-    "loss": "softmax-cross-entropy",
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "schedule": "constant",
-    "num_epochs_per_decay": 0.0,
-    "learning_rate_decay_factor": 0.0,
-    "warmup_epochs": 0.0,
-    "synthetic_shape": "32x32x3",
-    "synthetic_classes": 10,
-    "block_size_mb": 0,
-    "augment": "none",
-}
-"""Fields that came after experiments had been written and stored, with the value that all of those had: a file or a
-stored configuration without such a field has it, and `key` leaves a field out that has this value, so that keys stay
-what they were."""
 
 RANGES: dict[str, tuple[float, float]] = {
     "workers": (1, 1000),
@@ -83,6 +68,13 @@ RANGES: dict[str, tuple[float, float]] = {
     "accept_timeout_s": (5, 7 * 24 * 3600),
     "synthetic_classes": (1, 1_000_000),
     "block_size_mb": (0, 1 << 20),
+    "max_steps": (0, 10**9),
+    "max_seconds": (0, 7 * 24 * 3600),
+    "evaluate_every_epochs": (0, 10_000),
+    "target_accuracy": (0, 1),
+    "intra_op_threads": (0, 1024),
+    "inter_op_threads": (0, 1024),
+    "executor_cores": (1, 1024),
 }
 
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", list: "a list"}
@@ -153,7 +145,8 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
 
 
 def key(experiment: Runnable) -> str:
-    """A short, stable hash of all fields: equal fields, equal key. See `ADDED` for fields that came later."""
+    """A short, stable hash of all fields: equal fields, equal key. A field that came later is left out where it has the
+    value that all had before (`dlobd.schema.ADDED`), so that keys stay what they were."""
     values = dataclasses.asdict(experiment)
     told = {name: value for name, value in values.items() if name not in ADDED or value != ADDED[name]}
     text = json.dumps(told, sort_keys=True, separators=(",", ":"))
@@ -229,7 +222,7 @@ def _build(
     whole: _Source,
     told: Callable[[str], None] = lambda line: None,
 ) -> Experiment:
-    given = ADDED | values
+    given = {**ADDED, **values}
     checked: dict[str, Any] = {name: _check(name, value, sources.get(name, whole)) for name, value in given.items()}
     if missing := [name for name in FIELDS if name not in checked]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')

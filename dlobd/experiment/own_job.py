@@ -14,13 +14,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from dlobd.axes import LAUNCHERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files as experiments
 from dlobd.experiment import spark_submit_line as spark_options
 from dlobd.experiment import ways
 from dlobd.job.own.hooks import DAEMONS
 from dlobd.paths import python, sha256_of
-from dlobd.registry import LAUNCHERS, unknown
+from dlobd.registry import unknown
 from dlobd.schema import OwnJob, Runnable
 
 DEFAULTS = "softmax-mnist"

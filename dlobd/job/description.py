@@ -5,33 +5,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job.datasets.tfrecord import Layout
+from dlobd.schema import ADDED
 from dlobd.tracing import names
 
 STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
-
-
-_BEFORE = {
-    "channel": "tcp",
-    "exchange": "tf-collectives",
-    "optimiser": "sgd",
-    "loss": "softmax-cross-entropy",
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "schedule": "constant",
-    "num_epochs_per_decay": 0.0,
-    "learning_rate_decay_factor": 0.0,
-    "warmup_epochs": 0.0,
-    "augment": "none",
-}
-"""Fields that came later, with the value of all jobs that were described without them."""
 
 
 def part_name(rank: int) -> str:
@@ -78,6 +63,14 @@ class Job:
     classes: int
     spans_dir: str  # local; where the driver's spans go when YARN gives it no log directory
     augment: str
+    max_steps: int
+    max_seconds: int
+    evaluate_every_epochs: int
+    target_accuracy: float
+    device: str
+    intra_op_threads: int
+    inter_op_threads: int
+    model_sha256: str
 
     @property
     def layout(self) -> Layout:
@@ -90,7 +83,7 @@ class Job:
 
     def build_model(self) -> Any:
         """The model, built in the current strategy scope."""
-        from dlobd.registry import MODELS
+        from dlobd.axes import MODELS
 
         return MODELS.get(self.model)(self.image_shape, self.classes, self.seed)
 
@@ -110,10 +103,14 @@ class Job:
         Raises:
             TypeError: a field is missing that always was there, or is not known.
         """
-        known = {**_BEFORE, **values}
+        later = {"channel": "tcp", "exchange": "tf-collectives", **ADDED}
+        known = {name: value for name, value in later.items() if name in _FIELDS} | dict(values)
         layout = Layout.of_job(known)
         known.pop("image_values", None)
         return cls(**known | {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes})
+
+
+_FIELDS = frozenset(field.name for field in fields(Job))
 
 
 class Markers:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dlobd.axes import DATASETS
 from dlobd.bundle.run import Audit, Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.registry import DATASETS
 from dlobd.schema import Clip, Experiment, LayerTime
 from dlobd.tracing import names
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from dlobd import tracing
+from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
@@ -14,7 +16,6 @@ from dlobd.experiment.files import steps
 from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
-from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.run import staging, submissions
 from dlobd.run.deploy.base import Place
 from dlobd.run.schedulers.base import Command, Submission, Target
@@ -66,39 +67,17 @@ def _switches() -> dict[str, str]:
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:
-    """What the submitted job is told."""
+    """What the submitted job is told: what it has in common with the experiment, and where its files are."""
+    names = {field.name for field in fields(Job)} & {field.name for field in fields(Experiment)}
+    common: dict[str, Any] = {name: getattr(experiment, name) for name in names} | place.job_fields()
     return Job(
-        name=experiment.name,
-        scheduler=experiment.scheduler,
-        deploy_mode=experiment.deploy_mode,
-        launcher=experiment.launcher,
-        input=experiment.input,
-        channel=experiment.channel,
-        exchange=experiment.exchange,
-        model=experiment.model,
-        optimiser=experiment.optimiser,
-        loss=experiment.loss,
-        workers=experiment.workers,
-        epochs=experiment.epochs,
+        **common,
         steps=steps(experiment),
-        batch_size=experiment.batch_size,
-        learning_rate=experiment.learning_rate,
-        momentum=experiment.momentum,
-        weight_decay=experiment.weight_decay,
-        schedule=experiment.schedule,
-        num_epochs_per_decay=experiment.num_epochs_per_decay,
-        learning_rate_decay_factor=experiment.learning_rate_decay_factor,
-        warmup_epochs=experiment.warmup_epochs,
-        checkpoint_every_steps=experiment.checkpoint_every_steps,
-        seed=experiment.seed,
         train_dir=staged.train_dir,
         test_path=staged.test_path,
-        replication=experiment.replication,
         run_dir=f"{place.top}/dlobd/runs/{bundle.run_id}",
         image_shape=staged.layout.shape,
         dtype=staged.layout.dtype,
         classes=staged.layout.classes,
         spans_dir=str(bundle.path / files.DRIVER_SPANS),
-        augment=experiment.augment,
-        **place.job_fields(),
     )

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from dlobd.axes import DATASETS
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment.files import load
 from dlobd.job.datasets import cifar10
 from dlobd.paths import locked
-from dlobd.registry import DATASETS, unknown
+from dlobd.registry import unknown
 from dlobd.run import archives
 from dlobd.run.archives import Member
 from dlobd.run.download import Patience, Remote, check, download

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError, DlobdError, SetupError
 from dlobd.experiment.files import load
 from dlobd.hadoop.embedded import configuration, startup
@@ -28,7 +29,6 @@ from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import active_namenode, active_resourcemanager, running_nodes
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
-from dlobd.registry import DATASETS
 from dlobd.run.memory_check import asked_mb
 from dlobd.tracing import clock
 

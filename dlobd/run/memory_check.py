@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dlobd.axes import LAUNCHERS
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.embedded.startup import available_memory_bytes
-from dlobd.registry import LAUNCHERS
 from dlobd.run.deploy import spark_workers
 from dlobd.run.schedulers.spark_submit import DRIVER_MEMORY_MB
 from dlobd.run.schedulers.yarn import AM_MEMORY_MB, MIN_OVERHEAD_MB

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlobd.axes import CHANNELS, LIBRARIES
 from dlobd.network.channels.base import (
     Channel,
     Closed,
@@ -23,7 +24,6 @@ from dlobd.network.channels.base import (
     OutOfBounds,
     PeerClosed,
 )
-from dlobd.registry import CHANNELS, LIBRARIES
 
 SIZES = [0, 1, 7, 4097, 5_000_001]
 PATIENCE_S = 30.0

@@ -3,10 +3,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from dlobd.axes import DATASETS
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
 from dlobd.job.datasets.base import dataset_of, layout_of
-from dlobd.registry import DATASETS
 
 _ROWS = [pytest.param(row, id=row.name) for row in DATASETS if not row.reason()]
 

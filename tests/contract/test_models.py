@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from dlobd.axes import MODELS
 from dlobd.job.models.base import following_batches
-from dlobd.registry import MODELS
 
 pytestmark = pytest.mark.slow  # each imports TensorFlow
 
@@ -87,7 +87,7 @@ def test_equal_seeds_give_equal_variables(name: str) -> None:
 ELSEWHERE = """
 import json, sys
 from dlobd.job.launchers.framework import import_tensorflow
-from dlobd.registry import MODELS
+from dlobd.axes import MODELS
 import_tensorflow()
 from tests.contract.test_models import _build, _digest
 digests = {row.name: _digest(_build(row.name, 7)) for row in MODELS}

@@ -1,8 +1,8 @@
 import pytest
 
+from dlobd.axes import REGISTRIES
 from dlobd.errors import SetupError
 from dlobd.experiment import files
-from dlobd.registry import REGISTRIES
 
 WITHOUT_FIELD = {"libraries", "places", "views"}
 """TensorFlow's exchange brings its own library; a place follows from scheduler and cluster; a view is for reading."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlobd.axes import AUGMENTATIONS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
@@ -19,7 +20,6 @@ from dlobd.job.launchers.base import Node
 from dlobd.job.training import inputs
 from dlobd.job.training.augmentation import flip_crop
 from dlobd.job.training.deadline import Deadlines
-from dlobd.registry import AUGMENTATIONS
 
 pytestmark = pytest.mark.slow  # each imports TensorFlow
 

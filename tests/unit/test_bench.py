@@ -13,9 +13,9 @@ from records import run as run_of
 from bench import cluster, jobs, models, publish, recorder
 from bench.points import points
 from bench.tables import Table, compared
+from dlobd.axes import MODELS
 from dlobd.bundle.run import Run
 from dlobd.experiment import files
-from dlobd.registry import MODELS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

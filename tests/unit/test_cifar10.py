@@ -15,6 +15,7 @@ import pytest
 import records
 
 from dlobd import paths
+from dlobd.axes import DATASETS
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
 from dlobd.hadoop.file_system import LocalDirectory
@@ -22,7 +23,6 @@ from dlobd.job.datasets.base import Order, Samples, Split, dataset_of
 from dlobd.job.datasets.cifar10 import Batch, Cifar10, Cifar10Partial
 from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.parts import Part, write_part
-from dlobd.registry import DATASETS
 from dlobd.report import summary
 from dlobd.run import runner
 

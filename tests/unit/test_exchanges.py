@@ -7,8 +7,9 @@ import json
 import pytest
 
 from dlobd.attribution.lanes import exchange
+from dlobd.axes import EXCHANGES
 from dlobd.network.exchanges.tf_collectives import TfCollectives
-from dlobd.registry import EXCHANGES, Registry, Row
+from dlobd.registry import Registry, Row
 
 
 @pytest.mark.parametrize("name", EXCHANGES.names())

@@ -3,8 +3,9 @@ import sys
 
 import pytest
 
+from dlobd.axes import REGISTRIES
 from dlobd.errors import SetupError, UsageError
-from dlobd.registry import REGISTRIES, Registry, Row
+from dlobd.registry import Registry, Row
 
 
 def _colours() -> Registry:
@@ -59,7 +60,7 @@ def test_unavailable_member_cannot_be_used(name: str, why: str) -> None:
 def test_listing_imports_no_member() -> None:
     """`dlobd list` stays fast: asking what is available imports neither TensorFlow nor Spark nor our members."""
     code = (
-        "import sys; from dlobd.registry import REGISTRIES; "
+        "import sys; from dlobd.axes import REGISTRIES; "
         "[r.available() for r in REGISTRIES.values()]; "
         "print([m for m in sys.modules if m.startswith(('tensorflow', 'pyspark', 'numpy', 'dlobd.job.datasets.'))])"
     )

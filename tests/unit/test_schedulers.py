@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.paths import python
-from dlobd.registry import LAUNCHERS, SCHEDULERS
 from dlobd.run.deploy.spark_workers import links_home
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlobd.axes import MODELS
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets import tfrecord
 from dlobd.job.launchers.native import free_addresses
@@ -27,7 +28,6 @@ from dlobd.job.training.losses import softmax_cross_entropy
 from dlobd.job.training.optimisers import Momentum, Sgd
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
-from dlobd.registry import MODELS
 
 pytestmark = pytest.mark.slow  # imports TensorFlow
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dlobd.axes import SCHEDULES
 from dlobd.job.training import schedules
 from dlobd.job.training.optimisers import Momentum, Sgd
 from dlobd.job.training.update import Update, Workload
-from dlobd.registry import SCHEDULES
 
 pytestmark = pytest.mark.slow  # imports TensorFlow
 

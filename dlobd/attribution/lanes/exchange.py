@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlobd.registry import EXCHANGES
+from dlobd.axes import EXCHANGES
 from dlobd.schema import NotMeasured
 
 BEFORE = "tf-collectives"

@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd.axes import DATASETS
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.registry import DATASETS
 from dlobd.schema import Experiment
 
 Split = Literal["train", "test"]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dlobd.registry import EXCHANGES
+from dlobd.axes import EXCHANGES
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

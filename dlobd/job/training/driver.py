@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlobd import tracing
+from dlobd.axes import LAUNCHERS
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import driver_clock
 from dlobd.job.launchers.base import Roles
 from dlobd.job.training import trainer
 from dlobd.job.training.blocks import Blocks
-from dlobd.registry import LAUNCHERS
 from dlobd.tracing import names
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlobd import tracing
+from dlobd.axes import AUGMENTATIONS
 from dlobd.hadoop.failures import failures
 from dlobd.job.datasets.tfrecord import Layout, checked_records, decode_block
 from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training.augmentation import Augment
 from dlobd.job.training.deadline import Deadlines
-from dlobd.registry import AUGMENTATIONS
 from dlobd.tracing import names
 
 PREFETCH = 8

@@ -13,6 +13,7 @@ import sys
 from typing import Any, NoReturn
 
 from dlobd import tracing
+from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
@@ -23,7 +24,6 @@ from dlobd.job.training.inputs import batches
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
 from dlobd.network.exchanges.base import Exchange
-from dlobd.registry import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
 from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
 

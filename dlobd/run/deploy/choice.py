@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlobd.registry import PLACES
+from dlobd.axes import PLACES
 from dlobd.run.deploy.base import Lent, PlaceKind
 from dlobd.schema import Runnable
 

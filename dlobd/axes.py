@@ -1,0 +1,292 @@
+"""The axes of an experiment, a registry each. To add a member, write its file and add its row."""
+
+from __future__ import annotations
+
+from dlobd.registry import Registry, Row
+
+MODELS = Registry(
+    "models",
+    [
+        Row(
+            "softmax-regression",
+            "SoftMax regression: one dense layer, cross-entropy",
+            "dlobd.job.models.softmax:build",
+            ("tensorflow",),
+        ),
+        Row("mlp", "one hidden layer of 128 ReLU units", "dlobd.job.models.mlp:build", ("tensorflow",)),
+        Row("lenet", "LeNet as in Caffe's MNIST example", "dlobd.job.models.lenet:build", ("tensorflow",)),
+        Row(
+            "cifar10-quick", "CIFAR-10 Quick, Caffe's example", "dlobd.job.models.cifar10_quick:build", ("tensorflow",)
+        ),
+        Row(
+            "alexnet-cifar",
+            "AlexNet for CIFAR-10 as in tf_cnn_benchmarks",
+            "dlobd.job.models.alexnet_cifar:build",
+            ("tensorflow",),
+        ),
+        Row("resnet20", "ResNet-20 for CIFAR-10", "dlobd.job.models.resnet:resnet20", ("tensorflow",)),
+        Row("resnet56", "ResNet-56 for CIFAR-10", "dlobd.job.models.resnet:resnet56", ("tensorflow",)),
+        Row(
+            "vgg16-cifar",
+            "VGG-16 for CIFAR-10, with batch normalisation",
+            "dlobd.job.models.vgg_cifar:build",
+            ("tensorflow",),
+        ),
+    ],
+)
+
+DATASETS = Registry(
+    "datasets",
+    [
+        Row("mnist", "MNIST handwritten digits, 28x28 grey, 60,000 + 10,000", "dlobd.job.datasets.mnist:Mnist"),
+        Row(
+            "cifar10",
+            "CIFAR-10 photographs, 32x32 colour, 50,000 + 10,000",
+            "dlobd.job.datasets.cifar10:Cifar10",
+            data_file="cifar-10/data_batch_1.bin",
+            without_data="it has not been fetched; fetch it with `dlobd data fetch cifar10`, or use "
+            "dataset=cifar10-partial",
+        ),
+        Row(
+            "cifar10-partial",
+            "CIFAR-10, partial: 10,000 of 50,000 training and 1,000 of 10,000 test images",
+            "dlobd.job.datasets.cifar10:Cifar10Partial",
+            data_file="cifar-10/data_batch_1.bin.gz",
+            without_data="its files come with a checkout of dlobd, not with an installed package; fetch the whole set "
+            "with `dlobd data fetch cifar10`, and use dataset=cifar10",
+            part_of="cifar10",
+        ),
+        Row(
+            "synthetic",
+            "generated images of any shape, number and number of classes",
+            "dlobd.job.datasets.synthetic:Synthetic",
+        ),
+    ],
+)
+
+LAUNCHERS = Registry(
+    "launchers",
+    [
+        Row("tfos", "TensorFlowOnSpark", "dlobd.job.launchers.tfos:TfosLauncher", ("tensorflowonspark", "pyspark")),
+        Row(
+            "tfos-stock",
+            "TensorFlowOnSpark as published, only made importable",
+            "dlobd.job.launchers.tfos_stock:TfosStockLauncher",
+            ("tensorflowonspark", "pyspark"),
+        ),
+        Row(
+            "barrier",
+            "Spark's barrier mode, trainers in child processes",
+            "dlobd.job.launchers.barrier:BarrierLauncher",
+        ),
+        Row(
+            "distributor",
+            "spark-tensorflow-distributor as published: barrier mode, trainers in the Python workers",
+            "dlobd.job.launchers.distributor:DistributorLauncher",
+            ("spark_tensorflow_distributor", "pyspark"),
+        ),
+        Row(
+            "torch-distributor",
+            "pyspark's TorchDistributor",
+            unavailable="it starts PyTorch's launcher, and dlobd's trainers are TensorFlow's",
+        ),
+        Row(
+            "native",
+            "plain processes on local files: no Spark, YARN, HDFS",
+            "dlobd.job.launchers.native:NativeLauncher",
+        ),
+    ],
+)
+
+SCHEDULERS = Registry(
+    "schedulers",
+    [
+        Row("yarn", "Spark on YARN", "dlobd.run.schedulers.yarn:YarnScheduler", ("pyspark",)),
+        Row(
+            "standalone",
+            "Spark's own Master and Workers, without YARN",
+            "dlobd.run.schedulers.standalone:StandaloneScheduler",
+            ("pyspark",),
+        ),
+        Row(
+            "local-cluster",
+            "Master and Workers in the driver's JVM, for tests",
+            "dlobd.run.schedulers.local_cluster:LocalClusterScheduler",
+            ("pyspark",),
+        ),
+        Row("none", "no Spark: what launcher native goes with", "dlobd.run.schedulers.none:NoScheduler"),
+    ],
+)
+
+DEPLOY_MODES = Registry(
+    "deploy-modes",
+    [
+        Row("client", "the driver runs beside spark-submit"),
+        Row("cluster", "the driver runs in the ApplicationMaster's container"),
+    ],
+)
+
+CHANNELS = Registry(
+    "channels",
+    [
+        Row("tcp", "TensorFlow's gRPC over the IP network"),
+        Row(
+            "inproc",
+            "memory of one process, for tests",
+            not_for_jobs="it joins threads of one process, and the ranks of a job are processes",
+        ),
+    ],
+)
+"""By what bytes travel. Whose code carries them is a library's."""
+
+LIBRARIES = Registry(
+    "libraries",
+    [
+        Row("tensorflow", "TensorFlow's own gRPC; its exchanges alone use it", needs=("tensorflow",)),
+        Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
+    ],
+)
+"""Whose code carries a channel's bytes. Each says which channels it can carry (`transports`)."""
+
+EXCHANGES = Registry(
+    "exchanges",
+    [
+        Row(
+            "tf-collectives",
+            "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)",
+            "dlobd.network.exchanges.tf_collectives:TfCollectives",
+            ("tensorflow",),
+        )
+    ],
+)
+
+OPTIMISERS = Registry(
+    "optimisers",
+    [
+        Row("sgd", "stochastic gradient descent", "dlobd.job.training.optimisers:Sgd", ("tensorflow",)),
+        Row(
+            "momentum",
+            "gradient descent with momentum (heavy ball)",
+            "dlobd.job.training.optimisers:Momentum",
+            ("tensorflow",),
+        ),
+    ],
+)
+
+SCHEDULES = Registry(
+    "schedules",
+    [
+        Row("constant", "the learning rate stays as it is", "dlobd.job.training.schedules:constant", ("tensorflow",)),
+        Row(
+            "step",
+            "x learning_rate_decay_factor every num_epochs_per_decay epochs",
+            "dlobd.job.training.schedules:step",
+            ("tensorflow",),
+        ),
+        Row("cosine", "falls to 0 by half a cosine", "dlobd.job.training.schedules:cosine", ("tensorflow",)),
+    ],
+)
+
+LOSSES = Registry(
+    "losses",
+    [
+        Row(
+            "softmax-cross-entropy",
+            "cross-entropy of the softmax of the logits",
+            "dlobd.job.training.losses:softmax_cross_entropy",
+            ("tensorflow",),
+        )
+    ],
+)
+
+AUGMENTATIONS = Registry(
+    "augmentations",
+    [
+        Row("none", "training images as they are"),
+        Row(
+            "flip-crop",
+            "random flip and random crop after padding by 4 pixels (He et al. 2015)",
+            "dlobd.job.training.augmentation:flip_crop",
+            ("tensorflow",),
+        ),
+    ],
+)
+"""What is done to training images, batch by batch; images of the test set stay as they are."""
+
+DEVICES = Registry(
+    "devices",
+    [
+        Row("cpu", "the cores of an executor's container"),
+        Row(
+            "gpu",
+            "one GPU a rank, requested from YARN or Spark",
+            unavailable="this version does not request one",
+        ),
+    ],
+)
+
+PAGE_CACHES = Registry(
+    "page-caches",
+    [
+        Row("as-is", "as the runs before have left it; how much was there is reported"),
+        Row("warm", "all blocks of the training files are read once before the window"),
+        Row("cold", "the kernel is told to drop the blocks of the training files before the window"),
+    ],
+)
+"""What the DataNodes' machines have of the training files in memory when the window begins."""
+
+INPUTS = Registry(
+    "inputs",
+    [
+        Row("feed", "Spark reads HDFS and feeds the trainers' queues (InputMode.SPARK)"),
+        Row("read", "each trainer reads HDFS by WebHDFS into tf.data (InputMode.TENSORFLOW)"),
+    ],
+)
+
+PLACES = Registry(
+    "places",
+    [
+        Row("external", "an external YARN cluster, by its HADOOP_CONF_DIR", "dlobd.run.deploy.external:ExternalKind"),
+        Row("this-machine", "plain processes, files in a directory", "dlobd.run.deploy.this_machine:ThisMachineKind"),
+        Row(
+            "spark-workers",
+            "Spark's own Master and Workers, HDFS of the embedded cluster",
+            "dlobd.run.deploy.on_spark_workers:SparkWorkersKind",
+        ),
+        Row("embedded", "the embedded cluster's YARN and HDFS", "dlobd.run.deploy.embedded:EmbeddedKind"),
+    ],
+)
+"""Where a job runs: the first that serves an experiment. It is never named: it follows from scheduler and cluster."""
+
+VIEWS = Registry(
+    "views",
+    [
+        Row("breakdown", "where the wall time went", "dlobd.report.terminal:breakdown"),
+        Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal:anatomy"),
+    ],
+)
+"""What `dlobd show` can print of a run; without a choice all of them, in this order."""
+
+REGISTRIES: dict[str, Registry] = {
+    registry.kind: registry
+    for registry in (
+        MODELS,
+        DATASETS,
+        OPTIMISERS,
+        LOSSES,
+        SCHEDULES,
+        LAUNCHERS,
+        SCHEDULERS,
+        DEPLOY_MODES,
+        CHANNELS,
+        LIBRARIES,
+        EXCHANGES,
+        AUGMENTATIONS,
+        DEVICES,
+        PAGE_CACHES,
+        INPUTS,
+        PLACES,
+        VIEWS,
+    )
+}
+"""Axis to registry. Experiments are TOML files and are listed by `dlobd.experiment.files.experiments`."""
