@@ -7,7 +7,6 @@ that is not explained is hatched. The figures are those of `dlobd.report.summary
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -15,37 +14,37 @@ from rich.text import Text
 
 from dlobd.bundle.run import RecordingCost, Run
 from dlobd.layers import LAYERS
+from dlobd.report import text
 from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, settings, summary, title
 from dlobd.run.machine_noise import ALL
 from dlobd.schema import Event
 
-WIDTH = 79
 BAR = 20
 
 
 def breakdown(run: Run, console: Console) -> None:
     """Prints the verdict, the wall split by layer, and what the split does not show."""
     found = summary(run)
-    _line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
-    _line(console, settings(run))
-    _line(console, verdict(run), "bold")
+    text.line(console, f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")
+    text.line(console, settings(run))
+    text.line(console, verdict(run), "bold")
     for warning in found.not_sound:
-        _line(console, f"warning: {warning}", "yellow")
-    for text in _audits(run, found):
-        _line(console, text)
+        text.line(console, f"warning: {warning}", "yellow")
+    for said in _audits(run, found):
+        text.line(console, said)
     if run.noise:
-        _line(console, _noise(run))
+        text.line(console, _noise(run))
     if run.wall_ns is None:
-        _line(console, "No breakdown: the run has no window, so there is no wall time to split.")
+        text.line(console, "No breakdown: the run has no window, so there is no wall time to split.")
         return
-    _heading(console, f"Where the wall time went ({found.window})")
+    text.heading(console, f"Where the wall time went ({found.window})")
     console.print(_layers(found, console))
-    for text in _sums(found):
-        _line(console, text)
-    _rows(console, "Named causes, contained in the layers above", _lengths(found.causes))
-    _rows(console, "The largest parts", _lengths(found.largest))
-    _rows(console, "Hidden inside another layer, known only as an interval", _hidden(found))
-    _rows(
+    for said in _sums(found):
+        text.line(console, said)
+    text.rows(console, "Named causes, contained in the layers above", _lengths(found.causes))
+    text.rows(console, "The largest parts", _lengths(found.largest))
+    text.rows(console, "Hidden inside another layer, known only as an interval", _hidden(found))
+    text.rows(
         console,
         "Not measured",
         [
@@ -56,29 +55,29 @@ def breakdown(run: Run, console: Console) -> None:
     )
     _hdfs(run, console)
     _ranks(run, console)
-    _rows(console, "Corrections made to the evidence", _corrections(found))
-    _rows(console, "Metrics", _metrics(run))
+    text.rows(console, "Corrections made to the evidence", _corrections(found))
+    text.rows(console, "Metrics", _metrics(run))
     if run.overhead:
-        _line(console, "\n" + recording(run.overhead))
-    outside = [(key.removesuffix("_ns"), _seconds(ns)) for key, ns in run.setup.items() if ns is not None]
-    _rows(console, "Outside the window, seconds", outside)
+        text.line(console, "\n" + recording(run.overhead))
+    outside = [(key.removesuffix("_ns"), text.seconds(ns)) for key, ns in run.setup.items() if ns is not None]
+    text.rows(console, "Outside the window, seconds", outside)
 
 
 def anatomy(run: Run, console: Console) -> None:
     """Prints the events of start-up and teardown in the order in which they happened."""
     for heading, events in (("Start-up", run.startup), ("Teardown", run.teardown)):
         if not events:
-            _line(console, f"\n{heading}: no event was recorded.")
+            text.line(console, f"\n{heading}: no event was recorded.")
             continue
         start_ns = run.window.start_ns if run.window else events[0].at_ns
         since = run.window.name.partition(" -> ")[0] if run.window else "the first event"
-        _heading(console, f"{heading}: seconds since {since}")
-        table = _table(("seconds", "right", 9), ("+", "right", 10), ("event", "left", 24), ("source", "left", 14),
+        text.heading(console, f"{heading}: seconds since {since}")
+        table = text.table(("seconds", "right", 9), ("+", "right", 10), ("event", "left", 24), ("source", "left", 14),
                        ("known to", "right", 8), ("clock", "left", 9))  # fmt: skip
         before = None
         for event in events:
-            row = _seconds(event.at_ns - start_ns), _delta(before, event), event.event, event.source
-            _row(table, *row, _short(event.resolution_ns), event.clock)
+            row = text.seconds(event.at_ns - start_ns), _delta(before, event), event.event, event.source
+            text.row(table, *row, text.short(event.resolution_ns), event.clock)
             before = event
         console.print(table)
 
@@ -91,11 +90,11 @@ def verdict(run: Run) -> str:
     top = found.top
     if top is None or not found.wall_ns:
         return "Nothing was measured."
-    bounds = f"{_percent(found.share(top.lo_ns))} to {_percent(found.share(top.hi_ns))} %"
+    bounds = f"{text.percent(found.share(top.lo_ns))} to {text.percent(found.share(top.hi_ns))} %"
     return (
-        f"{top.title} took most: {_seconds(top.ns)} of {_seconds(found.wall_ns)} s, "
-        f"{_percent(top.share)} % ({bounds}). "
-        f"Not explained: {_seconds(found.unknown_ns)} s, {_percent(found.unknown_share)} %."
+        f"{top.title} took most: {text.seconds(top.ns)} of {text.seconds(found.wall_ns)} s, "
+        f"{text.percent(top.share)} % ({bounds}). "
+        f"Not explained: {text.seconds(found.unknown_ns)} s, {text.percent(found.unknown_share)} %."
     )
 
 
@@ -108,7 +107,7 @@ def recording(overhead: RecordingCost) -> str:
         return f"recording: {overhead.spans:,} spans{lost}; what they cost is unknown"
     parts = [f"{_cost(overhead.chain_ns, overhead.chain_share)} of the wall"]
     if (loop := overhead.loop) and loop.ns is not None:
-        parts.append(f"{_cost(loop.ns, loop.share)} of the {_seconds(loop.length_ns)} s loop of {loop.rank}")
+        parts.append(f"{_cost(loop.ns, loop.share)} of the {text.seconds(loop.length_ns)} s loop of {loop.rank}")
     if overhead.flush_cpu_ns is not None:
         parts.append(f"{overhead.flush_cpu_ns / 1e9:.4f} s of CPU for writing in all processes")
     each = f"{overhead.spans:,} spans x {overhead.span_cost_ns / 1e3:.1f} us{lost}"
@@ -139,28 +138,39 @@ def _noise(run: Run) -> str:
 
 def _layers(found: Summary, console: Console) -> Table:
     full, hatched = ("#", "/") if console.options.ascii_only else ("█", "░")
-    table = _table(("layer", "left", 12), ("seconds", "right", 9), ("%", "right", 5), ("lowest", "right", 9),
+    table = text.table(("layer", "left", 12), ("seconds", "right", 9), ("%", "right", 5), ("lowest", "right", 9),
                    ("highest", "right", 9), ("unexpl.", "right", 8), ("", "left", BAR))  # fmt: skip
     rest = found.unattributed
     assert rest is not None  # there is a wall
     longest = max([part.ns for part in found.parts] + [rest.ns, 1])
     for part in found.parts:
-        _row(table, *_cells(part), _bar(part, longest, full, hatched))
-    _row(table, "", "-" * 9, "-" * 5, "", "", "-" * 8, "")
+        text.row(table, *_cells(part), _bar(part, longest, full, hatched))
+    text.row(table, "", "-" * 9, "-" * 5, "", "", "-" * 8, "")
     total = sum(part.ns for part in found.parts)
     unexplained = sum(part.unexplained_ns for part in found.parts)
-    _row(table, "subtotal", _seconds(total), _percent(found.share(total)), "", "", _seconds(unexplained), "")
+    text.row(
+        table, "subtotal", text.seconds(total), text.percent(found.share(total)), "", "", text.seconds(unexplained), ""
+    )
     marks = hatched * _hatches(rest.ns, longest)
-    _row(table, rest.title, _seconds(rest.ns), _percent(rest.share), "", "", _seconds(rest.ns), marks)
+    text.row(table, rest.title, text.seconds(rest.ns), text.percent(rest.share), "", "", text.seconds(rest.ns), marks)
     total += rest.ns
-    _row(table, "total", _seconds(total), _percent(found.share(total)), "", "", _seconds(found.unknown_ns), "")
+    text.row(
+        table,
+        "total",
+        text.seconds(total),
+        text.percent(found.share(total)),
+        "",
+        "",
+        text.seconds(found.unknown_ns),
+        "",
+    )
     return table
 
 
 def _cells(part: Part) -> tuple[str, ...]:
-    number = f"< {_seconds(part.hi_ns)}" if part.below_resolution else _seconds(part.ns)
-    unexplained = _seconds(part.unexplained_ns) if part.unexplained_ns else ""
-    return part.title, number, _percent(part.share), _seconds(part.lo_ns), _seconds(part.hi_ns), unexplained
+    number = f"< {text.seconds(part.hi_ns)}" if part.below_resolution else text.seconds(part.ns)
+    unexplained = text.seconds(part.unexplained_ns) if part.unexplained_ns else ""
+    return part.title, number, text.percent(part.share), text.seconds(part.lo_ns), text.seconds(part.hi_ns), unexplained
 
 
 def _bar(part: Part, longest_ns: int, full: str, hatched: str) -> Text:
@@ -177,21 +187,22 @@ def _hatches(ns: int, longest_ns: int) -> int:
 def _sums(found: Summary) -> list[str]:
     wall_ns = found.wall_ns or 0
     sign = "!=" if found.missing_ns else "=="
+    unknown = f"{text.seconds(found.unknown_ns)} s, {text.percent(found.unknown_share)} % of the wall"
     return [
         f"total {wall_ns - found.missing_ns:,} ns {sign} wall {wall_ns:,} ns: {found.window}",
-        f"not explained (hatched): {_seconds(found.unknown_ns)} s, {_percent(found.unknown_share)} % of the wall",
+        f"not explained (hatched): {unknown}",
         "Moving one uncertain boundary changes two layers: lowest and highest do not sum.",
     ]
 
 
 def _lengths(lengths: tuple[Length, ...]) -> list[tuple[str, str]]:
-    return [(one.title, f"{_seconds(one.ns):>9}  {one.name}") for one in lengths]
+    return [(one.title, f"{text.seconds(one.ns):>9}  {one.name}") for one in lengths]
 
 
 def _hidden(found: Summary) -> list[tuple[str, str]]:
     rows = []
     for one in found.hidden:
-        bounds = f"{_seconds(one.lo_ns)} to {_seconds(one.hi_ns)} s inside {title(one.inside)}"
+        bounds = f"{text.seconds(one.lo_ns)} to {text.seconds(one.hi_ns)} s inside {title(one.inside)}"
         rows.append((title(one.layer), f"{bounds} (lowest: {one.lo_source}; highest: {one.hi_source})"))
     return rows
 
@@ -199,18 +210,18 @@ def _hidden(found: Summary) -> list[tuple[str, str]]:
 def _hdfs(run: Run, console: Console) -> None:
     if not run.hdfs:
         return
-    _heading(console, "HDFS by purpose, in all lanes, so that it may exceed the layer above")
-    table = _table(("purpose", "left", 14), ("calls", "right", 7), ("MB", "right", 9), ("seconds", "right", 15),
+    text.heading(console, "HDFS by purpose, in all lanes, so that it may exceed the layer above")
+    table = text.table(("purpose", "left", 14), ("calls", "right", 7), ("MB", "right", 9), ("seconds", "right", 15),
                    ("from", "left", 14), ("to", "left", 14))  # fmt: skip
     for row in run.hdfs:
         if row.ns is not None:
-            time = _seconds(row.ns)
+            time = text.seconds(row.ns)
         elif row.lo_ns is not None and row.hi_ns is not None:
-            time = f"{_seconds(row.lo_ns)}..{_seconds(row.hi_ns)}"
+            time = f"{text.seconds(row.lo_ns)}..{text.seconds(row.hi_ns)}"
         else:
             time = "unknown"
         size = "unknown" if row.bytes is None else f"{row.bytes / 1e6:.3f}"
-        _row(table, row.purpose, _plain(row.operations), size, time, row.source_begin, row.source_end)
+        text.row(table, row.purpose, text.plain(row.operations), size, time, row.source_begin, row.source_end)
     console.print(table)
 
 
@@ -220,37 +231,35 @@ def _ranks(run: Run, console: Console) -> None:
     if run.own:
         _own_ranks(run, console)
         return
-    _heading(console, "Ranks: milliseconds a step")
-    table = _table(("rank", "left", 14), ("steps", "right", 8), ("p50", "right", 10), ("p99", "right", 10),
+    text.heading(console, "Ranks: milliseconds a step")
+    table = text.table(("rank", "left", 14), ("steps", "right", 8), ("p50", "right", 10), ("p99", "right", 10),
                    ("max", "right", 10))  # fmt: skip
     for rank in run.ranks:
         p99 = rank.step_p99_ns if (rank.steps or 0) >= SAMPLES_FOR_P99 else None
         times = ("-" if ns is None else f"{ns / 1e6:.3f}" for ns in (rank.step_p50_ns, p99, rank.step_max_ns))
-        _row(table, rank.name, _plain(rank.steps), *times)
+        text.row(table, rank.name, text.plain(rank.steps), *times)
     console.print(table)
     medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
     if len(medians) > 1:
         slow = max(medians, key=medians.__getitem__)
-        _line(console, f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest")
+        text.line(console, f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest")
     if any((rank.steps or 0) < SAMPLES_FOR_P99 for rank in run.ranks):
-        _line(console, f"p99 needs {SAMPLES_FOR_P99} steps; with fewer only the maximum is known")
+        text.line(console, f"p99 needs {SAMPLES_FOR_P99} steps; with fewer only the maximum is known")
 
 
 def _own_ranks(run: Run, console: Console) -> None:
-    _heading(console, "Ranks: seconds in your main function, and of these in DataFeed.next_batch")
-    table = _table(("rank", "left", 14), ("seconds", "right", 10), ("feed", "right", 10))
+    text.heading(console, "Ranks: seconds in your main function, and of these in DataFeed.next_batch")
+    table = text.table(("rank", "left", 14), ("seconds", "right", 10), ("feed", "right", 10))
     for rank in run.ranks:
-        lengths = ("unknown" if ns is None else _seconds(ns) for ns in (rank.main_ns, rank.feed_wait_ns))
-        _row(table, rank.name, *lengths)
+        lengths = ("unknown" if ns is None else text.seconds(ns) for ns in (rank.main_ns, rank.feed_wait_ns))
+        text.row(table, rank.name, *lengths)
     console.print(table)
 
 
 def _corrections(found: Summary) -> list[tuple[str, str]]:
+    largest = {one.kind: f"span {one.largest.span}, {text.short(one.largest.ns)}" for one in found.corrections}
     return [
-        (
-            one.kind,
-            f"{_seconds(one.ns)} s in {one.count}; the largest: span {one.largest.span}, {_short(one.largest.ns)}",
-        )
+        (one.kind, f"{text.seconds(one.ns)} s in {one.count}; the largest: {largest[one.kind]}")
         for one in found.corrections
     ]
 
@@ -261,35 +270,11 @@ def _delta(before: Event | None, event: Event) -> str:
         return ""
     delta_ns = event.at_ns - before.at_ns
     resolution_ns = max(before.resolution_ns, event.resolution_ns)
-    return f"< {_short(resolution_ns)}" if abs(delta_ns) < resolution_ns else f"{delta_ns / 1e9:+.3f}"
+    return f"< {text.short(resolution_ns)}" if abs(delta_ns) < resolution_ns else f"{delta_ns / 1e9:+.3f}"
 
 
 def _colour(layer: str) -> str:
     return LAYERS[layer].colour if layer in LAYERS else ""
-
-
-def _seconds(ns: int) -> str:
-    return f"{ns / 1e9:.3f}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
-
-
-def _short(ns: int) -> str:
-    """A length in its largest unit, for example 10 ms."""
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns // size} {unit}"
-    return f"{ns} ns"
-
-
-def _plain(value: object) -> str:
-    if value is None:
-        return "unknown"
-    if isinstance(value, float):
-        return f"{value:.4f}" if abs(value) < 10 else f"{value:.1f}"
-    return str(value)
 
 
 def _metrics(run: Run) -> list[tuple[str, str]]:
@@ -300,38 +285,7 @@ def _metrics(run: Run) -> list[tuple[str, str]]:
 def _metric(name: str, value: object) -> tuple[str, str]:
     """Lengths in seconds and sizes in MB (10^6 bytes), as the name's suffix tells."""
     if isinstance(value, int) and name.endswith("_ns"):
-        return name.removesuffix("_ns"), f"{_seconds(value)} s"
+        return name.removesuffix("_ns"), f"{text.seconds(value)} s"
     if isinstance(value, int) and name.endswith("_bytes"):
         return name.removesuffix("_bytes"), f"{value / 1e6:.1f} MB"
-    return name, _plain(value)
-
-
-def _table(*columns: tuple[str, Any, int]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-    for header, justify, width in columns:
-        table.add_column(header, justify=justify, width=width, overflow="fold")
-    return table
-
-
-def _row(table: Table, *cells: str | Text) -> None:
-    # names from a run may hold brackets, which are not markup
-    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
-
-
-def _rows(console: Console, heading: str, rows: list[tuple[str, str]]) -> None:
-    if not rows:
-        return
-    _heading(console, heading)
-    table = _table(("", "left", 20), ("", "left", WIDTH - 22))
-    table.show_header = False
-    for name, text in rows:
-        _row(table, name, text)
-    console.print(table)
-
-
-def _heading(console: Console, text: str) -> None:
-    _line(console, f"\n{text}", "bold")
-
-
-def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), width=WIDTH)
+    return name, text.plain(value)
