@@ -82,7 +82,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
     """Where a value was written, for the sentence that says what is wrong with it."""
 
     label: str
@@ -97,8 +97,13 @@ class _Source:
 
 
 def experiments() -> list[tuple[str, str]]:
-    """(name, title) of the shipped experiments; the title is the first line of the file."""
-    return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in _shipped_files()]
+    """(name, title) of the shipped experiments."""
+    return titles(_shipped_files())
+
+
+def titles(paths: Sequence[Path]) -> list[tuple[str, str]]:
+    """(name, title) of files; the title is a file's first line, a comment."""
+    return [(path.stem, path.read_text().partition("\n")[0].lstrip("# ")) for path in paths]
 
 
 def load(
@@ -112,16 +117,16 @@ def load(
     Raises:
         UsageError: the file is missing or not TOML, or a key, type, range or name is wrong; file and line are named.
     """
-    path = _locate(str(name_or_path))
-    values, sources = _read(path, seen=())
+    path = locate(str(name_or_path), _shipped_files(), "experiment")
+    values, sources = read(path)
     for override in overrides:
         key, sign, text = override.partition("=")
-        key, source = key.strip(), _Source(f"--set {override}")
+        key, source = key.strip(), Source(f"--set {override}")
         if not sign:
             raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
         values[key], sources[key] = _parse(key, text.strip(), source), source
     values.setdefault("name", path.stem)
-    return _build(values, sources, _Source(str(path)), told)
+    return build(values, sources, Source(str(path)), told)
 
 
 def parse_value(name: str, text: str, label: str) -> Any:
@@ -130,8 +135,8 @@ def parse_value(name: str, text: str, label: str) -> Any:
     Raises:
         UsageError: it is not.
     """
-    source = _Source(label)
-    return _check(name, _parse(name, text, source), source)
+    source = Source(label)
+    return check_value(name, _parse(name, text, source), source)
 
 
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
@@ -140,8 +145,8 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
     Raises:
         UsageError: it is not one that this version can run.
     """
-    source = _Source(label)
-    return _build(dict(values), dict.fromkeys(values, source), source)
+    source = Source(label)
+    return build(dict(values), dict.fromkeys(values, source), source)
 
 
 def key(experiment: Runnable) -> str:
@@ -167,8 +172,13 @@ def _shipped_files() -> list[Path]:
     return sorted((PACKAGE / "experiment" / "shipped").glob("*.toml"))
 
 
-def _locate(name_or_path: str) -> Path:
-    files = {path.stem: path for path in _shipped_files()}
+def locate(name_or_path: str, shipped: Sequence[Path], kind: str) -> Path:
+    """The shipped file of this name, or the user's own.
+
+    Raises:
+        UsageError: there is none.
+    """
+    files = {path.stem: path for path in shipped}
     if name_or_path in files:
         return files[name_or_path]
     path = Path(name_or_path)
@@ -176,19 +186,23 @@ def _locate(name_or_path: str) -> Path:
         return path
     if path.suffix == ".toml" or "/" in name_or_path:
         why = "is a directory" if path.is_dir() else "does not exist"
-        raise UsageError(f"experiment file {name_or_path} {why}.", "dlobd list experiments")
-    raise UsageError(unknown("experiment", name_or_path, files), "dlobd list experiments")
+        raise UsageError(f"{kind} file {name_or_path} {why}.", f"dlobd list {kind}s")
+    raise UsageError(unknown(kind, name_or_path, files), f"dlobd list {kind}s")
 
 
-def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str, _Source]]:
-    """The values of a file over those of the experiment it extends, each with its source."""
+def read(path: Path, seen: tuple[Path, ...] = (), kind: str = "experiment") -> tuple[dict[str, Any], dict[str, Source]]:
+    """The values of a file over those of the experiment it extends, unchecked, each with its source.
+
+    Raises:
+        UsageError: a file cannot be read, is not TOML, or what it extends does not exist.
+    """
     try:
-        source = _Source(str(path), path.read_text(encoding="utf-8"))
+        source = Source(str(path), path.read_text(encoding="utf-8"))
         own = tomllib.loads(source.text)
     except OSError as error:
-        raise UsageError(f"experiment file {path} cannot be read: {error.strerror}.") from None
+        raise UsageError(f"{kind} file {path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise UsageError(f"experiment file {path} is not UTF-8 text.") from None
+        raise UsageError(f"{kind} file {path} is not UTF-8 text.") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}.", "write lines of the form key = value") from None
     base = own.pop("extends", None)
@@ -199,12 +213,12 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[str,
         raise UsageError(f"{source.at('extends')}: extends: {unknown('experiment', str(base), files)}")
     if files[base] in seen or files[base] == path:
         raise UsageError(f"{source.at('extends')}: {base} extends itself.")
-    values, sources = _read(files[base], (*seen, path))
+    values, sources = read(files[base], (*seen, path))
     values.pop("name", None)
     return values | own, sources | dict.fromkeys(own, source)
 
 
-def _parse(name: str, text: str, source: _Source) -> str | int | float:
+def _parse(name: str, text: str, source: Source) -> str | int | float:
     """A value of the command line, as the type of its field."""
     if name not in FIELDS:
         raise UsageError(f"{source.label}: {unknown('key', name, FIELDS)}")
@@ -216,14 +230,21 @@ def _parse(name: str, text: str, source: _Source) -> str | int | float:
         raise UsageError(f"{source.label}: {name} must be {_TYPE_NAMES[wanted]}, not {text!r}.") from None
 
 
-def _build(
+def build(
     values: dict[str, Any],
-    sources: dict[str, _Source],
-    whole: _Source,
+    sources: dict[str, Source],
+    whole: Source,
     told: Callable[[str], None] = lambda line: None,
 ) -> Experiment:
+    """The experiment of these values, checked one by one and together; see `load`. What has no source is in `whole`.
+
+    Raises:
+        UsageError: a key, type, range, name or combination is wrong; it is said where.
+    """
     given = {**ADDED, **values}
-    checked: dict[str, Any] = {name: _check(name, value, sources.get(name, whole)) for name, value in given.items()}
+    checked: dict[str, Any] = {
+        name: check_value(name, value, sources.get(name, whole)) for name, value in given.items()
+    }
     if missing := [name for name in FIELDS if name not in checked]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
     defaults = set(map(str, _shipped_files()))
@@ -236,8 +257,12 @@ def _build(
     return experiment
 
 
-def _check(name: str, value: Any, source: _Source) -> Any:
-    """One value: its key exists, its type and range are right, and its name is in its registry."""
+def check_value(name: str, value: Any, source: Source) -> Any:
+    """One value: its key exists, its type and range are right, and its name is in its registry.
+
+    Raises:
+        UsageError: they are not.
+    """
     where = source.at(name)
     if isinstance(value, dict):
         raise UsageError(
@@ -271,7 +296,7 @@ def _is(value: Any, kind: type) -> bool:
     return type(value) is kind
 
 
-def _check_together(experiment: Experiment, sources: dict[str, _Source], whole: _Source) -> None:
+def _check_together(experiment: Experiment, sources: dict[str, Source], whole: Source) -> None:
     """What must hold between fields."""
 
     def refuse(name: str, why: str, remedy: str = "") -> UsageError:

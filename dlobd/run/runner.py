@@ -72,6 +72,18 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     ]
 
 
+def check(experiment: Runnable, lent: Lent = None) -> None:
+    """Whether all is there that a run needs, as far as it can be said before anything is started.
+
+    Raises:
+        SetupError: a data set is missing, or memory does not suffice.
+    """
+    if not isinstance(experiment, OwnJob):
+        dataset_of(experiment)
+    if choice.kind_of(experiment, lent).here:  # another cluster's memory is unknown
+        memory_check.check_memory(experiment, default_settings())
+
+
 def run(
     experiment: Runnable,
     out: Path,
@@ -91,12 +103,9 @@ def run(
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
+    check(experiment, lent)
     settings = default_settings()
     kind = choice.kind_of(experiment, lent)
-    if not isinstance(experiment, OwnJob):
-        dataset_of(experiment)  # what is not there is said before daemons are started
-    if kind.here:  # another cluster's memory is unknown
-        memory_check.check_memory(experiment, settings)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
     run_record = run_records.begin(bundle, experiment)
