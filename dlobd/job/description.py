@@ -77,6 +77,11 @@ class Job:
         """How one record of the files is laid out."""
         return Layout(self.image_shape, self.dtype, self.classes)
 
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of one pass over the training samples."""
+        return self.steps // self.epochs
+
     def storage(self) -> Storage:
         """Where its files lie; a new connection."""
         return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dlobd.job.description import Job, Markers
+from dlobd.schema import ADDED
 
 EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
 DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
@@ -19,7 +20,8 @@ DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]"
 
 def job(directory: Path, **changes: Any) -> Job:
     """A job whose storage is this machine's own directories."""
-    values = {field.name: DEFAULTS[str(field.type)] for field in dataclasses.fields(Job)}
+    fields = {field.name: str(field.type) for field in dataclasses.fields(Job)}
+    values = {name: ADDED.get(name, DEFAULTS[kind]) for name, kind in fields.items()}
     return Job(**{**values, **EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes})
 
 

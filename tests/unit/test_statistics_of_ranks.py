@@ -24,6 +24,7 @@ from dlobd.job.datasets import tfrecord
 from dlobd.job.launchers.native import free_addresses
 from dlobd.job.models.base import following_batches
 from dlobd.job.training import schedules, storing
+from dlobd.job.training.evaluation import Evaluation, evaluate
 from dlobd.job.training.losses import softmax_cross_entropy
 from dlobd.job.training.optimisers import Momentum, Sgd
 from dlobd.job.training.step import Step
@@ -76,7 +77,7 @@ class Alone:
 def job(ranks: int, **changes: Any) -> Any:
     """One epoch with momentum and weight decay."""
     values = {"model": "m", "workers": ranks, "epochs": 1, "steps": 9, "learning_rate": 0.1, "momentum": 0.9}
-    rest = {"weight_decay": 1e-3, "warmup_epochs": 0.0}
+    rest = {"weight_decay": 1e-3, "warmup_epochs": 0.0, "steps_per_epoch": 9}
     return SimpleNamespace(**{**values, **rest, **changes})
 
 
@@ -253,20 +254,24 @@ class Stored:
 
 
 def test_what_is_stored_has_the_moving_statistics(tmp_path: Path) -> None:
-    """A SavedModel that is read back predicts what the trained model does without `training`, and its accuracy is that;
-    a checkpoint has the same values."""
+    """A SavedModel that is read back predicts what the trained model does without `training`, and its accuracy is that,
+    as is that of the model in training, which its evaluation follows; a checkpoint has the same values."""
     import tensorflow as tf
 
     stored = Stored(tmp_path, "resnet20", SHAPE)
     model = stored.build_model()
     step = step_of(model, Alone(), 1, learning_rate=0.01)
+    storage = LocalDirectory()
+    evaluation = Evaluation(tf, stored, model, storage)
     for k in range(3):
         step(k, *batch(k, mean=1.0))
-    storage = LocalDirectory()
+        evaluation()
     storing.save(tf, stored, model, storage)
-    found = storing.evaluate(tf, stored, storage)
+    found = evaluate(tf, stored, storage)
     expected = model(stored.images, training=False).numpy()
-    assert found == {"samples": 7, "accuracy": np.mean(expected.argmax(1) == stored.labels)}
+    right = int((expected.argmax(1) == stored.labels).sum())
+    assert found == {"samples": 7, "accuracy": right / 7}
+    assert evaluation() == (7, right)
 
     loaded = tf.saved_model.load(f"{stored.run_dir}/model")
     np.testing.assert_allclose(loaded.logits(stored.images).numpy(), expected, rtol=1e-4, atol=1e-4)

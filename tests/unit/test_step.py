@@ -42,7 +42,9 @@ class Exchange:
 tracing.start(sys.argv[1], "chief")
 exchange = Exchange()
 model = build((2, 2), 3, 0)
-job = SimpleNamespace(model="m", workers=2, epochs=1, steps=3, learning_rate=0.5, weight_decay=0.0, warmup_epochs=0.0)
+job = SimpleNamespace(
+    model="m", workers=2, steps=3, steps_per_epoch=3, learning_rate=0.5, weight_decay=0.0, warmup_epochs=0.0
+)
 workload = Workload(model, softmax_cross_entropy, Sgd(tf, model.trainable_variables, job), constant)
 step = Step(tf, job, workload, exchange)
 images = np.random.default_rng(0).random((6, 2, 2), np.float32)

@@ -7,11 +7,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dlobd import tracing
+from dlobd.attribution.importers import recorder
 from dlobd.job.datasets import tfrecord
 from dlobd.job.description import Job, Markers, part_name
 from dlobd.job.launchers.base import Node
@@ -83,6 +86,28 @@ def test_a_deep_model_is_trained_stored_and_evaluated(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_epochs_are_evaluated_between_steps(tmp_path: Path) -> None:
+    """Each epoch's end is an instant with the mean loss of its steps; after every second one the model as it is then is
+    evaluated; the last evaluation comes after the instant of the last step, and says what the stored model's says."""
+    prepared(tmp_path, evaluate_every_epochs=2)
+    done = train(tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())
+    (rank,) = recorder.read_all(tmp_path / "spans")
+    told = [instant.attrs for instant in rank.instants if instant.name == "epoch done"]
+    assert [attrs["epoch"] for attrs in told] == [1, 2, 3, 4]
+    means = [fmean(result["losses"][first : first + 6]) for first in range(0, 24, 6)]
+    assert [attrs["loss"] for attrs in told] == pytest.approx(means)
+    evaluated = [dict(instant.attrs) for instant in rank.instants if instant.name == "epoch evaluated"]
+    assert evaluated == result["evaluations"]
+    assert [(found["epoch"], found["samples"]) for found in evaluated] == [(2, 30), (4, 30)]
+    assert evaluated[1]["right"] / 30 == result["test"]["accuracy"]
+    assert len(rank.named("evaluate")) == 3  # and once of the model as it was stored
+    (last,) = [instant.at_ns for instant in rank.instants if instant.name == "last step done"]
+    assert rank.steps()[-1].end_ns <= last <= rank.named("evaluate")[1].start_ns
+
+
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
     """At the step at which it is seen, with a line in the failure marker that says what to do."""
     told = prepared(tmp_path, model="mlp", optimiser="sgd", schedule="constant", learning_rate=1e30)
@@ -94,4 +119,5 @@ def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
+    tracing.start(str(Path(sys.argv[1]).parent / "spans"), "chief")
     trainer.main(Job.read(sys.argv[1]), Node("chief", 0, ("",)))

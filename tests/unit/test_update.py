@@ -22,6 +22,7 @@ PLAIN: dict[str, Any] = {
     "weight_decay": 0.0,
     "epochs": 4,
     "steps": 40,
+    "steps_per_epoch": 10,
     "num_epochs_per_decay": 0.0,
     "learning_rate_decay_factor": 0.0,
     "warmup_epochs": 0.0,

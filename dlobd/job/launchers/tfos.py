@@ -20,7 +20,9 @@ DONE_POLL_S = 0.1
 SHUTDOWN_POLL = "TensorFlowOnSpark TFCluster.shutdown poll"
 SHUTDOWN_SLEEP_S = 0.1
 RESERVATION_TIMEOUT_S = 120
-FEED_TIMEOUT_S = 300
+FEED_TIMEOUT_S = 7 * 24 * 3600
+"""What TensorFlowOnSpark lets the ranks take for one partition. An epoch may last as long as the job, whose deadline,
+`timeout_s`, is at most this; a rank that dies is noticed without it."""
 
 
 class TfosLauncher:

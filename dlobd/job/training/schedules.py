@@ -55,4 +55,4 @@ def learning_rate(tf: Any, job: Job, schedule: Schedule, step: Any) -> Any:
 
 
 def _steps(job: Job, epochs: float) -> int:
-    return int(epochs * (job.steps // job.epochs))
+    return int(epochs * job.steps_per_epoch)

@@ -14,18 +14,18 @@ from typing import Any, NoReturn
 
 from dlobd import tracing
 from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
-from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.job.training import storing
 from dlobd.job.training.deadline import Deadlines
+from dlobd.job.training.evaluation import evaluate
 from dlobd.job.training.inputs import batches
+from dlobd.job.training.loop import Loop
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
 from dlobd.network.exchanges.base import Exchange
 from dlobd.tracing import names
-from dlobd.tracing.clock import monotonic_ns
 
 _STACK = (
     "Graph execution error",
@@ -94,46 +94,11 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
             step = Step(tf, job, workload, exchange)
 
     storage = job.storage()
-    result = _loop(tf, job, node, deadlines, step, model, storage)
+    result = Loop(tf, job, node, step, model, storage).run(batches(tf, job, node, deadlines))
     if node.rank == 0:
         storing.save(tf, job, model, storage)
         tracing.instant(names.SAVED)
-        result["test"] = storing.evaluate(tf, job, storage)
+        result["test"] = evaluate(tf, job, storage)
         tracing.instant(names.EVALUATED)
     exchange.close()
     return result
-
-
-def _loop(
-    tf: Any, job: Job, node: Node, deadlines: Deadlines, step: Step, model: Any, storage: Storage
-) -> dict[str, Any]:
-    """All steps; what the rank reports of them."""
-    incoming = batches(tf, job, node, deadlines)
-    losses: list[float] = []
-    samples = 0
-    began_ns = None
-    for k in range(job.steps):
-        batch = next(incoming, None)
-        if batch is None:
-            raise RuntimeError(f"the input ended after {k} of {job.steps} steps")
-        if k == 0:
-            tracing.instant(names.FIRST_BATCH)
-            began_ns = monotonic_ns()
-        losses.append(step(k, *batch))
-        if k == 0:
-            tracing.instant(names.FIRST_STEP_DONE)
-        samples += len(batch[1])
-        if node.rank == 0 and job.checkpoint_every_steps and (k + 1) % job.checkpoint_every_steps == 0:
-            storing.checkpoint(tf, job, model, storage, k + 1)
-    tracing.instant(names.LAST_STEP_DONE)
-    ended_ns = monotonic_ns()
-    return {
-        "rank": node.rank,
-        "role": node.role,
-        "index": node.index,
-        "steps": len(losses),
-        "samples": samples,
-        "losses": losses,
-        # from the first batch to the last step, also where nothing is recorded
-        "loop_ns": ended_ns - began_ns if began_ns is not None else None,
-    }
