@@ -17,6 +17,7 @@ from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
+from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.bundle.run import Audit, Check
 from dlobd.bundle.store import Bundle
 from dlobd.schema import Attribution, Runnable, Status, Trace
@@ -63,6 +64,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "ranks": _ranks(evidence),
         "metrics": metrics | _metrics(evidence),
         "overhead": cost,
+        "spark_metrics": _spark_metrics(evidence),
         "checks": _dicts(checks),
         "audits": _dicts(audits),
         "noise": evidence.noise,
@@ -100,6 +102,13 @@ def _status(
     if contradiction:
         return "invalid", f"sources contradict each other: {contradiction.figures}", checks
     return "ok", None, checks
+
+
+def _spark_metrics(evidence: Evidence) -> dict[str, Any] | None:
+    try:
+        return spark_metrics(evidence.tasks, evidence.stage_calls)
+    except (KeyError, TypeError):
+        return None  # an event log of another form; the audits that need it say so
 
 
 def _training(evidence: Evidence) -> list[RecordedProcess]:

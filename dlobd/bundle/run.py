@@ -106,6 +106,28 @@ class RecordingCost:
 
 
 @dataclass(frozen=True, slots=True)
+class StageMetrics:
+    """One attempt of a Spark stage; `metrics` as in SparkMetrics."""
+
+    stage: int
+    attempt: int
+    call: str | None
+    skew_ns: int
+    metrics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkMetrics:
+    """What Spark says of its tasks: `metrics` has sparkMeasure's names and units. See
+    `dlobd.attribution.spark_metrics`."""
+
+    metrics: Mapping[str, int]
+    failed_tasks: int
+    skew_ns: int
+    stages: tuple[StageMetrics, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """What must hold before a run's numbers count. `ok` is None where the evidence to decide is missing."""
 
@@ -218,6 +240,7 @@ class Run:
     intervals: tuple[Interval, ...] = ()
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Run:

@@ -39,6 +39,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "ranks": [],
         "setup": {},
         "overhead": None,
+        "spark_metrics": None,
         "checks": [],
         "audits": None,
         "noise": None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class TaskMetrics:
     deserialize_ms: int
     read_bytes: int  # by Spark's own input formats
     ok: bool
+    stage: tuple[int, int] = (0, 0)  # id and attempt
+    raw: Mapping[str, Any] = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
 
 
 def tasks(lines: Iterable[str]) -> list[TaskMetrics]:
@@ -40,6 +43,22 @@ def tasks(lines: Iterable[str]) -> list[TaskMetrics]:
                 metrics.get("Executor Deserialize Time", 0),
                 metrics.get("Input Metrics", {}).get("Bytes Read", 0),
                 event["Task End Reason"]["Reason"] == "Success",
+                (event["Stage ID"], event["Stage Attempt ID"]),
+                metrics,
             )
         )
+    return found
+
+
+def stage_calls(lines: Iterable[str]) -> dict[tuple[int, int], str]:
+    """Id and attempt of each completed stage to the call that made it, without its place in a file: `collect`."""
+    found = {}
+    for line in lines:
+        if '"SparkListenerStageCompleted"' not in line:
+            continue
+        try:
+            info = json.loads(line)["Stage Info"]
+        except ValueError:
+            continue
+        found[info["Stage ID"], info["Stage Attempt ID"]] = info["Stage Name"].partition(" at ")[0]
     return found

@@ -236,8 +236,17 @@ class Evidence:
     @cached_property
     def tasks(self) -> list[event_log.TaskMetrics]:
         """The tasks that Spark's event log ended."""
+        return event_log.tasks(self._event_log)
+
+    @cached_property
+    def stage_calls(self) -> dict[tuple[int, int], str]:
+        """Id and attempt of each stage that Spark's event log completed to the call that made it."""
+        return event_log.stage_calls(self._event_log)
+
+    @property
+    def _event_log(self) -> list[str]:
         path = self.path / files.EVENT_LOG
-        return event_log.tasks(path.read_text(errors="replace").splitlines()) if path.exists() else []
+        return path.read_text(errors="replace").splitlines() if path.exists() else []
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
