@@ -263,6 +263,7 @@ VIEWS = Registry(
     [
         Row("breakdown", "where the wall time went", "dlobd.report.terminal:breakdown"),
         Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal:anatomy"),
+        Row("resources", "what Spark says of its tasks", "dlobd.report.resources:resources"),
     ],
 )
 """What `dlobd show` can print of a run; without a choice all of them, in this order."""

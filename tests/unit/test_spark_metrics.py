@@ -1,0 +1,119 @@
+"""Spark's own metrics of its tasks, in sparkMeasure's names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from dlobd.attribution.importers import event_log
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.spark_metrics import METRICS, spark_metrics
+
+DATA = Path(__file__).parents[1] / "data"
+LINES = (DATA / "event-log.jsonl").read_text().splitlines()
+
+SPARKS_NAMES = {
+    "executorRunTime": "executorRunTime",
+    "executorCpuTime": "executorCpuTime",
+    "executorDeserializeTime": "executorDeserializeTime",
+    "executorDeserializeCpuTime": "executorDeserializeCpuTime",
+    "resultSize": "resultSize",
+    "jvmGCTime": "jvmGCTime",
+    "resultSerializationTime": "resultSerializationTime",
+    "memoryBytesSpilled": "memoryBytesSpilled",
+    "diskBytesSpilled": "diskBytesSpilled",
+    "bytesRead": "input.bytesRead",
+    "recordsRead": "input.recordsRead",
+}
+
+
+def found(lines: list[str]) -> dict[str, Any]:
+    """The member `spark_metrics` of an event log."""
+    metrics = spark_metrics(event_log.tasks(lines), event_log.stage_calls(lines))
+    assert metrics is not None
+    return metrics
+
+
+def task(number: int, stage: int, length_ms: int, ok: bool = True, **metrics: int) -> str:
+    """A line of an event log: a task that began at 1,000 ms."""
+    return json.dumps(
+        {
+            "Event": "SparkListenerTaskEnd",
+            "Stage ID": stage,
+            "Stage Attempt ID": 0,
+            "Task End Reason": {"Reason": "Success" if ok else "ExceptionFailure"},
+            "Task Info": {"Task ID": number, "Launch Time": 1000, "Finish Time": 1000 + length_ms},
+            "Task Metrics": {name.replace("_", " "): value for name, value in metrics.items()},
+        }
+    ).replace('{"Event": "Spark', '{"Event":"Spark')
+
+
+def test_the_tasks_of_a_real_run_sum_to_sparks_own_sums() -> None:
+    """Spark adds the same metrics up itself, stage by stage; what it has in nanoseconds becomes whole milliseconds."""
+    metrics = found(LINES)
+    completed = [json.loads(line)["Stage Info"] for line in LINES if '"SparkListenerStageCompleted"' in line]
+    assert [stage["stage"] for stage in metrics["stages"]] == [info["Stage ID"] for info in completed] == [0, 1, 2]
+    for stage, info in zip(metrics["stages"], completed, strict=True):
+        own = {one["Name"].removeprefix("internal.metrics."): one["Value"] for one in info["Accumulables"]}
+        for name, sparks in SPARKS_NAMES.items():
+            value = own.get(sparks, 0) // (1_000_000 if "CpuTime" in name else 1)
+            assert stage["metrics"][name] == value, (info["Stage ID"], name)
+        assert stage["metrics"]["numTasks"] == info["Number of Tasks"]
+    assert sum(stage["metrics"]["executorCpuTime"] for stage in metrics["stages"]) > 1000
+
+
+def test_a_run_is_the_sum_of_its_stages() -> None:
+    """Two metrics are those of the largest stage, as sparkMeasure has them; stages are named by their calls alone."""
+    metrics = found(LINES)
+    assert [stage["call"] for stage in metrics["stages"]] == ["foreachPartition", "collect", "foreachPartition"]
+    assert metrics["metrics"].keys() == {"numStages", "numTasks", "elapsedTime", *METRICS}
+    for name in METRICS:
+        values = [stage["metrics"][name] for stage in metrics["stages"]]
+        largest = name in ("resultSize", "peakExecutionMemory")
+        assert metrics["metrics"][name] == (max(values) if largest else sum(values)), name
+    assert metrics["metrics"]["numStages"] == 3
+    assert metrics["metrics"]["numTasks"] == 16
+    assert metrics["metrics"]["recordsRead"] == 12 * 30_000
+    assert metrics["metrics"]["elapsedTime"] <= 1_795_358_781_915 - 1_795_358_741_517  # Spark's, of its stages
+
+
+def test_skew_is_the_slowest_task_less_the_median_one() -> None:
+    """Added up over the stages; of an even number of tasks the median lies between two."""
+    lines = [task(0, 0, 10), task(1, 0, 20), task(2, 0, 70), task(3, 1, 10), task(4, 1, 15)]
+    metrics = found(lines)
+    assert [stage["skew_ns"] for stage in metrics["stages"]] == [50_000_000, 2_500_000]
+    assert metrics["skew_ns"] == 52_500_000
+    assert metrics["metrics"]["elapsedTime"] == 70
+
+
+def test_nanoseconds_become_milliseconds_once_a_stage() -> None:
+    """Two tasks of 0.6 ms are one whole millisecond; in two stages they are none."""
+    half = {"Executor_CPU_Time": 600_000}
+    assert found([task(0, 0, 1, **half), task(1, 0, 1, **half)])["metrics"]["executorCpuTime"] == 1
+    assert found([task(0, 0, 1, **half), task(1, 1, 1, **half)])["metrics"]["executorCpuTime"] == 0
+
+
+def test_a_failed_task_is_counted() -> None:
+    """One that was lost with its executor has no metrics, and yet it ended."""
+    metrics = found([task(0, 0, 10, Executor_Run_Time=7), task(1, 0, 10, ok=False)])
+    assert metrics["failed_tasks"] == 1
+    assert metrics["metrics"]["numTasks"] == 2
+    assert metrics["metrics"]["executorRunTime"] == 7
+
+
+def test_without_an_ended_task_there_is_nothing() -> None:
+    """As in a run without Spark, or one whose driver was killed at once: unknown, not 0."""
+    assert spark_metrics([], {}) is None
+    native = Evidence(DATA / "native-run")
+    assert spark_metrics(native.tasks, native.stage_calls) is None
+    assert found(["", LINES[0], LINES[1][:200]])["metrics"]["numTasks"] == 1
+
+
+def test_a_capture_without_its_stages_still_has_its_tasks() -> None:
+    """The calls are unknown there, the figures are not."""
+    quick = Evidence(DATA / "quick-run")
+    metrics = spark_metrics(quick.tasks, quick.stage_calls)
+    assert metrics is not None
+    assert {stage["call"] for stage in metrics["stages"]} == {None}
+    assert metrics["metrics"]["recordsRead"] == 6000
