@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.report import pictures
 from dlobd.report.summary import Part, summary
 
 COLUMNS = {
@@ -79,9 +79,7 @@ def picture(table: pd.DataFrame, path: Path) -> None:
     Raises:
         UsageError: another suffix, or the file cannot be written.
     """
-    if path.suffix not in (".png", ".svg"):
-        raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
-    figure = Figure(figsize=(9, 3.2), layout="constrained")  # a figure of its own: no display, no global state
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     left = 0.0
     for row in table[table["layer"] != "wall"].itertuples():
@@ -100,12 +98,7 @@ def picture(table: pd.DataFrame, path: Path) -> None:
     axes.set_xlabel("seconds" if runs == 1 else f"seconds, mean of {runs} runs")
     axes.set_title("Where the wall time went (hatched: not explained)", loc="left")
     figure.legend(loc="outside lower left", ncols=3, fontsize="small", frameon=False)
-    metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
-    try:
-        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the ids in the file are random
-            figure.savefig(path, metadata=metadata, dpi=150)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error
+    pictures.write(figure, path)
 
 
 def _parts(run: Run) -> list[dict[str, Any]]:

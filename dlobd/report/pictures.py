@@ -1,0 +1,32 @@
+"""How every picture is written: a figure of its own as PNG or SVG, equal figures as equal files.
+
+A figure is drawn without a display and without matplotlib's global state: `matplotlib.figure.Figure(...)`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from dlobd.errors import UsageError
+
+SUFFIXES = (".png", ".svg")
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Writes a figure; the suffix of `path` (.png or .svg) says how. Equal figures give equal files.
+
+    Raises:
+        UsageError: another suffix, or the file cannot be written.
+    """
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
+    metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+    try:
+        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the ids in the file are random
+            figure.savefig(path, metadata=metadata, dpi=150)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error
