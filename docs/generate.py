@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dlobd.attribution.audits import AUDITS
+from dlobd.attribution.statistics import fewest
 from dlobd.bundle import store
 from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -151,8 +152,11 @@ is a line written by dlobd's recorder; the other sources are described in [metho
 ## Data frames
 
 `dlobd.load(BUNDLE)` gives the data as pandas data frames: `.attribution()` (columns {attribution}), `.spans()` (columns
-{spans}) and `.steps()` (columns {steps}). Their `start_ns` and `end_ns` count from the start of the window.
+{spans}), `.steps()` (columns {steps}) and `.epochs()` (columns {epochs}). Their `start_ns` and `end_ns` count from the
+start of the window.
 """
+
+TIMES = {"step": "lengths of the steps' spans", "step_with_input": "times with input"}
 
 FORMULAS: dict[str, tuple[str, str]] = {
     # path: (unit, how it is computed from what; for the experiment, which says so itself, what it is)
@@ -231,6 +235,55 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "metrics.train_samples": ("samples", "sum over the ranks' done-markers"),
     "metrics.steps": ("steps", "minimum over the ranks' done-markers"),
     "metrics.samples_per_second": ("samples/s", "`train_samples / training_ns * 1e9`"),
+    "throughput.warmup_steps": ("steps", "constant, tf_cnn_benchmarks' default"),
+    "throughput.steps": ("steps", "the chief's spans `step`, without those"),
+    "throughput.samples_per_step": ("samples", "`batch_size * workers` of the job"),
+    "throughput.mean": (
+        "samples/s",
+        (
+            "`samples_per_step` / mean of the steps' times with input: "
+            "from the end of the chief's step before, or of its checkpoint or evaluation since"
+        ),
+    ),
+    "throughput.uncertainty": (
+        "samples/s",
+        "standard deviation of the n steps' speeds / sqrt(n); a speed is `samples_per_step` / a step's time with input",
+    ),
+    "throughput.jitter": ("samples/s", "1.4826 * median absolute deviation of these speeds from their median"),
+    **{
+        f"throughput.{which}.p{q}_ns": (
+            "ns",
+            f"the n {times}, sorted: element floor({q / 100:g} n), counted from 0; null if n < {fewest(q / 100)}",
+        )
+        for which, times in TIMES.items()
+        for q in (50, 90, 95, 99)
+    },
+    **{f"throughput.{which}.max_ns": ("ns", f"the longest of the {times}") for which, times in TIMES.items()},
+    "epochs[].epoch": ("-", "own mark `epoch done` of the chief"),
+    "epochs[].end_ns": ("ns", "own mark `epoch done` of the chief"),
+    "epochs[].ns": (
+        "ns",
+        "`end_ns` - `first batch` of the chief, or the end of the epoch before and of its evaluation, if it had one",
+    ),
+    "epochs[].loss": ("nats", "own mark `epoch done` of the chief"),
+    "epochs[].test_samples": (
+        "samples",
+        "own mark `epoch evaluated` of the chief; of the last epoch without one: of the stored model",
+    ),
+    "epochs[].test_accuracy": ("share", "as `test_samples`: correct / all"),
+    "epochs[].evaluation_ns": (
+        "ns",
+        "own mark `epoch evaluated` - `end_ns`; of the stored model: `evaluated` - `end_ns`, so with storing it",
+    ),
+    "first_touch.at_ns": (
+        "ns",
+        "earliest of: an executor's log line of an input split of the training data; own mark of a rank that reads it",
+    ),
+    "first_touch.resolution_ns": ("ns", "as in `startup`; the file is opened after it"),
+    "time_to_accuracy.target": ("share", "`configuration.target_accuracy`"),
+    "time_to_accuracy.epoch": ("-", "first of `epochs` with at least that `test_accuracy`"),
+    "time_to_accuracy.from_submit_ns": ("ns", "its `end_ns + evaluation_ns` - `window.start_ns`"),
+    "time_to_accuracy.from_first_touch_ns": ("ns", "its `end_ns + evaluation_ns` - `first_touch.at_ns`"),
     "startup[].at_ns": ("ns", "the record that `source` names"),
     "startup[].resolution_ns": (
         "ns",
@@ -516,7 +569,7 @@ def metrics_page() -> str:
     for group, rows in groups.items():
         heading = f"## {group}\n\n{described[group].get('description', '')}" if group else "## The run as a whole\n"
         parts.append(f"{heading.rstrip()}\n\n{_table(('Number', 'Unit', 'Meaning', 'Computed from'), rows)}\n")
-    columns = {"attribution": frames.ATTRIBUTION, "spans": frames.SPANS, "steps": frames.STEPS}
+    columns = {"attribution": frames.ATTRIBUTION, "spans": frames.SPANS, "steps": frames.STEPS, "epochs": frames.EPOCHS}
     named = {name: ", ".join(f"`{column}`" for column in of) for name, of in columns.items()}
     return METRICS_PAGE.format(made=MADE, tables="\n".join(parts), **named)
 

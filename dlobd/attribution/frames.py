@@ -60,6 +60,22 @@ STEPS = {
 """Columns of `RunBundle.steps`. `step` counts from 0 in every rank."""
 
 
+EPOCHS = {
+    "epoch": "int64",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "duration_ns": "int64",
+    "loss": "float64",
+    "test_samples": "Int64",
+    "test_accuracy": "float64",
+    "evaluation_ns": "Int64",
+    "from_submit_ns": "Int64",
+    "from_first_touch_ns": "Int64",
+}
+"""Columns of `RunBundle.epochs`. `epoch` counts from 1; its accuracy was known `from_submit_ns` after submit, and
+`from_first_touch_ns` after the first touch of the data."""
+
+
 class RunBundle:
     """A run as it lies on disk; nothing is changed there.
 
@@ -119,6 +135,24 @@ class RunBundle:
             if span.layer == "tensorflow" and span.call is not None
         ]
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
+
+    def epochs(self) -> pd.DataFrame:
+        """One row an epoch, with the columns `EPOCHS`; what was not evaluated is missing. Empty for a run that marked
+        none."""
+        run = self.run
+        start_ns = run.window.start_ns if run.window else 0
+        rows = [
+            {
+                **asdict(epoch),
+                "start_ns": epoch.end_ns - epoch.ns - start_ns,
+                "end_ns": epoch.end_ns - start_ns,
+                "duration_ns": epoch.ns,
+                "from_submit_ns": run.from_submit_ns(epoch),
+                "from_first_touch_ns": run.from_first_touch_ns(epoch),
+            }
+            for epoch in run.epochs
+        ]
+        return self._frame(rows, EPOCHS)
 
     def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
         frame = pd.DataFrame(rows, columns=list(columns)).astype(columns)

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dlobd.attribution import reasons, recording_cost, warnings
+from dlobd.attribution import reasons, recording_cost, statistics, warnings
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
+from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.lanes import hdfs_use
@@ -18,9 +19,10 @@ from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.spark_metrics import spark_metrics
+from dlobd.attribution.throughput import throughput
 from dlobd.bundle.run import Audit, Check
 from dlobd.bundle.store import Bundle
-from dlobd.schema import Attribution, Runnable, Status, Trace
+from dlobd.schema import Attribution, OwnJob, Runnable, Status, Trace
 from dlobd.tracing import clock, names
 
 WINDOW = "spark-submit exec -> exit"
@@ -63,6 +65,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "hdfs": hdfs_use.summary(evidence, trace.spans, trace.intervals),
         "ranks": _ranks(evidence),
         "metrics": metrics | _metrics(evidence),
+        **_training_times(experiment, evidence, trace.start_ns),
         "overhead": cost,
         "spark_metrics": _spark_metrics(evidence),
         "checks": _dicts(checks),
@@ -111,6 +114,18 @@ def _spark_metrics(evidence: Evidence) -> dict[str, Any] | None:
         return None  # an event log of another form; the audits that need it say so
 
 
+def _training_times(experiment: Runnable, evidence: Evidence, start_ns: int) -> dict[str, Any]:
+    speed, passes, touched = throughput(evidence), epochs(evidence), first_touch(evidence)
+    target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
+    reached = time_to_accuracy(target, passes, start_ns, touched)
+    return {
+        "throughput": asdict(speed) if speed else None,
+        "epochs": _dicts(passes),
+        "first_touch": asdict(touched) if touched else None,
+        "time_to_accuracy": asdict(reached) if reached else None,
+    }
+
+
 def _training(evidence: Evidence) -> list[RecordedProcess]:
     return [p for p in evidence.processes if p.process.role in ("chief", "worker")]
 
@@ -127,18 +142,13 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
     first = [span for span in taken if span.call == 0]
     steps = [span.end_ns - span.start_ns for span in taken if span.call and not span.truncated]
     ordered = sorted(steps)
-
-    def quantile(q: float) -> int | None:
-        return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
-
     return {
         "role": process.process.role,
         "index": process.process.index,
         "steps": len(steps) + len(first),
         "first_step_ns": first[0].end_ns - first[0].start_ns if first else None,
-        "step_p50_ns": quantile(0.5),
-        # below 299 samples a 99th percentile says no more than the maximum
-        "step_p99_ns": quantile(0.99) if len(ordered) >= 299 else None,
+        "step_p50_ns": statistics.element(ordered, 0.5),
+        "step_p99_ns": statistics.quantile(ordered, 0.99),
         "step_max_ns": ordered[-1] if ordered else None,
         "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named(names.GET)),
     }

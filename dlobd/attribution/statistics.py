@@ -5,6 +5,7 @@ Values are in any unit. What was not measured is None and is left out; without v
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,22 @@ def spread(values: Iterable[float | None]) -> Spread:
         return Spread(1, only, only, only, only, only)
     q1, median, q3 = statistics.quantiles(known, n=4, method="inclusive")
     return Spread(len(known), median, known[0], known[-1], q1, q3)
+
+
+def fewest(q: float) -> int:
+    """So many values are needed for their maximum to be, with 95 % confidence, no less than quantile `q` of what they
+    are drawn from: all of `n` lie below it with probability q^n."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(q))
+
+
+def element(ordered: Sequence[int], q: float) -> int | None:
+    """Element floor(`q` n), counted from 0, of `n` values in rising order; None without values."""
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+
+
+def quantile(ordered: Sequence[int], q: float) -> int | None:
+    """The same, and None for fewer than `fewest(q)` values: it would say no more than their maximum."""
+    return element(ordered, q) if len(ordered) >= fewest(q) else None
 
 
 def ratio(above: Iterable[float | None], below: Iterable[float | None], seed: int = 0) -> Ratio:

@@ -23,7 +23,15 @@ from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.schema import Runnable
 
-SINCE = {"audits": 3, "noise": 3, "spark_metrics": 6}
+SINCE = {
+    "audits": 3,
+    "noise": 3,
+    "spark_metrics": 6,
+    "throughput": 6,
+    "epochs": 6,
+    "first_touch": 6,
+    "time_to_accuracy": 6,
+}
 """The schema version that brought a field: an older record cannot contain what is computed today."""
 
 SHOWN = 5

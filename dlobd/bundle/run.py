@@ -75,6 +75,65 @@ class RankSteps:
 
 
 @dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Of lengths of steps; None where there are too few steps for that quantile."""
+
+    p50_ns: int | None
+    p90_ns: int | None
+    p95_ns: int | None
+    p99_ns: int | None
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Samples a second of the whole job, after its first steps. See `dlobd.attribution.throughput`."""
+
+    warmup_steps: int
+    steps: int
+    samples_per_step: int
+    mean: float
+    uncertainty: float
+    jitter: float
+    step: Quantiles
+    step_with_input: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A pass over the training samples: `ns` of it, the mean loss of its steps, and what the test set then said.
+
+    `evaluation_ns` is the time from its end until its accuracy was known.
+    """
+
+    epoch: int
+    end_ns: int
+    ns: int
+    loss: float
+    test_samples: int | None
+    test_accuracy: float | None
+    evaluation_ns: int | None
+
+    @property
+    def known_ns(self) -> int | None:
+        """When its accuracy was known; None where it never was."""
+        return self.end_ns + self.evaluation_ns if self.evaluation_ns is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeToAccuracy:
+    """From submit, and from the first touch of the data, until a test accuracy of `target` was known.
+
+    Where it was not reached, `epoch` and times are None, and `reason` says what was."""
+
+    target: float
+    epoch: int | None
+    from_submit_ns: int | None
+    from_first_touch_ns: int | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class LoopCost:
     """What recording cost the training loop of the slowest rank: `ns` of `length_ns`."""
 
@@ -237,6 +296,10 @@ class Run:
     versions: Mapping[str, str | None]
     git: Checkout | None
     seeds: Mapping[str, int]
+    throughput: Throughput | None = None
+    epochs: tuple[Epoch, ...] = ()
+    first_touch: Event | None = None
+    time_to_accuracy: TimeToAccuracy | None = None
     intervals: tuple[Interval, ...] = ()
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = field(default=())
@@ -265,6 +328,15 @@ class Run:
     def unexplained_ns(self) -> int:
         """Time of the wall that no evidence explains, inside layers and outside of them."""
         return (self.unattributed_ns or 0) + sum(layer.unexplained_ns for layer in self.layers)
+
+    def from_submit_ns(self, epoch: Epoch) -> int | None:
+        """From the start of the window until an epoch's accuracy was known."""
+        return epoch.known_ns - self.window.start_ns if self.window and epoch.known_ns is not None else None
+
+    def from_first_touch_ns(self, epoch: Epoch) -> int | None:
+        """From the first touch of the data until an epoch's accuracy was known."""
+        touched = self.first_touch
+        return epoch.known_ns - touched.at_ns if touched and epoch.known_ns is not None else None
 
     def event_ns(self, name: str) -> int | None:
         """When an event of start-up or teardown happened; of one that every rank has, the last one."""

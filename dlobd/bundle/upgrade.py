@@ -52,14 +52,15 @@ def _from_4(run: dict[str, Any]) -> dict[str, Any]:
 
 def _from_5(run: dict[str, Any]) -> dict[str, Any]:
     """All epochs, on one core an executor and threads of TensorFlow's choice; the page cache was as it was. Spark's
-    metrics were not read."""
+    metrics, epochs and the first touch of the data were not looked at."""
     configuration = run["configuration"]
     if "script" not in configuration:
         limits = {"max_steps": 0, "max_seconds": 0, "evaluate_every_epochs": 0, "target_accuracy": 0.0}
         machine = {"device": "cpu", "intra_op_threads": 0, "inter_op_threads": 0, "executor_cores": 1}
         data = {"page_cache": "as-is", "model_sha256": "", "dataset_sha256": ""}
         configuration = {**limits, **machine, **data, **configuration}
-    return {"spark_metrics": None, **run, "configuration": configuration, "schema_version": 6}
+    times: dict[str, Any] = {"throughput": None, "epochs": [], "first_touch": None, "time_to_accuracy": None}
+    return {"spark_metrics": None, **times, **run, "configuration": configuration, "schema_version": 6}
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {

@@ -62,8 +62,8 @@ def test_the_executors_of_a_real_run() -> None:
         assert len(log.got) == 3
         assert all(log.got[task] < log.finished[task] for task in log.got)
         (split,) = log.splits.values()
-        assert split[0].endswith(".tfrecord")
-        assert split[1] == 2_514_000
+        assert split.path.endswith(".tfrecord")
+        assert split.bytes == 2_514_000
 
 
 def test_a_failed_task_ended_too() -> None:

@@ -78,6 +78,11 @@ class Evidence:
         return next((p for p in self.processes if p.process.role == "driver"), None)
 
     @cached_property
+    def chief(self) -> RecordedProcess | None:
+        """The trainer that evaluates; rank 0 of a training job."""
+        return next((p for p in self.processes if p.process.role == "chief"), None)
+
+    @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict; empty where it was not written."""
         return self._json(files.JOB, {})

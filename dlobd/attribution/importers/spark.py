@@ -145,6 +145,15 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
     return log
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Input that a task is about to open: an HDFS path, and how many of its bytes."""
+
+    path: str
+    bytes: int
+    at_ns: int
+
+
 @dataclass(slots=True)
 class ExecutorLog:
     """What one executor says of itself; task ids are Spark's TIDs."""
@@ -154,7 +163,7 @@ class ExecutorLog:
     shutdown: LogLine | None = None
     got: dict[int, int] = field(default_factory=dict)
     finished: dict[int, int] = field(default_factory=dict)  # also those that failed or were killed
-    splits: dict[int, tuple[str, int]] = field(default_factory=dict)  # TID -> HDFS path, bytes
+    splits: dict[int, Split] = field(default_factory=dict)  # by TID
 
 
 def executor(lines: Iterable[LogLine]) -> ExecutorLog:
@@ -170,7 +179,7 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
         elif match := _GOT.search(message):
             log.got[int(match[1])] = line.at_ns
         elif match := _SPLIT.search(message):
-            log.splits[int(match[1])] = (match[2], int(match[4]))
+            log.splits[int(match[1])] = Split(match[2], int(match[4]), line.at_ns)
         elif match := _ENDED.search(message):
             log.finished.setdefault(int(match[1]), line.at_ns)
     return log

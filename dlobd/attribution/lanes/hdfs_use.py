@@ -31,11 +31,11 @@ def intervals(evidence: Evidence) -> list[Interval]:
     rate = _peak_bytes_per_s(evidence.transfers)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
-        for task, (path, size) in sorted(log.splits.items()):
+        for task, split in sorted(log.splits.items()):
             start, end = log.got.get(task, 0), log.finished.get(task) or evidence.window["exit_ns"]
-            reads = _reads(evidence.transfers, evidence.blocks.get(path, set()), start, end)
+            reads = _reads(evidence.transfers, evidence.blocks.get(split.path, set()), start, end)
             if reads:
-                found.append(_interval("read input", "spark", lane_of(executor), start, end, reads, size, rate))
+                found.append(_interval("read input", "spark", lane_of(executor), start, end, reads, split.bytes, rate))
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
@@ -147,7 +147,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["hi_ns"] += interval.hi_ns
     if "read input" in rows:
         rows["read input"]["bytes"] = sum(
-            size for log in evidence.executors.values() for _, size in log.splits.values()
+            split.bytes for log in evidence.executors.values() for split in log.splits.values()
         )
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)

@@ -1,0 +1,117 @@
+"""Epochs, their test accuracy, and the time to a target accuracy on two clocks. Pure.
+
+One clock starts with the window, at submit. The other starts at the first touch of the data, as MLPerf's does, which
+leaves initialisation out (https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc). Both stop
+when the evaluation that reached the target has ended; evaluations before it are within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.importers.recorder import Instant, RecordedProcess
+from dlobd.attribution.lanes.builder import OWN_MARK
+from dlobd.bundle.run import Epoch, TimeToAccuracy
+from dlobd.schema import Event
+from dlobd.tracing import names
+
+FIRST_TOUCH = "first touch of the data"
+EXECUTOR_LOG = "executor log"
+
+
+def epochs(evidence: Evidence) -> list[Epoch]:
+    """The epochs that the chief has ended, by its own marks; none where it marked none.
+
+    The model that was stored after training is that of the last epoch: what was found of it belongs to that epoch,
+    unless it had been evaluated by itself, or training went on after its end.
+    """
+    chief = evidence.chief
+    first = chief.instant(names.FIRST_BATCH) if chief else None
+    if chief is None or first is None:
+        return []
+    evaluated = {mark.attrs["epoch"]: mark for mark in chief.instants if mark.name == names.EPOCH_EVALUATED}
+    found: list[Epoch] = []
+    begin_ns = first.at_ns
+    for done in (mark for mark in chief.instants if mark.name == names.EPOCH_DONE):
+        test = evaluated.get(done.attrs["epoch"])
+        found.append(_epoch(done, begin_ns, test))
+        begin_ns = test.at_ns if test else done.at_ns
+    if found and found[-1].test_accuracy is None and not _trained_after(chief, found[-1].end_ns):
+        found[-1] = _as_stored(found[-1], evidence, chief)
+    return found
+
+
+def _epoch(done: Instant, begin_ns: int, test: Instant | None) -> Epoch:
+    samples = test.attrs["samples"] if test else None
+    return Epoch(
+        epoch=done.attrs["epoch"],
+        end_ns=done.at_ns,
+        ns=done.at_ns - begin_ns,
+        loss=done.attrs["loss"],
+        test_samples=samples,
+        test_accuracy=test.attrs["right"] / samples if test and samples else None,
+        evaluation_ns=test.at_ns - done.at_ns if test else None,
+    )
+
+
+def _trained_after(chief: RecordedProcess, at_ns: int) -> bool:
+    return any(step.start_ns >= at_ns for step in chief.steps())
+
+
+def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch:
+    test, ended = evidence.results.get(0, {}).get("test"), chief.instant(names.EVALUATED)
+    if not test or ended is None:
+        return last
+    known_ns = ended.at_ns - last.end_ns
+    return replace(last, test_samples=test["samples"], test_accuracy=test["accuracy"], evaluation_ns=known_ns)
+
+
+def first_touch(evidence: Evidence) -> Event | None:
+    """When the job first turned to its training data: an executor to its input split, or a rank to its file.
+
+    An executor's log line comes before the file is opened, and so does a rank's mark: the data was not touched before.
+    Names and sizes of files, which the driver lists, are no data.
+    """
+    return min((*_splits(evidence), *_opened(evidence)), key=lambda event: event.at_ns, default=None)
+
+
+def _splits(evidence: Evidence) -> Iterator[Event]:
+    directory = f"{evidence.job.get('train_dir', '')}/"
+    for log in evidence.executors.values():
+        for split in log.splits.values():
+            if split.path.startswith(directory):
+                yield Event(FIRST_TOUCH, split.at_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+
+
+def _opened(evidence: Evidence) -> Iterator[Event]:
+    for process in evidence.processes:
+        read = next((span for span in process.spans if span.attrs.get("purpose") == names.INPUT), None)
+        if read is None:
+            continue
+        # WebHDFS is asked where a file is before its bytes come
+        asked = [s.start_ns for s in process.named(names.OPEN) if s.thread == read.thread and s.end_ns <= read.start_ns]
+        yield Event(FIRST_TOUCH, max(asked, default=read.start_ns), OWN_MARK)
+
+
+def time_to_accuracy(
+    target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None
+) -> TimeToAccuracy | None:
+    """On both clocks; None without a target.
+
+    Args:
+        target: share of the test samples; 0: there is none.
+        start_ns: start of the window.
+    """
+    if not target:
+        return None
+    tested = [(epoch, epoch.test_accuracy) for epoch in found if epoch.test_accuracy is not None]
+    reached = next((epoch for epoch, accuracy in tested if accuracy >= target), None)
+    if reached is not None and reached.known_ns is not None:
+        since_touch_ns = reached.known_ns - touched.at_ns if touched else None
+        return TimeToAccuracy(target, reached.epoch, reached.known_ns - start_ns, since_touch_ns, None)
+    best = max(tested, key=lambda one: one[1], default=None)
+    why = f"the best test accuracy was {best[1]:.4f}, after epoch {best[0].epoch}" if best else "no epoch was evaluated"
+    return TimeToAccuracy(target, None, None, None, why)

@@ -1,0 +1,34 @@
+"""Marks of epochs put into a captured run, as a trainer writes them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from dlobd.attribution.importers import recorder
+from dlobd.bundle.store import Bundle
+from dlobd.tracing import names
+
+DATA = Path(__file__).parent / "data"
+RIGHT = (1000, 1500, 1600)
+"""Of 2,000 test samples, after each of three epochs of ten steps."""
+
+
+def marked(run: str, directory: Path, evaluated: tuple[int, ...] = (1, 2, 3)) -> Bundle:
+    """A copy of a captured run of 30 steps, in which the chief marks three epochs and evaluates these of them.
+
+    An epoch ends 1 us after its tenth step, and its evaluation has lasted 5 us.
+    """
+    bundle = Bundle(Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b")))
+    chief = next(p for p in recorder.read_all(bundle.spans) if p.process.role == "chief")
+    lines = []
+    for epoch, step in enumerate(chief.steps()[9::10], 1):
+        at_ns = step.end_ns + 1_000
+        lines.append({"k": "i", "n": names.EPOCH_DONE, "t": at_ns, "a": {"epoch": epoch, "loss": 2.0 / epoch}})
+        if epoch in evaluated:
+            tested = {"epoch": epoch, "samples": 2000, "right": RIGHT[epoch - 1]}
+            lines.append({"k": "i", "n": names.EPOCH_EVALUATED, "t": at_ns + 5_000, "a": tested})
+    with open(chief.path, "a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    return bundle

@@ -1,0 +1,151 @@
+"""Epochs and the time to an accuracy, from marks put into real runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from epoch_marks import DATA, RIGHT, marked
+
+import dlobd
+from dlobd.attribution import frames, record
+from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.verification import verify
+from dlobd.bundle import store
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import own_job
+from dlobd.experiment.files import key
+from dlobd.schema import Experiment
+
+
+def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
+    """run.json of a bundle, computed for a target accuracy, stored and sealed."""
+    stored = bundle.read_json()
+    experiment = own_job.from_dict(stored["configuration"])
+    assert isinstance(experiment, Experiment)
+    experiment = dataclasses.replace(experiment, target_accuracy=target)
+    (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": stored["metrics"]}))
+    found = stored | {"configuration": dataclasses.asdict(experiment), "experiment_key": key(experiment)}
+    found = json.loads(json.dumps(found | record.computed(bundle, experiment)))
+    store.validate(found, "test")
+    bundle.write(found)
+    bundle.seal()
+    return found
+
+
+@pytest.mark.parametrize("run", ["quick-run", "native-run"])
+def test_epochs_and_evaluations_make_up_the_loop(run: str, tmp_path: Path) -> None:
+    """Number, loss and accuracy are as marked; lengths and evaluations sum to the loop from the first batch on."""
+    bundle = marked(run, tmp_path)
+    found = epochs(Evidence(bundle.path))
+    assert [(e.epoch, e.loss, e.test_samples, e.test_accuracy) for e in found] == [
+        (n, 2.0 / n, 2000, RIGHT[n - 1] / 2000) for n in (1, 2, 3)
+    ]
+    assert [e.evaluation_ns for e in found] == [5_000] * 3
+    chief = Evidence(bundle.path).chief
+    assert chief is not None
+    first = chief.instant("first batch")
+    assert first is not None
+    assert first.at_ns + sum(e.ns + (e.evaluation_ns or 0) for e in found) == found[-1].known_ns
+    assert found[-1].end_ns == chief.steps()[-1].end_ns + 1_000
+
+
+def test_what_was_not_evaluated_is_null_and_the_stored_model_is_the_last_epochs(tmp_path: Path) -> None:
+    """Of the last epoch the accuracy of the model that was read back, known when that was evaluated."""
+    bundle = marked("quick-run", tmp_path, evaluated=(2,))
+    first, second, last = epochs(Evidence(bundle.path))
+    assert (first.test_accuracy, first.test_samples, first.evaluation_ns, first.known_ns) == (None,) * 4
+    assert second.test_accuracy == 0.75
+    assert (last.test_accuracy, last.test_samples) == (0.83, 2000)
+    assert last.known_ns == bundle.read().event_ns("evaluated")
+
+
+def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) -> None:
+    """A run that a limit ended within an epoch: its accuracy is not that of the epoch before."""
+    bundle = marked("quick-run", tmp_path, evaluated=(1,))
+    for path in bundle.spans.rglob("*.jsonl"):
+        kept = [line for line in path.read_text().splitlines() if '"epoch": 3' not in line]
+        path.write_text("\n".join(kept) + "\n")
+    assert [e.test_accuracy for e in epochs(Evidence(bundle.path))] == [0.5, None]
+
+
+def test_a_run_without_marks_has_no_epochs() -> None:
+    """Older bundles, and the user's own script."""
+    for run in ("quick-run", "killed-trainer", "own-run"):
+        assert epochs(Evidence(DATA / run)) == []
+
+
+def test_first_touch_is_the_first_split_or_the_first_read() -> None:
+    """Fed by Spark: the line of the first executor that turns to its split; by ranks: the first one's mark. Both come
+    before the first batch; a run that reads nothing of a data set has none."""
+    fed, read = (Evidence(DATA / run) for run in ("quick-run", "native-run"))
+    lines = [
+        int(line.split()[0])
+        for path in (DATA / "quick-run").rglob("stderr")
+        for line in path.read_text().splitlines()
+        if "input split: " in line
+    ]
+    found = first_touch(fed)
+    assert found is not None
+    assert (found.at_ns, found.source, found.resolution_ns) == (min(lines), "executor log", 1_000)
+    found = first_touch(read)
+    assert found is not None
+    marks = [s.start_ns for p in read.processes for s in p.named("read input")]
+    assert (found.at_ns, found.source, found.resolution_ns) == (min(marks), "own mark", 1)
+    assert first_touch(Evidence(DATA / "own-run")) is None
+
+
+def test_time_to_accuracy_on_both_clocks(tmp_path: Path) -> None:
+    """Until the first evaluation that reached it had ended: from submit and from the first touch of the data; the
+    record holds, is verified, and comes out of the evidence again."""
+    bundle = marked("quick-run", tmp_path)
+    found = with_target(bundle, 0.7)
+    reached = found["time_to_accuracy"]
+    known_ns = found["epochs"][1]["end_ns"] + 5_000
+    assert (reached["target"], reached["epoch"], reached["reason"]) == (0.7, 2, None)
+    assert reached["from_submit_ns"] == known_ns - found["window"]["start_ns"]
+    assert reached["from_first_touch_ns"] == known_ns - found["first_touch"]["at_ns"]
+    assert reached["from_first_touch_ns"] < reached["from_submit_ns"]
+    answers = {answer.question: answer for answer in verify(bundle)}
+    assert answers["report follows from the evidence"].ok, answers
+
+    found["time_to_accuracy"]["from_submit_ns"] -= 1
+    bundle.write(found)
+    bundle.seal()
+    answers = {answer.question: answer for answer in verify(bundle)}
+    assert "time_to_accuracy.from_submit_ns" in answers["report follows from the evidence"].detail
+
+
+def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -> None:
+    """What was reached is said; without a target there is nothing."""
+    bundle = marked("quick-run", tmp_path)
+    missed = with_target(bundle, 0.9)["time_to_accuracy"]
+    assert (missed["epoch"], missed["from_submit_ns"], missed["from_first_touch_ns"]) == (None, None, None)
+    assert missed["reason"] == "the best test accuracy was 0.8000, after epoch 3"
+    assert with_target(bundle, 0.0)["time_to_accuracy"] is None
+    nothing = time_to_accuracy(0.5, [], 0, None)
+    assert nothing is not None
+    assert nothing.reason == "no epoch was evaluated"
+
+
+def test_epochs_as_a_data_frame(tmp_path: Path) -> None:
+    """A row an epoch with documented columns and types, times from the window's start; what is unknown is missing."""
+    bundle = marked("native-run", tmp_path, evaluated=(2,))
+    found = with_target(bundle, 0.7)
+    table = dlobd.load(bundle.path).epochs()
+    assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.EPOCHS
+    assert table["epoch"].tolist() == [1, 2, 3]
+    assert (table["end_ns"] - table["start_ns"] == table["duration_ns"]).all()
+    assert table["end_ns"].tolist() == [e["end_ns"] - found["window"]["start_ns"] for e in found["epochs"]]
+    for clock in ("from_submit_ns", "from_first_touch_ns"):
+        assert table[clock].isna().tolist() == [True, False, False]
+        assert table[clock][1] == found["time_to_accuracy"][clock]
+    assert pd.isna(table["test_accuracy"][0])
+    nothing = dlobd.load(DATA / "own-run").epochs()
+    assert list(nothing.columns) == list(frames.EPOCHS)
+    assert nothing.empty
