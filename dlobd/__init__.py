@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pandas as pd
+
     from dlobd.attribution.frames import RunBundle
 
 __version__ = "0.2.0.dev0"
 
-__all__ = ["__version__", "load"]
+__all__ = ["__version__", "load", "load_sweep"]
 
 
 def load(path: str | Path) -> RunBundle:
@@ -24,3 +26,15 @@ def load(path: str | Path) -> RunBundle:
     from dlobd.attribution.frames import RunBundle
 
     return RunBundle(path)
+
+
+def load_sweep(path: str | Path) -> pd.DataFrame:
+    """One row a run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`. Its columns are in
+    `dlobd.report.sweeps.COLUMNS`, and those of the axes.
+
+    Raises:
+        BundleError: the file or a run's bundle is missing, damaged or of a newer version.
+    """
+    from dlobd.report.sweeps import load as read
+
+    return read(path)

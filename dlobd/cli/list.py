@@ -13,20 +13,22 @@ from dlobd.errors import UsageError
 
 def list_(
     kind: Annotated[
-        str | None, typer.Argument(help="Only this kind: experiments, models, datasets, launchers, ...")
+        str | None, typer.Argument(help="Only this kind: experiments, sweeps, models, datasets, launchers, ...")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List experiments, models, data sets, launchers and other choices.
+    """List experiments, sweeps, models, data sets, launchers and other choices.
 
     A choice that is not available is shown with the reason.
     """
     from dlobd.axes import REGISTRIES
     from dlobd.experiment.files import experiments
+    from dlobd.experiment.sweeps import sweeps
     from dlobd.registry import unknown
 
     rows: dict[str, list[tuple[str, str, str | None]]] = {
-        "experiments": [(n, title, None) for n, title in experiments()]
+        "experiments": [(n, title, None) for n, title in experiments()],
+        "sweeps": [(n, title, None) for n, title in sweeps()],
     }
     rows |= {name: registry.available() for name, registry in REGISTRIES.items()}
     if kind is not None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlobd.cli.options import EXIT_CODES, RUNS, Archive, DryRun, HadoopConf, Out
+from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
 from dlobd.cli.printing import print_note, print_result
 from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
+    from dlobd.bundle.run import Run
+    from dlobd.bundle.store import Bundle
     from dlobd.run.deploy.external import ExternalCluster
+    from dlobd.run.series import Cell, Series
 
 
 def run(
@@ -112,29 +115,17 @@ def _run_series(
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
         raise UsageError("Two of the experiments have the same name.", "give each its own name = ... in its file")
+    from dlobd.cli.series import run_series
     from dlobd.run import series as scheduling
-    from dlobd.run.progress import Progress
 
-    series = scheduling.opened(points, order_seed, out, cluster)
-    if dry_run:
-        ended = series.ended()
-        for number, cell in enumerate(series.order(repeats), 1):
-            there = f"  {ended[cell].run_id}" if cell in ended else ""
-            print(f"{number:4}  repeat {cell.repeat}  {cell.point}{there}")
-        return 0
-    with Progress() as progress:
-        series = scheduling.run(series, repeats, progress, progress.keep, cluster)
-    bundles = {cell: bundle for cell, bundle in series.ended().items() if cell.repeat <= repeats}
-    from rich.console import Console
+    def shown(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
+        from rich.console import Console
 
-    from dlobd.report import repeats as comparison
+        from dlobd.report import repeats as comparison
 
-    found = {label: [b.read() for cell, b in sorted(bundles.items()) if cell.point == label] for label in points}
-    comparison.table(found, Console(highlight=False))
-    for cell, bundle in sorted(bundles.items()):
-        print(f"{cell.point}, repeat {cell.repeat}: {bundle.path}")
-    print(f"series: {series.path}")
-    return max(EXIT_CODES[run.status] for each in found.values() for run in each)
+        comparison.table(found, Console(highlight=False))
+
+    return run_series(scheduling.opened(points, order_seed, out, cluster), repeats, dry_run, cluster, shown)
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:

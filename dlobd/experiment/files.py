@@ -265,9 +265,8 @@ def check_value(name: str, value: Any, source: Source) -> Any:
     """
     where = source.at(name)
     if isinstance(value, dict):
-        raise UsageError(
-            f"{where}: unknown table [{name}]: an experiment has no tables.", "put its keys at the top level"
-        )
+        remedy = "dlobd sweep FILE" if name == "axes" else "put its keys at the top level"
+        raise UsageError(f"{where}: unknown table [{name}]: an experiment has no tables.", remedy)
     if name not in FIELDS:
         raise UsageError(f"{where}: {unknown('key', name, FIELDS)}")
     wanted = FIELDS[name]

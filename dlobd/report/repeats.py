@@ -46,7 +46,7 @@ def left_out(runs: Sequence[Run]) -> str:
 def table(points: Runs, console: Console) -> None:
     """Prints the walls with their spread, the layers' medians, and what ended otherwise than ok."""
     console.print("Wall, seconds")
-    walls = _table("point", "ok", "median", "min", "max", "IQR")
+    walls = plain_table("point", "ok", "median", "min", "max", "IQR")
     for label, runs in points.items():
         found = over_repeats(runs, wall_s)
         iqr = found.q3 - found.q1 if found.q3 is not None and found.q1 is not None else None
@@ -54,12 +54,17 @@ def table(points: Runs, console: Console) -> None:
         walls.add_row(label, f"{found.n}/{len(runs)}", *map(_figure, figures))
     console.print(walls)
     console.print("\nLayers, median seconds (medians need not add up)")
-    layers = _table("layer", *points)
+    layers = plain_table("layer", *points)
     for layer in (*LAYERS, UNATTRIBUTED):
         medians = [over_repeats(runs, partial(layer_s, layer=layer)).median for runs in points.values()]
         if any(medians):
             layers.add_row(layer, *map(_figure, medians))
     console.print(layers)
+    say_left_out(points, console)
+
+
+def say_left_out(points: Runs, console: Console) -> None:
+    """Prints which runs count nowhere, and why; nothing where all are ok."""
     if words := left_out([run for runs in points.values() for run in runs]):
         console.print(f"Left out of all figures: {words}", soft_wrap=True)
     for label, runs in points.items():
@@ -68,7 +73,8 @@ def table(points: Runs, console: Console) -> None:
                 console.print(f"{label}: run {run.run_id} is {run.status}: {run.reason}", soft_wrap=True)
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """An empty table without lines; all columns but the first have figures."""
     made = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         made.add_column(column, justify="right" if number else "left")

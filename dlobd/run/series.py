@@ -26,7 +26,7 @@ import psutil
 
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
-from dlobd.errors import BundleError, UsageError
+from dlobd.errors import BundleError, DlobdError, UsageError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.hadoop.embedded.configuration import default_settings
@@ -67,13 +67,19 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is to be run, and what was begun. `points` is label to experiment."""
+    """What is to be run, and what was begun. `points` is label to experiment.
+
+    axes, scaling: of a sweep, the fields in which its points were made to differ, and what it kept; see
+        `dlobd.experiment.sweeps`. They say what the points are, and are no part of the key.
+    """
 
     points: Mapping[str, Runnable]
     seed: int
     out: Path
     begun: tuple[StartedRun, ...] = ()
     cluster: str = ""  # an external one, by its file system; runs on two clusters are not compared
+    axes: tuple[str, ...] = ()
+    scaling: str = ""
 
     @property
     def key(self) -> str:
@@ -115,12 +121,18 @@ class Series:
 
 
 def opened(
-    points: Mapping[str, Runnable], seed: int, out: Path, external_cluster: ExternalCluster | None = None
+    points: Mapping[str, Runnable],
+    seed: int,
+    out: Path,
+    external_cluster: ExternalCluster | None = None,
+    axes: tuple[str, ...] = (),
+    scaling: str = "",
 ) -> Series:
     """The series of these points in `out`: as its file has it, or new; not written.
 
     Args:
         external_cluster: an external cluster.
+        axes, scaling: of a sweep; see `Series`.
 
     Raises:
         UsageError: there is no point.
@@ -128,7 +140,8 @@ def opened(
     """
     if not points:
         raise UsageError("A series needs an experiment.", "name one, for example softmax-mnist")
-    series = Series(dict(points), seed, out, cluster=external_cluster.read().fs_uri if external_cluster else "")
+    cluster = external_cluster.read().fs_uri if external_cluster else ""
+    series = Series(dict(points), seed, out, cluster=cluster, axes=axes, scaling=scaling)
     for point in points.values() if external_cluster else ():
         external.check(point)
     try:
@@ -137,7 +150,7 @@ def opened(
         return series
     except (OSError, ValueError) as error:
         raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
-    return read(kept, series.path)
+    return replace(read(kept, series.path), axes=axes, scaling=scaling)
 
 
 def load(path: Path) -> Series:
@@ -159,7 +172,9 @@ def read(kept: Any, path: Path) -> Series:
             raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
         points = {label: from_dict(values, str(path)) for label, values in kept["points"].items()}
         begun = tuple(StartedRun(**one) for one in kept["begun"])
-        return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""))
+        sweep = kept.get("sweep", {"axes": (), "scaling": ""})
+        axes = tuple(str(name) for name in sweep["axes"])
+        return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""), axes, sweep["scaling"])
     except (KeyError, TypeError, AttributeError, UsageError) as error:
         raise BundleError(f"{path} is damaged: {error}.", "remove it to start over") from None
 
@@ -170,6 +185,7 @@ def write(series: Series) -> None:
         "series_version": VERSION,
         "seed": series.seed,
         **({"cluster": series.cluster} if series.cluster else {}),
+        **({"sweep": {"axes": series.axes, "scaling": series.scaling}} if series.scaling else {}),
         "points": {label: asdict(point) for label, point in series.points.items()},
         "begun": [asdict(begun) for begun in series.begun],
     }
@@ -185,9 +201,11 @@ def run(
 ) -> Series:
     """Makes the runs that are missing up to so many repeats; a run that fails does not end the series.
 
+    What every point lacks on this machine is said before the first run, one line a point.
+
     Args:
         progress: gets the steps of each run.
-        told: gets one line a run that has ended.
+        told: gets one line a run that has ended, and one a point that cannot be run here, if several cannot.
         external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:
@@ -199,6 +217,7 @@ def run(
     left = [cell for cell in cells if cell not in ended]
     if not left:
         return series
+    _check(series, {cell.point for cell in left}, told, external_cluster)
     write(series)
     began_s = time.monotonic()
     with ExitStack() as stack:
@@ -221,6 +240,24 @@ def run(
             left_s = spent_s / done * (len(left) - done)
             told(_line(cells.index(cell) + 1, len(cells), cell.point, Bundle(path).read(), left_s))
     return series
+
+
+def _check(series: Series, labels: set[str], told: Progress, external_cluster: ExternalCluster | None) -> None:
+    """Raises what a run of these points would raise before it starts anything; of several, tells all of it first."""
+    lacking: dict[str, DlobdError] = {}
+    for label in sorted(labels):
+        try:
+            runner.check(series.points[label], external_cluster)
+        except DlobdError as error:
+            lacking[label] = error
+    if not lacking:
+        return
+    first = next(iter(lacking.values()))
+    if len(series.points) == 1:
+        raise first
+    for label, why in lacking.items():
+        told(f"{label}: {why.line}")
+    raise type(first)(f"{len(lacking)} of {len(series.points)} points cannot be run here.", "omit or change them")
 
 
 def busy_percent(seconds: float | None = None) -> float:

@@ -227,6 +227,55 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
     assert command(*words)[:2] == (5, out)
 
 
+SWEEP = 'extends = "softmax-mnist-quick"\ninput = "read"\n[axes]\nworkers = [1, 7]\nlauncher = ["native"]\n'
+
+
+def test_a_sweep_says_every_impossible_combination(command: Command) -> None:
+    """One line each and exit code 2, before anything runs; if the file says so, they are skipped instead."""
+    Path("s.toml").write_text(SWEEP)
+    code, out, err = command("sweep", "s.toml", "--dry-run")
+    assert (code, out) == (2, "")
+    *told, last = err.splitlines()
+    assert "impossible: workers=7: " in told[-1]
+    assert "train_samples 6000 is not a multiple of workers x batch_size = 700" in told[-1]
+    assert last.startswith("dlobd: 1 of 2 combinations of the axes are impossible.")
+    Path("s.toml").write_text(f"{SWEEP}[sweep]\nskip_impossible = true\n")
+    code, out, err = command("sweep", "s.toml", "--dry-run", "--repeats", "2")
+    assert (code, out) == (0, "   1  repeat 1  workers=1\n   2  repeat 2  workers=1\n")
+    assert "skipped: workers=7: " in err
+    assert not Path("runs").exists()
+
+
+def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code is that of the worst run; the same command runs nothing again."""
+    from dlobd.run import runner, series
+
+    made = []
+
+    def run(experiment: Any, out: Path, progress: Any, running: Any, began: Callable[[store.Bundle], None]) -> Path:
+        bundle = store.create(out, experiment.name)
+        began(bundle)
+        made.append(experiment.workers)
+        bundle.write(run_record(bundle.run_id, status="invalid" if experiment.workers == 2 else "ok"))
+        bundle.seal()
+        return bundle.path
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(series, "LOOK_S", 0.01)
+    Path("s.toml").write_text(SWEEP.replace("7", "2"))
+    code, out, err = command("sweep", "s.toml", "--seed", "3")
+    assert (code, sorted(made)) == (6, [1, 2])
+    lines = out.splitlines()
+    assert any(line.split()[:3] == ["workers=1", "1/1", "1.000"] for line in lines)
+    assert any(line.split()[:2] == ["workers=2", "0/1"] for line in lines)
+    assert lines[-1].startswith("series: runs/series-")
+    (frame,) = Path("runs").glob("sweep-*.csv")
+    assert f"frame: {frame}" in lines
+    assert "run 2 of 2: workers=" in err
+    assert command("sweep", "s.toml", "--seed", "3")[:2] == (6, out)
+    assert len(made) == 2
+
+
 def test_show_prints_a_run_from_its_bundle_alone(command: Command, bundle: store.Bundle) -> None:
     """The text holds every layer's title; a bundle that was changed is shown with a warning."""
     code, out, err = command("show", "latest")

@@ -14,7 +14,7 @@ from records import run_record
 
 from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
-from dlobd.errors import BundleError, ClusterError, UsageError
+from dlobd.errors import BundleError, ClusterError, SetupError, UsageError
 from dlobd.experiment import files
 from dlobd.run import runner, series
 from dlobd.run.deploy import embedded, external
@@ -197,3 +197,29 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
     assert series.load(found.path).cluster == "hdfs://nn:8020"
     with pytest.raises(UsageError, match="--hadoop-conf needs scheduler = yarn"):
         series.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]
+
+
+def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
+    """Its axes and what it kept are in the file, and are no part of the key: the same points are the same runs."""
+    swept = series.opened(points("a", "b"), 0, tmp_path, None, ("workers",), "strong")
+    assert swept.path == series.opened(points("a", "b"), 0, tmp_path).path
+    go(swept, 1)
+    found = series.load(swept.path)
+    assert (found.axes, found.scaling, len(found.ended())) == (("workers",), "strong", 2)
+    plain, _ = go(series.opened(points("c"), 0, tmp_path), 1)
+    assert "sweep" not in json.loads(plain.path.read_text())
+    assert (series.load(plain.path).axes, series.load(plain.path).scaling) == ((), "")
+
+
+def test_what_points_lack_is_said_before_the_first_run(tmp_path: Path, runs: Runs) -> None:
+    """One line each, and nothing is run or written; of a single point it is the error itself."""
+    large = {name: dataclasses.replace(files.load("softmax-mnist-quick"), workers=1000, name=name) for name in "ab"}
+    lines: list[str] = []
+    found = series.opened({**points("c"), **large}, 0, tmp_path)
+    with pytest.raises(SetupError, match="2 of 3 points cannot be run here"):
+        series.run(found, 1, lambda message: None, lines.append)
+    assert [line.partition(": ")[0] for line in lines] == ["a", "b"]
+    assert all("1000 executors of 512 + 1280 MB do not fit" in line for line in lines)
+    with pytest.raises(SetupError, match="1000 executors"):
+        go(series.opened({"a": large["a"]}, 0, tmp_path), 1)
+    assert (runs.made, list(tmp_path.iterdir())) == ([], [])

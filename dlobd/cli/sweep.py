@@ -1,0 +1,69 @@
+"""dlobd sweep"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dlobd.cli.options import RUNS, Archive, DryRun, HadoopConf, Out
+from dlobd.cli.printing import print_note
+from dlobd.errors import UsageError
+
+if TYPE_CHECKING:
+    from dlobd.bundle.run import Run
+    from dlobd.bundle.store import Bundle
+    from dlobd.experiment.sweeps import Sweep
+    from dlobd.run.series import Cell, Series
+
+
+def sweep(
+    file: Annotated[str, typer.Argument(metavar="SWEEP", help="TOML file or name of a built-in sweep.")],
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, max=1000, help="Runs per point; rerun the command to resume.")
+    ] = 1,
+    order_seed: Annotated[int, typer.Option("--seed", help="Seed for the run order.")] = 0,
+    out: Out = RUNS,
+    hadoop_conf: HadoopConf = None,
+    archive: Archive = None,
+    dry_run: DryRun = False,
+) -> int:
+    """Run every combination of the values that a sweep file lists, and compare them.
+
+    All on one cluster, in random order within each repeat. The same command resumes a sweep that was ended.
+    """
+    from dlobd.cli.run import external_cluster
+    from dlobd.cli.series import run_series
+    from dlobd.experiment import sweeps
+    from dlobd.run import series as scheduling
+
+    wanted = sweeps.load(file, print_note)
+    _say_impossible(wanted)
+    cluster = external_cluster(hadoop_conf, archive)
+    series = scheduling.opened(wanted.points, order_seed, out, cluster, wanted.axes, wanted.scaling)
+    return run_series(series, repeats, dry_run, cluster, _show)
+
+
+def _say_impossible(wanted: Sweep) -> None:
+    """One line a combination that cannot be run or was excluded. Raises UsageError unless those may be skipped."""
+    for label in wanted.excluded:
+        print_note(f"excluded: {label}")
+    for label, why in wanted.impossible.items():
+        print_note(f"{'skipped' if wanted.skip_impossible else 'impossible'}: {label}: {why}")
+    of = len(wanted.points) + len(wanted.impossible)
+    if wanted.impossible and not (wanted.skip_impossible and wanted.points):
+        raise UsageError(
+            f"{len(wanted.impossible)} of {of} combinations of the axes are impossible.",
+            "change the axes, add an [[exclude]], or set fit_train_samples or skip_impossible = true in [sweep]",
+        )
+
+
+def _show(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
+    """The table of the points, and the frame of the whole sweep as a file."""
+    from rich.console import Console
+
+    from dlobd.report import sweeps as comparison
+
+    comparison.table(found, Console(highlight=False, width=comparison.WIDTH))
+    print(f"frame: {comparison.write_csv(series)}")

@@ -1,0 +1,227 @@
+"""Sweep files: TOML -> the experiments of all combinations of the axes' values, checked before anything is started.
+
+A sweep file is an experiment file with tables: `[axes]` has a list of values a key, `[sweep]` says how the points
+belong together (`SETTINGS`), and each `[[exclude]]` names values of axes whose combination is left out. The sweep's
+name is the file's name unless it is given; it is also the name of every point's experiment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from dlobd.errors import UsageError
+from dlobd.experiment import files
+from dlobd.experiment.files import Source
+from dlobd.paths import PACKAGE
+from dlobd.registry import unknown
+from dlobd.schema import ADDED, Experiment
+
+SETTINGS: Mapping[str, Any] = {"scaling": "weak", "fit_train_samples": False, "skip_impossible": False}
+"""Keys of `[sweep]` and their defaults.
+
+scaling: what is kept when `workers` vary. `weak` keeps `batch_size`, the batch of a worker; `strong` keeps the global
+    batch, which is workers x batch_size of the experiment outside of `[axes]`. Both keep `train_samples`.
+fit_train_samples: lowers `train_samples` to the largest number that all points divide into full batches.
+skip_impossible: leaves out combinations that are no valid experiment, and says so, instead of refusing the sweep.
+"""
+
+SCALINGS = ("weak", "strong")
+
+MAX_POINTS = 1000
+
+Choice = Mapping[str, Any]
+"""Axis to value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What a file asks for. `points` is label to experiment; `impossible` is label to what is wrong, one line each."""
+
+    name: str
+    axes: tuple[str, ...]
+    scaling: str
+    points: Mapping[str, Experiment]
+    impossible: Mapping[str, str]
+    excluded: tuple[str, ...]
+    skip_impossible: bool
+
+
+def sweeps() -> list[tuple[str, str]]:
+    """(name, title) of the shipped sweeps."""
+    return files.titles(_shipped_files())
+
+
+def load(name_or_path: str | Path, told: Callable[[str], None] = lambda line: None) -> Sweep:
+    """Reads a shipped sweep or a TOML file. Combinations that are no valid experiment are in `impossible`.
+
+    Args:
+        told: gets a line for each setting that follows from others.
+
+    Raises:
+        UsageError: the file, a key, an axis or a setting is wrong.
+    """
+    path = files.locate(str(name_or_path), _shipped_files(), "sweep")
+    values, sources = files.read(path, kind="sweep")
+    whole = Source(str(path), path.read_text(encoding="utf-8"))
+    axes = _axes(values.pop("axes", None), whole)
+    settings = _settings(values.pop("sweep", {}), whole)
+    excludes = _excludes(values.pop("exclude", []), axes, whole)
+    values.setdefault("name", path.stem)
+    base = {name: files.check_value(name, value, sources.get(name, whole)) for name, value in values.items()}
+    if twice := [name for name in axes if sources.get(name) == whole]:
+        raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
+    _check_scaling(settings, axes, whole)
+    needed = set(files.FIELDS) - set(ADDED) - (set(axes) if settings["scaling"] == "weak" else set(axes) - {"workers"})
+    if missing := sorted(needed - set(base)):
+        raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
+
+    chosen = [dict(zip(axes, combination, strict=True)) for combination in product(*axes.values())]
+    varying = tuple(name for name, levels in axes.items() if len(levels) > 1)
+    labels = {_label(choice, varying): choice for choice in chosen}
+    excluded = tuple(label for label, choice in labels.items() if any(e.items() <= choice.items() for e in excludes))
+    wanted = {label: choice for label, choice in labels.items() if label not in excluded}
+    sources |= dict.fromkeys(axes, whole)
+    points, impossible = _points(base, sources, whole, wanted, settings, told)
+    if not wanted:
+        raise UsageError(f"{whole.at('exclude')}: every combination is excluded.", "remove an exclude")
+    return Sweep(base["name"], varying, settings["scaling"], points, impossible, excluded, settings["skip_impossible"])
+
+
+def _points(
+    base: Mapping[str, Any],
+    sources: Mapping[str, Source],
+    whole: Source,
+    wanted: Mapping[str, Choice],
+    settings: Mapping[str, Any],
+    told: Callable[[str], None],
+) -> tuple[dict[str, Experiment], dict[str, str]]:
+    """The experiments of the wanted combinations, and what is wrong with the others."""
+    impossible: dict[str, str] = {}
+    given: dict[str, dict[str, Any]] = {}
+    for label, choice in wanted.items():
+        try:
+            given[label] = _values(base, choice, settings["scaling"], whole)
+        except UsageError as error:
+            impossible[label] = error.line
+    fitted = dict(sources)
+    if settings["fit_train_samples"]:
+        samples = _fitting(base, given.values(), whole)
+        if samples != base["train_samples"]:
+            told(f"train_samples={samples} instead of {base['train_samples']}: all points divide it into full batches")
+        given = {label: {**values, "train_samples": samples} for label, values in given.items()}
+        fitted["train_samples"] = whole
+    said: dict[str, None] = {}
+    points = {}
+    for label, values in given.items():
+        try:
+            points[label] = files.build(values, fitted, whole, lambda line: said.setdefault(line))
+        except UsageError as error:
+            impossible[label] = error.line
+    for line in said:
+        told(line)
+    return points, {label: impossible[label] for label in wanted if label in impossible}
+
+
+def _values(base: Mapping[str, Any], choice: Choice, scaling: str, whole: Source) -> dict[str, Any]:
+    """The values of one point's experiment, not checked together. Raises UsageError."""
+    values = {**base, **choice}
+    if scaling == "strong":
+        global_batch, workers = base["workers"] * values["batch_size"], values["workers"]
+        if global_batch % workers:
+            raise UsageError(
+                f"{whole.at('scaling')}: scaling strong: the global batch of {global_batch} cannot be divided among "
+                f"{workers} workers.",
+                f"a batch_size that makes {base['workers']} x batch_size a multiple of {workers}",
+            )
+        values["batch_size"] = global_batch // workers
+    return values
+
+
+def _fitting(base: Mapping[str, Any], points: Iterable[Mapping[str, Any]], whole: Source) -> int:
+    """The largest number of training samples, at most that of the file, that all points divide. Raises UsageError."""
+    least = math.lcm(*(values["workers"] * values["batch_size"] for values in points))
+    fitting: int = base["train_samples"] // least * least
+    if not fitting:
+        raise UsageError(
+            f"{whole.at('fit_train_samples')}: train_samples {base['train_samples']} is less than {least}, the least "
+            "number that all points divide into full batches.",
+            "more train_samples, or values of workers and batch_size with common factors",
+        )
+    return fitting
+
+
+def _axes(table: Any, whole: Source) -> dict[str, tuple[Any, ...]]:
+    """Axis to its values, each checked by itself."""
+    if table is None:
+        raise UsageError(f"{whole.label} has no table [axes].", "dlobd run runs an experiment")
+    if not isinstance(table, dict) or not table:
+        raise UsageError(f"{whole.at('axes')}: [axes] has no axis.", "for example workers = [1, 2]")
+    axes = {}
+    for name, levels in table.items():
+        where = whole.at(name)
+        if name not in files.FIELDS or name == "name":
+            raise UsageError(f"{where}: {unknown('axis', name, [key for key in files.FIELDS if key != 'name'])}")
+        if not isinstance(levels, list):
+            raise UsageError(
+                f"{where}: axis {name} must be a list of values, not {levels!r}.", f"{name} = [{levels!r}]"
+            )
+        if not levels:
+            raise UsageError(f"{where}: axis {name} is empty.", "give it values, or remove it")
+        found = tuple(files.check_value(name, level, whole) for level in levels)
+        if twice := [level for number, level in enumerate(found) if level in found[:number]]:
+            raise UsageError(f"{where}: axis {name} has {twice[0]!r} twice.", "remove one of the two")
+        axes[name] = found
+    if (size := math.prod(map(len, axes.values()))) > MAX_POINTS:
+        raise UsageError(f"{whole.at('axes')}: {size} points are more than the {MAX_POINTS} that a sweep may have.")
+    return axes
+
+
+def _settings(table: Any, whole: Source) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise UsageError(f"{whole.at('sweep')}: sweep must be a table.", "write [sweep]")
+    for name, value in table.items():
+        where = whole.at(name)
+        if name not in SETTINGS:
+            raise UsageError(f"{where}: {unknown('key of [sweep]', name, SETTINGS)}")
+        if name == "scaling" and value not in SCALINGS:
+            raise UsageError(f"{where}: scaling must be {' or '.join(SCALINGS)}, not {value!r}.")
+        if name != "scaling" and not isinstance(value, bool):
+            raise UsageError(f"{where}: {name} must be true or false, not {value!r}.")
+    return {**SETTINGS, **table}
+
+
+def _check_scaling(settings: Mapping[str, Any], axes: Mapping[str, Any], whole: Source) -> None:
+    if settings["scaling"] == "strong" and "workers" not in axes:
+        why = "scaling strong has no effect: workers is not an axis."
+        raise UsageError(f"{whole.at('scaling')}: {why}", "remove it, or add workers to [axes]")
+    if settings["fit_train_samples"] and "train_samples" in axes:
+        why = "fit_train_samples and axis train_samples contradict each other."
+        raise UsageError(f"{whole.at('fit_train_samples')}: {why}", "remove one of the two")
+
+
+def _excludes(tables: Any, axes: Mapping[str, Sequence[Any]], whole: Source) -> list[Choice]:
+    """What is left out: combinations of values that the axes have."""
+    where = whole.at("exclude")
+    if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
+        raise UsageError(f"{where}: exclude must be a list of tables of axis = value.", "write [[exclude]]")
+    for number, table in enumerate(tables, 1):
+        for name, value in table.items():
+            if name not in axes:
+                raise UsageError(f"{where}: exclude {number}: {unknown('axis', name, axes)}")
+            if value not in axes[name]:
+                raise UsageError(f"{where}: exclude {number}: axis {name} has no value {value!r}.")
+    return tables
+
+
+def _label(choice: Choice, varying: Sequence[str]) -> str:
+    """Only of what varies: `workers=2 launcher=tfos`. A single point is called `point`."""
+    return " ".join(f"{name}={choice[name]}" for name in varying) or "point"
+
+
+def _shipped_files() -> list[Path]:
+    return sorted((PACKAGE / "experiment" / "shipped" / "sweeps").glob("*.toml"))

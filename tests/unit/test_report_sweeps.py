@@ -1,0 +1,98 @@
+"""A sweep as a data frame, as a file and as tables, from generated bundles."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from records import run, run_record
+from rich.console import Console
+
+import dlobd
+from dlobd.bundle import store
+from dlobd.errors import BundleError
+from dlobd.experiment import files
+from dlobd.report import sweeps
+from dlobd.run import series
+from dlobd.run.series import Series, StartedRun
+
+
+def swept(out: Path, walls: dict[tuple[int, int], Any]) -> Series:
+    """A series over workers; `walls` is (workers, repeat) to the wall in seconds, or to a status other than ok."""
+    base = files.load("softmax-mnist-quick", ["name=s"])
+    points = {f"workers={n}": dataclasses.replace(base, workers=n) for n in sorted({n for n, _ in walls})}
+    begun = []
+    for (workers, repeat), wall_s in walls.items():
+        bundle = store.create(out, "s")
+        bad = {"status": wall_s, "reason": "a rank died"} if isinstance(wall_s, str) else {}
+        wall_ns = 10 if bad else round(wall_s * 1e9)
+        spark_ns, rest_ns = wall_ns * 6 // 10, wall_ns * 4 // 10
+        rest: dict[str, Any] = {"group": "x", "unexplained_ns": 0}
+        layers = [
+            {"layer": "spark", "ns": spark_ns, "lo_ns": spark_ns, "hi_ns": spark_ns, **rest},
+            {"layer": "tensorflow", "ns": rest_ns, "lo_ns": rest_ns, "hi_ns": rest_ns, **rest},
+        ]
+        values = {"wall_ns": wall_ns, "layers": layers, "unattributed_ns": 0, **bad}
+        bundle.write(
+            run_record(bundle.run_id, configuration=dataclasses.asdict(points[f"workers={workers}"]), **values)
+        )
+        bundle.seal()
+        begun.append(StartedRun(repeat, f"workers={workers}", bundle.run_id, 3.0))
+    made = Series(points, 4, out, tuple(begun), axes=("workers",), scaling="weak")
+    series.write(made)
+    return made
+
+
+def test_the_frame_has_a_row_a_run(tmp_path: Path) -> None:
+    """With the axes' values as columns, nanoseconds of each layer, and nothing where nothing was measured."""
+    made = swept(tmp_path, {(1, 1): 4, (2, 1): 3, (1, 2): 5, (2, 2): "failed"})
+    found = dlobd.load_sweep(made.path)
+    assert list(found["point"]) == ["workers=1", "workers=2", "workers=1", "workers=2"]
+    assert list(found["workers"]) == [1, 2, 1, 2]
+    assert list(found["repeat"]) == [1, 1, 2, 2]
+    assert list(found["status"]) == ["ok", "ok", "ok", "failed"]
+    assert list(found["wall_ns"][:3]) == [4_000_000_000, 3_000_000_000, 5_000_000_000]
+    assert found["spark_ns"][0] == 2_400_000_000
+    assert found["user_ns"][0] == 0
+    assert pd.isna(found["channel_ns"][0])
+    assert found.attrs == {"axes": ["workers"], "scaling": "weak", "seed": 4}
+    assert set(sweeps.COLUMNS) | {"workers"} == set(found.columns)
+    assert Path(found["bundle"][0]).is_dir()
+
+
+def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
+    """As CSV that gives the same figures back."""
+    made = swept(tmp_path, {(1, 1): 4, (2, 1): 3})
+    path = sweeps.write_csv(made)
+    assert path == tmp_path / f"sweep-{made.key}.csv"
+    again = pd.read_csv(path)
+    assert list(again["wall_ns"]) == [4_000_000_000, 3_000_000_000]
+    assert again["channel_ns"].isna().all()
+
+
+def test_a_series_without_runs_has_an_empty_frame(tmp_path: Path) -> None:
+    """With all columns; a file that is no series is one line."""
+    base = files.load("softmax-mnist-quick")
+    assert list(sweeps.frame(Series({"a": base}, 0, tmp_path)).columns) == list(sweeps.COLUMNS)
+    (tmp_path / "x.json").write_text(json.dumps({"series_version": 1}))
+    with pytest.raises(BundleError, match="damaged"):
+        dlobd.load_sweep(tmp_path / "x.json")
+
+
+def test_the_tables_have_means_with_their_spread() -> None:
+    """Only of runs that are ok; the others are named below."""
+    four, five = run("20260102T030405Z-0001", wall_ns=4 * 10**9), run("20260102T030405Z-0002", wall_ns=5 * 10**9)
+    bad = run("20260102T030405Z-0003", wall_ns=90 * 10**9, status="invalid", reason="the loss is NaN")
+    text = io.StringIO()
+    sweeps.table({"workers=1": [four, five, bad], "workers=2": [four]}, Console(file=text, width=sweeps.WIDTH))
+    lines = [line.split() for line in text.getvalue().splitlines()]
+    assert ["workers=1", "2/3", "4.500", "±", "0.707", "9000", "±", "0", "0.915", "±", "0.000"] in lines
+    assert ["workers=2", "1/1", "4.000", "9000", "0.915"] in lines
+    assert ["workers=1", "0.600", "±", "0.000", "0.390", "±", "0.000", "0.010", "±", "0.000"] in lines
+    assert "Left out of all figures: 1 of 4 runs, not ok: 1 invalid" in text.getvalue()
+    assert "workers=1: run 20260102T030405Z-0003 is invalid: the loss is NaN" in text.getvalue()

@@ -1,0 +1,137 @@
+"""Sweep files: which points they mean, and what is wrong with them, by file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dlobd.errors import UsageError
+from dlobd.experiment import files, sweeps
+from dlobd.experiment.sweeps import Sweep
+
+BASE = 'extends = "softmax-mnist-quick"\n'
+
+
+def load(tmp_path: Path, text: str, told: list[str] | None = None) -> Sweep:
+    """The sweep of a file `s.toml` that extends the quick job."""
+    path = tmp_path / "s.toml"
+    path.write_text(BASE + text)
+    return sweeps.load(path, told.append if told is not None else lambda line: None)
+
+
+def test_the_points_are_all_combinations(tmp_path: Path) -> None:
+    """Each is the experiment with these values set, named as the sweep; labels have what varies alone."""
+    found = load(tmp_path, 'epochs = 3\n[axes]\nworkers = [1, 2]\nlauncher = ["tfos", "barrier"]\nseed = [7]\n')
+    assert (found.axes, found.scaling, found.impossible) == (("workers", "launcher"), "weak", {})
+    assert list(found.points) == [f"workers={n} launcher={how}" for n in (1, 2) for how in ("tfos", "barrier")]
+    settings = ["epochs=3", "workers=1", "launcher=barrier", "seed=7", "name=s"]
+    assert found.points["workers=1 launcher=barrier"] == files.load("softmax-mnist-quick", settings)
+
+
+def test_strong_scaling_keeps_the_global_batch(tmp_path: Path) -> None:
+    """That of the experiment outside of [axes], or of a value of axis batch_size with its workers."""
+    found = load(tmp_path, '[axes]\nworkers = [1, 2, 4]\n[sweep]\nscaling = "strong"\n')
+    assert [(p.workers, p.batch_size) for p in found.points.values()] == [(1, 200), (2, 100), (4, 50)]
+    weak = load(tmp_path, "[axes]\nworkers = [1, 2, 4]\n[sweep]\nfit_train_samples = true\n")
+    assert {p.batch_size for p in weak.points.values()} == {100}
+    both = load(tmp_path, '[axes]\nworkers = [1, 2]\nbatch_size = [50, 100]\n[sweep]\nscaling = "strong"\n')
+    assert [p.workers * p.batch_size for p in both.points.values()] == [100, 200, 100, 200]
+
+
+def test_training_samples_are_fitted_to_all_points_alike(tmp_path: Path) -> None:
+    """The largest number below that of the file which every global batch divides, and it is said."""
+    told: list[str] = []
+    found = load(tmp_path, "[axes]\nworkers = [1, 2, 7]\n[sweep]\nfit_train_samples = true\n", told)
+    assert {p.train_samples for p in found.points.values()} == {5600}
+    assert told == ["train_samples=5600 instead of 6000: all points divide it into full batches"]
+    with pytest.raises(UsageError, match=r"s\.toml:5: train_samples 6000 is less than 9900, the least"):
+        load(tmp_path, "[axes]\nworkers = [9, 11]\n[sweep]\nfit_train_samples = true\n")
+
+
+def test_every_impossible_combination_is_named(tmp_path: Path) -> None:
+    """With its reason, beside the points that are possible; nothing is left out silently."""
+    text = '[axes]\nworkers = [1, 2, 7]\nlauncher = ["tfos", "native"]\ninput = ["feed"]\n[sweep]\nscaling = "strong"\n'
+    found = load(tmp_path, text)
+    assert list(found.points) == ["workers=1 launcher=tfos", "workers=2 launcher=tfos"]
+    why = found.impossible
+    assert sorted(why) == [
+        f"workers={n} launcher={how}" for n, how in ((1, "native"), (2, "native"), (7, "native"))
+    ] + ["workers=7 launcher=tfos"]
+    assert "launcher native needs scheduler=none and input=read" in why["workers=1 launcher=native"]
+    assert "s.toml:7: scaling strong: the global batch of 200 cannot be divided" in why["workers=7 launcher=tfos"]
+    assert all("\n" not in line for line in why.values())
+
+
+def test_excluded_combinations_are_no_points(tmp_path: Path) -> None:
+    """All that have the values of an exclude; they are named."""
+    axes = '[axes]\nworkers = [1, 2]\nlauncher = ["tfos", "barrier"]\n'
+    found = load(tmp_path, f'{axes}[[exclude]]\nworkers = 2\nlauncher = "tfos"\n')
+    assert found.excluded == ("workers=2 launcher=tfos",)
+    assert len(found.points) == 3
+    assert len(load(tmp_path, f"{axes}[[exclude]]\nworkers = 2\n").points) == 2
+
+
+def test_what_a_choice_implies_is_said_once(tmp_path: Path) -> None:
+    """However many points it holds for."""
+    told: list[str] = []
+    load(tmp_path, 'input = "read"\n[axes]\nworkers = [1, 2]\nlauncher = ["barrier", "native"]\n', told)
+    assert told == ["implied by launcher=native: scheduler=none"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", r"s\.toml has no table \[axes\]"),
+        ("[axes]\n", r"s\.toml:2: \[axes\] has no axis"),
+        ("[axes]\nworkers = []\n", r"s\.toml:3: axis workers is empty"),
+        ("[axes]\nworkers = 2\n", r"s\.toml:3: axis workers must be a list of values, not 2"),
+        ("[axes]\nworkrs = [1]\n", r"s\.toml:3: Unknown axis 'workrs'; did you mean 'workers'"),
+        ('[axes]\nname = ["a"]\n', r"s\.toml:3: Unknown axis 'name'"),
+        ("[axes]\nworkers = [1, 2, 1]\n", r"s\.toml:3: axis workers has 1 twice"),
+        ("[axes]\nmomentum = [0, 0.0]\n", r"s\.toml:3: axis momentum has 0\.0 twice"),
+        ('[axes]\nworkers = [1, "two"]\n', r"s\.toml:3: workers must be an integer, not a string"),
+        ("[axes]\nworkers = [0]\n", r"s\.toml:3: workers must be between 1 and"),
+        ('[axes]\nlauncher = ["tofs"]\n', r"s\.toml:3: Unknown launcher 'tofs'"),
+        ("workers = 2\n[axes]\nworkers = [1, 2]\n", r"s\.toml:2: workers is both a key and an axis"),
+        ("workrs = 2\n[axes]\nworkers = [1]\n", r"s\.toml:2: Unknown key 'workrs'"),
+        ("[axes]\nseed = [1]\n[sweep]\nscale = 1\n", r"s\.toml:5: Unknown key of \[sweep\] 'scale'"),
+        ('[axes]\nseed = [1]\n[sweep]\nscaling = "big"\n', r"s\.toml:5: scaling must be weak or strong, not 'big'"),
+        ('[axes]\nseed = [1]\n[sweep]\nscaling = "strong"\n', r"s\.toml:5: scaling strong has no effect"),
+        ("[axes]\nseed = [1]\n[sweep]\nskip_impossible = 1\n", r"s\.toml:5: skip_impossible must be true or false"),
+        (
+            "[axes]\ntrain_samples = [1]\n[sweep]\nfit_train_samples = true\n",
+            r"s\.toml:5: fit_train_samples and axis train_samples",
+        ),
+        ("[axes]\nseed = [1]\n[[exclude]]\nseed = 2\n", r"s\.toml:4: exclude 1: axis seed has no value 2"),
+        ("[axes]\nseed = [1]\n[[exclude]]\nworkers = 2\n", r"s\.toml:4: exclude 1: Unknown axis 'workers'"),
+        ("[axes]\nseed = [1]\n[[exclude]]\n", r"s\.toml:4: exclude must be a list of tables"),
+        ("[axes]\nseed = [1]\n[[exclude]]\nseed = 1\n", r"s\.toml:4: every combination is excluded"),
+        (f"[axes]\nseed = {list(range(40))}\nworkers = {list(range(1, 40))}\n", r"s\.toml:2: 1560 points are more"),
+        ("[axes\n", r"s\.toml is not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
+    """That names file and line, before anything is started."""
+    with pytest.raises(UsageError, match=said) as refused:
+        load(tmp_path, text)
+    assert "\n" not in refused.value.line
+
+
+def test_a_file_that_extends_nothing_must_say_all(tmp_path: Path) -> None:
+    """Also the workers that strong scaling starts from."""
+    path = tmp_path / "bare.toml"
+    path.write_text("[axes]\nworkers = [1]\n")
+    with pytest.raises(UsageError, match=r"bare\.toml: missing: accept_timeout_s, batch_size"):
+        sweeps.load(path)
+    with pytest.raises(UsageError, match=r"sweep file none\.toml does not exist"):
+        sweeps.load("none.toml")
+
+
+def test_every_shipped_sweep_is_possible() -> None:
+    """And has a title, which `dlobd list` shows."""
+    shipped = sweeps.sweeps()
+    assert {"scaling-quick", "stack-quick"} <= {name for name, _ in shipped}
+    for name, title in shipped:
+        assert title
+        assert sweeps.load(name).impossible == {}
