@@ -262,6 +262,7 @@ VIEWS = Registry(
     "views",
     [
         Row("breakdown", "where the wall time went", "dlobd.report.terminal:breakdown"),
+        Row("training", "throughput, steps, epochs, time to accuracy", "dlobd.report.training:training"),
         Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal:anatomy"),
         Row("resources", "what Spark says of its tasks", "dlobd.report.resources:resources"),
     ],

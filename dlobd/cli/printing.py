@@ -40,6 +40,15 @@ def print_run(run: Run, views: Sequence[str] = ()) -> None:
         view(run, console)
 
 
+def print_cost(run: Run, per_hour: float) -> None:
+    """What a run cost at a price an hour."""
+    from rich.console import Console
+
+    from dlobd.report.training import cost
+
+    cost(run, per_hour, Console(highlight=False))
+
+
 def print_result(bundle: Bundle) -> int:
     """The run, why it did not end well, and where it is; returns the exit code."""
     run = bundle.read()

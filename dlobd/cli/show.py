@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import print_json, print_run
+from dlobd.cli.printing import print_cost, print_json, print_run
 from dlobd.errors import BundleError
 
 
@@ -17,6 +17,10 @@ def show(
     views: Annotated[
         list[str] | None,
         typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
+    ] = None,
+    price: Annotated[
+        float | None,
+        typer.Option("--price-per-hour", metavar="P", min=0, help="Show what the run cost, if the cluster costs P."),
     ] = None,
     out: Out = RUNS,
     as_json: Json = False,
@@ -28,7 +32,10 @@ def show(
     if as_json:
         print_json(bundle.read_json())
         return
-    print_run(bundle.read(), views or ())
+    found = bundle.read()
+    print_run(found, views or ())
+    if price is not None:
+        print_cost(found, price)
     try:
         problems = bundle.verify()
     except BundleError as error:

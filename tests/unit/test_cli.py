@@ -180,6 +180,16 @@ def test_one_view_of_a_run(command: Command, bundle: store.Bundle) -> None:
     assert (code, "did you mean 'anatomy'?" in err) == (2, True)
 
 
+def test_show_tells_what_a_run_cost(command: Command, bundle: store.Bundle) -> None:
+    """At a price an hour, after the report; JSON stays the record. A negative price is refused in one line."""
+    code, out, _ = command("show", str(bundle.path), "--price-per-hour", "7200")
+    assert code == 0
+    assert "run                  2 for 1.000 s" in out
+    assert json.loads(command("show", "--json", "--price-per-hour", "7200")[1]) == bundle.read_json()
+    code, out, err = command("show", "--price-per-hour", "-1")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
 def test_dry_run_prints_the_plan_only(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """`--dry-run` starts nothing."""
     calls = _stand_in_runner(monkeypatch, AssertionError("was run"))
