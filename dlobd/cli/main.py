@@ -19,7 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dlobd import __version__
-from dlobd.cli import clean, cluster, collect, data, doctor, run, selftest, show, submit, sweep, trace, verify
+from dlobd.cli import clean, cluster, collect, data, doctor, export, run, selftest, show, submit, sweep, trace, verify
 from dlobd.cli import list as listing
 from dlobd.errors import DlobdError, Interrupted, UsageError
 
@@ -32,8 +32,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verb in (
-    run.run, sweep.sweep, submit.submit, collect.collect, show.show, trace.trace, verify.verify, doctor.doctor,
-    selftest.selftest,
+    run.run, sweep.sweep, submit.submit, collect.collect, show.show, trace.trace, export.export, verify.verify,
+    doctor.doctor, selftest.selftest,
 ):  # fmt: skip
     app.command()(verb)
 app.command(name="list")(listing.list_)

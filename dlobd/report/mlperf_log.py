@@ -1,0 +1,113 @@
+"""A run as MLPerf-style log lines: `:::MLLOG {...}`, as the package `mlperf-logging` writes and checks them.
+
+Keys and kinds of events are those of its constants; the clock is MLPerf's: `run_start` is the first touch of the
+training data, and what came before is initialisation. It is no submission to MLPerf, whose rules name other models and
+data sets; `RULES` has what its compliance checker is to check here. MLPerf is a trademark of MLCommons.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dlobd.bundle.run import Epoch, Run
+from dlobd.errors import UsageError
+from dlobd.schema import ClockAnchor, Experiment
+
+RULES = Path(__file__).with_name("mlperf_style.yaml")
+"""For `python -m mlperf_logging.compliance_checker --config RULES LOG`."""
+
+START, STOP, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
+
+
+class Line(NamedTuple):
+    """One event, on the monotonic clock."""
+
+    at_ns: int
+    event_type: str
+    key: str
+    value: Any = None
+    metadata: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+
+def mlperf_log(run: Run, anchor: ClockAnchor) -> str:
+    """The log of a run.
+
+    Args:
+        anchor: where its monotonic clock stands on the wall clock.
+
+    Raises:
+        UsageError: it is a script of the user's own, no epoch of it was evaluated, or its clock's start is unknown.
+    """
+    chosen = run.configuration
+    if not isinstance(chosen, Experiment):
+        raise UsageError(f"Run {run.run_id} is of your own script: dlobd does not know its epochs.", "export another")
+    if run.window is None or not any(epoch.known_ns is not None for epoch in run.epochs):
+        remedy = f"dlobd run {chosen.name} --set evaluate_every_epochs=1"
+        raise UsageError(f"Run {run.run_id} has no evaluated epoch: there is no accuracy to log.", remedy)
+    if run.first_touch is None:
+        raise UsageError(f"Run {run.run_id} does not tell when the data was first touched.", "export another")
+    start_ns, touched_ns = run.window.start_ns, run.first_touch.at_ns
+    found = [*_settings(run, chosen, start_ns), *_training(run, chosen, touched_ns)]
+    return "".join(f":::MLLOG {json.dumps(_told(line, anchor))}\n" for line in found)
+
+
+def _told(line: Line, anchor: ClockAnchor) -> dict[str, Any]:
+    wall_ns = anchor.wall_ns + line.at_ns - anchor.monotonic_ns
+    return {
+        "namespace": "",
+        "time_ms": wall_ns // 1_000_000,
+        **{k: v for k, v in line._asdict().items() if k != "at_ns"},
+    }
+
+
+def _settings(run: Run, chosen: Experiment, at_ns: int) -> Iterator[Line]:
+    """What was run, and where; all of it when initialisation begins."""
+    system, architecture, cores = (run.platform.get(name) for name in ("system", "architecture", "cores"))
+    values = {
+        "cache_clear": chosen.page_cache == "cold",  # whether it was, not that it was
+        "submission_benchmark": chosen.name,
+        "submission_org": "none: not submitted",
+        "submission_division": "open",
+        "submission_status": "research",
+        "submission_platform": f"{system} {architecture}, {cores} cores",
+        "seed": chosen.seed,
+        "global_batch_size": chosen.workers * chosen.batch_size,
+        "train_samples": chosen.train_samples,
+        "eval_samples": chosen.test_samples,
+        "opt_name": chosen.optimiser,
+        "opt_base_learning_rate": chosen.learning_rate,
+        "opt_momentum": chosen.momentum,
+        "opt_weight_decay": chosen.weight_decay,
+        "opt_learning_rate_decay_schedule": chosen.schedule,
+        "opt_learning_rate_warmup_epochs": chosen.warmup_epochs,
+    }
+    yield Line(at_ns, START, "init_start", metadata={"run_id": run.run_id, "experiment_key": run.experiment_key})
+    for key, value in values.items():
+        yield Line(at_ns, POINT, key, value)
+
+
+def _training(run: Run, chosen: Experiment, touched_ns: int) -> Iterator[Line]:
+    yield Line(touched_ns, STOP, "init_stop")
+    yield Line(touched_ns, START, "run_start")
+    last = run.time_to_accuracy.epoch if run.time_to_accuracy else None
+    told = [epoch for epoch in run.epochs if last is None or epoch.epoch <= last]
+    for epoch in told:
+        yield from _epoch(epoch)
+    reached = last is not None if chosen.target_accuracy else run.status == "ok"
+    outcome: dict[str, Any] = {"status": "success" if reached else "aborted"}
+    if chosen.target_accuracy:
+        outcome["target_accuracy"] = chosen.target_accuracy
+    yield Line(told[-1].known_ns or told[-1].end_ns, STOP, "run_stop", metadata=outcome)
+
+
+def _epoch(epoch: Epoch) -> Iterator[Line]:
+    number = {"epoch_num": epoch.epoch}
+    yield Line(epoch.end_ns - epoch.ns, START, "epoch_start", metadata=number)
+    yield Line(epoch.end_ns, STOP, "epoch_stop", metadata=number)
+    if epoch.known_ns is not None:
+        yield Line(epoch.end_ns, START, "eval_start", metadata=number)
+        yield Line(epoch.known_ns, POINT, "eval_accuracy", epoch.test_accuracy, number)
+        yield Line(epoch.known_ns, STOP, "eval_stop", metadata=number)
