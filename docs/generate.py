@@ -260,7 +260,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     },
     **{f"throughput.{which}.max_ns": ("ns", f"the longest of the {times}") for which, times in TIMES.items()},
     "epochs[].epoch": ("-", "own mark `epoch done` of the chief"),
-    "epochs[].end_ns": ("ns", "own mark `epoch done` of the chief"),
+    "epochs[].end_ns": ("ns", "own mark `epoch done` of the chief; after its checkpoint, if one was due"),
     "epochs[].ns": (
         "ns",
         "`end_ns` - `first batch` of the chief, or the end of the epoch before and of its evaluation, if it had one",

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -59,13 +60,11 @@ def throughput(evidence: Evidence) -> Throughput | None:
 
 def _with_input(chief: RecordedProcess, steps: Sequence[RecordedSpan]) -> list[int]:
     """Of each step but the first: nanoseconds since the step before, or since the last pause after that."""
-    pauses = [span for span in chief.spans if span.name in PAUSES and not span.truncated]
+    ends = sorted(span.end_ns for span in chief.spans if span.name in PAUSES)
     found = []
     for before, step in pairwise(steps):
-        between = [
-            pause.end_ns for pause in pauses if before.end_ns <= pause.start_ns and pause.end_ns <= step.start_ns
-        ]
-        found.append(step.end_ns - max(between, default=before.end_ns))
+        last = bisect_right(ends, step.start_ns)
+        found.append(step.end_ns - max((before.end_ns, *ends[last - 1 : last])))
     return found
 
 
