@@ -277,9 +277,12 @@ FORMULAS: dict[str, tuple[str, str]] = {
     ),
     "first_touch.at_ns": (
         "ns",
-        "earliest of: an executor's log line of an input split of the training data; own mark of a rank that reads it",
+        (
+            "first `open` of a training file in the NameNode's audit log; without one the earlier of: an "
+            "executor's log line of its input split, which may come seconds before; own mark of a rank that reads"
+        ),
     ),
-    "first_touch.resolution_ns": ("ns", "as in `startup`; the file is opened after it"),
+    "first_touch.resolution_ns": ("ns", "as in `startup`"),
     "time_to_accuracy.target": ("share", "`configuration.target_accuracy`"),
     "time_to_accuracy.epoch": ("-", "first of `epochs` with at least that `test_accuracy`"),
     "time_to_accuracy.from_submit_ns": ("ns", "its `end_ns + evaluation_ns` - `window.start_ns`"),

@@ -14,6 +14,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import Instant, RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
+from dlobd.attribution.lanes.driver import AUDIT_LOG
 from dlobd.bundle.run import Epoch, TimeToAccuracy
 from dlobd.schema import Event
 from dlobd.tracing import names
@@ -70,23 +71,36 @@ def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch
 
 
 def first_touch(evidence: Evidence) -> Event | None:
-    """When the job first turned to its training data: an executor to its input split, or a rank to its file.
+    """When the job first opened a file of its training data.
 
-    An executor's log line comes before the file is opened, and so does a rank's mark: the data was not touched before.
-    Names and sizes of files, which the driver lists, are no data.
+    By the NameNode's audit log. Without one, or without HDFS, it is when an executor turned to its input split, which
+    may be seconds before the JVM opens it, or when a rank began to open its file: the second clock is then rather too
+    long than too short. Names and sizes of files, which the driver lists, are no data.
     """
-    return min((*_splits(evidence), *_opened(evidence)), key=lambda event: event.at_ns, default=None)
+    earliest = min(_opens(evidence), default=None)
+    if earliest is not None:
+        return Event(FIRST_TOUCH, earliest, AUDIT_LOG, resolution_ns=RESOLUTION_NS)
+    return min((*_splits(evidence), *_reads(evidence)), key=lambda event: event.at_ns, default=None)
+
+
+def _of_training(evidence: Evidence, path: str) -> bool:
+    return "train_dir" in evidence.job and path.startswith(f"{evidence.job['train_dir']}/")
+
+
+def _opens(evidence: Evidence) -> Iterator[int]:
+    for line in evidence.audits:
+        if line.command == "open" and _of_training(evidence, line.path) and line.at_ns >= evidence.window["exec_ns"]:
+            yield line.at_ns
 
 
 def _splits(evidence: Evidence) -> Iterator[Event]:
-    directory = f"{evidence.job.get('train_dir', '')}/"
     for log in evidence.executors.values():
         for split in log.splits.values():
-            if split.path.startswith(directory):
+            if _of_training(evidence, split.path):
                 yield Event(FIRST_TOUCH, split.at_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
 
 
-def _opened(evidence: Evidence) -> Iterator[Event]:
+def _reads(evidence: Evidence) -> Iterator[Event]:
     for process in evidence.processes:
         read = next((span for span in process.spans if span.attrs.get("purpose") == names.INPUT), None)
         if read is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -34,4 +35,5 @@ def export(
     check_free(output, force)
     # one anchor: the log's times are in order, whatever happened to the wall clock meanwhile
     write(output, mlperf_log(bundle.read(), Evidence(bundle.path).anchors[0]))
-    print(f"check: python -m mlperf_logging.compliance_checker --config {RULES} {output}")
+    rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
+    print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")

@@ -80,19 +80,26 @@ def test_a_run_without_marks_has_no_epochs() -> None:
         assert epochs(Evidence(DATA / run)) == []
 
 
-def test_first_touch_is_the_first_split_or_the_first_read() -> None:
-    """Fed by Spark: the line of the first executor that turns to its split; by ranks: the first one's mark. Both come
-    before the first batch; a run that reads nothing of a data set has none."""
-    fed, read = (Evidence(DATA / run) for run in ("quick-run", "native-run"))
-    lines = [
-        int(line.split()[0])
-        for path in (DATA / "quick-run").rglob("stderr")
-        for line in path.read_text().splitlines()
-        if "input split: " in line
-    ]
-    found = first_touch(fed)
+def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> None:
+    """By the NameNode. Without its audit log it is the line of the first executor that turns to its split, which is
+    earlier; where ranks read, the first one's mark. A run that reads nothing of a data set has none."""
+
+    def lines(run: Path, name: str, wanted: str) -> list[int]:
+        texts = [path.read_text().splitlines() for path in run.rglob(name)]
+        return [int(line.split()[0]) for text in texts for line in text if wanted in line and "/train/part" in line]
+
+    run = marked("quick-run", tmp_path).path
+    opened, turned = lines(run, "namenode-audit.log", "cmd=open"), lines(run, "stderr", "input split: ")
+    found = first_touch(Evidence(run))
     assert found is not None
-    assert (found.at_ns, found.source, found.resolution_ns) == (min(lines), "executor log", 1_000)
+    assert (found.at_ns, found.source, found.resolution_ns) == (min(opened), "NN audit log", 1_000)
+    (run / "logs/daemons/namenode-audit.log").unlink()
+    found = first_touch(Evidence(run))
+    assert found is not None
+    assert (found.at_ns, found.source, found.resolution_ns) == (min(turned), "executor log", 1_000)
+    assert min(turned) < min(opened)
+
+    read = Evidence(DATA / "native-run")
     found = first_touch(read)
     assert found is not None
     marks = [s.start_ns for p in read.processes for s in p.named("read input")]
