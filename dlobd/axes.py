@@ -33,6 +33,7 @@ MODELS = Registry(
             ("tensorflow",),
         ),
     ],
+    group="dlobd.models",
 )
 
 DATASETS = Registry(
@@ -62,6 +63,7 @@ DATASETS = Registry(
             "dlobd.job.datasets.synthetic:Synthetic",
         ),
     ],
+    group="dlobd.datasets",
 )
 
 LAUNCHERS = Registry(

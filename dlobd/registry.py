@@ -1,6 +1,7 @@
 """A registry: name -> lazily imported object, or the reason why it is not available here. `dlobd.axes` has them all.
 
-Listing a registry imports nothing: a member whose library is missing is still listed, with that reason.
+Listing a registry imports nothing: a member whose library is missing is still listed, with that reason. Other packages
+add members by entry points, whose values are `module:attribute`; a name of dlobd's own is dlobd's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import importlib
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib import metadata
+from operator import attrgetter
 from typing import Any
 
 from dlobd.errors import SetupError, UsageError
@@ -28,6 +31,7 @@ class Row:
         data_file: a file below a data folder without which it is not available; empty if it needs none.
         without_data: why that file may not be there, and what to do.
         part_of: the member of which it is only a part, so that every report must say so; empty if it is whole.
+        package: the package and its version that added it by an entry point; empty for dlobd's own.
     """
 
     name: str
@@ -39,12 +43,16 @@ class Row:
     data_file: str = ""
     without_data: str = ""
     part_of: str = ""
+    package: str = ""
 
     def reason(self) -> str | None:
         """Why the member is not available here; None if it is."""
         if self.unavailable:
             return self.unavailable
-        modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
+        if self.package:  # only its top: to look for a module below imports the package
+            modules: tuple[str, ...] = (self.target.partition(":")[0].partition(".")[0],)
+        else:
+            modules = (*self.needs, self.target.partition(":")[0]) if self.target else self.needs
         missing = [module for module in modules if not _importable(module)]
         if missing:
             return f"Python module {missing[0]!r} is not installed"
@@ -56,11 +64,13 @@ class Registry:
 
     Args:
         kind: the axis, in the plural: models, datasets, ...
+        group: of the entry points by which other packages add members; empty where they cannot.
     """
 
-    def __init__(self, kind: str, rows: Iterable[Row]) -> None:
+    def __init__(self, kind: str, rows: Iterable[Row], group: str = "") -> None:
         self.kind = kind
         self._rows = {row.name: row for row in rows}
+        self.group = group
 
     @property
     def one(self) -> str:
@@ -71,10 +81,17 @@ class Registry:
         return words.removesuffix("es") if words.endswith("sses") else words.removesuffix("s")
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows.values())
+        return iter(self._all().values())
+
+    def _all(self) -> dict[str, Row]:
+        return {**self._rows, **{name: row for name, row in _added(self.group).items() if name not in self._rows}}
 
     def names(self) -> tuple[str, ...]:
         """All members, available or not."""
+        return tuple(self._all())
+
+    def built_in(self) -> tuple[str, ...]:
+        """The members that come with dlobd; it looks for no other."""
         return tuple(self._rows)
 
     def available(self) -> list[tuple[str, str, str | None]]:
@@ -87,9 +104,11 @@ class Registry:
         Raises:
             UsageError: no such member; the nearest is named.
         """
-        if name not in self._rows:
-            raise UsageError(unknown(self.one, name, self._rows), f"dlobd list {self.kind}")
-        return self._rows[name]
+        if name in self._rows:
+            return self._rows[name]
+        if name not in (members := self._all()):
+            raise UsageError(unknown(self.one, name, members), f"dlobd list {self.kind}")
+        return members[name]
 
     def get(self, name: str) -> Any:
         """The object of `name`, imported now; None for a member that needs no code in dlobd.
@@ -117,7 +136,23 @@ class Registry:
         if not row.target:
             return None
         module, _, attribute = row.target.partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        if not row.package:
+            return getattr(importlib.import_module(module), attribute)
+        try:
+            return attrgetter(attribute)(importlib.import_module(module))
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise SetupError(f"{row.name!r} of package {row.package} cannot be imported: {why}.") from error
+
+
+def _added(group: str) -> dict[str, Row]:
+    """The members that other packages add; of two with one name the first that Python finds."""
+    rows: dict[str, Row] = {}
+    for point in metadata.entry_points(group=group) if group else ():
+        package = f"{point.dist.name} {point.dist.version}" if point.dist else "unknown"
+        title = f"from package {package}"
+        rows.setdefault(point.name, Row(point.name, title, f"{point.module}:{point.attr}", package=package))
+    return rows
 
 
 def unknown(kind: str, name: str, valid: Iterable[str]) -> str:

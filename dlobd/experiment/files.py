@@ -20,7 +20,9 @@ from typing import Any, get_type_hints
 
 from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.errors import UsageError
-from dlobd.experiment import ways
+from dlobd.experiment import own_files, ways
+from dlobd.job.datasets import own as own_datasets
+from dlobd.job.datasets.base import declared
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
 from dlobd.schema import ADDED, Experiment, Runnable
@@ -142,11 +144,13 @@ def parse_value(name: str, text: str, label: str) -> Any:
 def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experiment:
     """The experiment of a stored `configuration`, as `dataclasses.asdict` gave it.
 
+    The user's own files, and packages with models or data sets, need not be here: a run looks for them.
+
     Raises:
         UsageError: it is not one that this version can run.
     """
     source = Source(label)
-    return build(dict(values), dict.fromkeys(values, source), source)
+    return build(dict(values), dict.fromkeys(values, source), source, stored=True)
 
 
 def key(experiment: Runnable) -> str:
@@ -235,6 +239,7 @@ def build(
     sources: dict[str, Source],
     whole: Source,
     told: Callable[[str], None] = lambda line: None,
+    stored: bool = False,
 ) -> Experiment:
     """The experiment of these values, checked one by one and together; see `load`. What has no source is in `whole`.
 
@@ -243,8 +248,10 @@ def build(
     """
     given = {**ADDED, **values}
     checked: dict[str, Any] = {
-        name: check_value(name, value, sources.get(name, whole)) for name, value in given.items()
+        name: check_value(name, value, sources.get(name, whole), stored) for name, value in given.items()
     }
+    if not stored:
+        checked |= own_files.digests(checked, values.keys(), lambda name: sources.get(name, whole).at(name))
     if missing := [name for name in FIELDS if name not in checked]:
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
     defaults = set(map(str, _shipped_files()))
@@ -253,12 +260,13 @@ def build(
     for line in lines:
         told(line)
     experiment = Experiment(**checked | changed)
-    _check_together(experiment, sources, whole)
+    _check_together(experiment, sources, whole, stored)
     return experiment
 
 
-def check_value(name: str, value: Any, source: Source) -> Any:
-    """One value: its key exists, its type and range are right, and its name is in its registry.
+def check_value(name: str, value: Any, source: Source, stored: bool = False) -> Any:
+    """One value: its key exists, its type and range are right, and its name is in its registry. A stored model or data
+    set may be another package's, which is not here.
 
     Raises:
         UsageError: they are not.
@@ -279,6 +287,8 @@ def check_value(name: str, value: Any, source: Source) -> Any:
         raise UsageError(
             f"{where}: name {value!r} may contain only letters, digits, '.', '_' and '-': it names a directory."
         )
+    if own_files.names_file(name, value) or (stored and name in own_files.SHA256):
+        return value
     if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
         raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
     if name in AXES and (why := (row := REGISTRIES[AXES[name]].row(value)).not_for_jobs or row.unavailable):
@@ -295,7 +305,7 @@ def _is(value: Any, kind: type) -> bool:
     return type(value) is kind
 
 
-def _check_together(experiment: Experiment, sources: dict[str, Source], whole: Source) -> None:
+def _check_together(experiment: Experiment, sources: dict[str, Source], whole: Source, stored: bool) -> None:
     """What must hold between fields."""
 
     def refuse(name: str, why: str, remedy: str = "") -> UsageError:
@@ -311,25 +321,35 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
             "every rank must take equally many full batches.",
             f"for example train_samples = {near}",
         )
-    row = DATASETS.row(experiment.dataset)
-    try:
-        dataset = DATASETS.declared(row.name).of(experiment)
-    except ValueError as error:
-        raise refuse("synthetic_shape", str(error)) from None
-    for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
-        if (asked := getattr(experiment, name)) > size:
-            has = f"{name} {asked} is more than the {size} that {row.name} has"
-            if row.part_of:
-                remedy = f"`dlobd data fetch {row.part_of}`, then dataset={row.part_of}"
-                raise refuse(name, f"{has}: {row.title}.", remedy)
-            raise refuse(name, f"{has}.")
-    if experiment.augment != "none" and len(dataset.shape) not in (2, 3):
-        shape = "x".join(map(str, dataset.shape))
-        raise refuse(
-            "augment", f"augment {experiment.augment} needs images with height and width, not of shape {shape}."
-        )
+    for name, why in own_files.contradictions(dataclasses.asdict(experiment)):
+        raise refuse(name, why)
+    if not (stored and own_datasets.is_own(experiment.dataset)):
+        for name, why, remedy in _sizes(experiment):
+            raise refuse(name, why, remedy)
     for name, why, remedy in _training(experiment):
         raise refuse(name, why, remedy)
+
+
+def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
+    """(field, what is wrong, remedy) of what is asked of a data set and it does not have."""
+    try:
+        dataset = declared(experiment)
+    except ValueError as error:
+        yield "synthetic_shape", str(error), ""
+        return
+    own = own_datasets.is_own(experiment.dataset)
+    for name, size in (("train_samples", dataset.train_size), ("test_samples", dataset.test_size)):
+        if (asked := getattr(experiment, name)) > size:
+            has = f"{name} {asked} is more than the {size} that {experiment.dataset} has"
+            row = None if own else DATASETS.row(experiment.dataset)
+            if row and row.part_of:
+                yield name, f"{has}: {row.title}.", f"`dlobd data fetch {row.part_of}`, then dataset={row.part_of}"
+            else:
+                yield name, f"{has}.", ""
+    if experiment.augment != "none" and len(dataset.shape) not in (2, 3):
+        shape = "x".join(map(str, dataset.shape))
+        why = f"augment {experiment.augment} needs images with height and width, not of shape {shape}."
+        yield "augment", why, ""
 
 
 def _training(experiment: Experiment) -> Iterator[tuple[str, str, str]]:

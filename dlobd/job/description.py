@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from dlobd import own_file
+from dlobd.axes import MODELS
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job.datasets.tfrecord import Layout
@@ -17,6 +19,9 @@ from dlobd.tracing import names
 
 STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
+
+MODEL_FILE = "model.py"
+"""In a job's `run_dir`: the file of a model of the user's own."""
 
 
 def part_name(rank: int) -> str:
@@ -87,10 +92,13 @@ class Job:
         return WebHdfs(self.webhdfs_url, self.user, self.replication) if self.webhdfs_url else LocalDirectory()
 
     def build_model(self) -> Any:
-        """The model, built in the current strategy scope."""
-        from dlobd.axes import MODELS
+        """The model, built in the current strategy scope. Raises UsageError for an own file that does not load."""
+        own = own_file.named(self.model)
+        build = own_file.load(own, self.model_sha256, self._model_text) if own else MODELS.get(self.model)
+        return build(self.image_shape, self.classes, self.seed)
 
-        return MODELS.get(self.model)(self.image_shape, self.classes, self.seed)
+    def _model_text(self) -> str:
+        return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", names.MODEL_FILE).decode()
 
     def to_json(self) -> str:
         """The form in which it is handed to spark-submit."""

@@ -24,7 +24,7 @@ from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
 from dlobd.job.description import Job
 from dlobd.paths import plain
-from dlobd.run import commands, provenance, runner, staging, submissions
+from dlobd.run import commands, own_model, provenance, runner, staging, submissions
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
@@ -49,6 +49,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     if isinstance(chosen, OwnJob):
         raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
     external.check(experiment := chosen)
+    runner.check(experiment, cluster, progress)
     place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
     place.upload()
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
@@ -56,8 +57,12 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     job = commands.job_of(experiment, place, staged, bundle)
     try:
         place.prepare(job.run_dir)
+        own_model.send(experiment, job, place.storage, bundle)
         place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
         place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
+    except UsageError:  # the file of an own model has changed meanwhile
+        runner.discard(bundle, ())
+        raise
     except (*failures(), ClusterError) as error:
         runner.discard(bundle, ())
         raise ClusterError(

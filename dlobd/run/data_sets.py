@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 from dlobd.axes import DATASETS
-from dlobd.errors import SetupError, UsageError
+from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.experiment.files import load
 from dlobd.job.datasets import cifar10
+from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import locked
 from dlobd.registry import unknown
 from dlobd.run import archives
@@ -78,7 +79,10 @@ def _found(name: str) -> Found:
     row = DATASETS.row(name)
     if why := row.reason():
         return Found(name, "missing", 0, None, why)
-    files = DATASETS.get(name).of(replace(load("softmax-mnist"), dataset=name)).files()
+    try:
+        files = dataset_of(replace(load("softmax-mnist"), dataset=name)).files()
+    except DlobdError as error:  # another package's
+        return Found(name, "missing", 0, None, error.what)
     if not files:
         return Found(name, "generated", 0, None)
     missing = [path.name for path in files if not path.is_file()]

@@ -30,7 +30,7 @@ from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
-from dlobd.run import machine_noise, memory_check, provenance, staging, submissions, submit
+from dlobd.run import machine_noise, memory_check, own_model, provenance, staging, submissions, submit
 from dlobd.run import run_record as run_records
 from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.deploy import choice
@@ -56,6 +56,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
         staged = []
         what, checked = f"{experiment.workers} executors", "exit code, evidence"
     else:
+        own_model.check(experiment)
         directory = staging.directory(experiment)
         staged = [f"prepare: {experiment.dataset} in {f'HDFS {directory}' if target else f'{native_dir()}{directory}'}"]
         what = f"{experiment.workers} ranks, {steps(experiment)} steps"
@@ -72,14 +73,16 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     ]
 
 
-def check(experiment: Runnable, lent: Lent = None) -> None:
-    """Whether all is there that a run needs, as far as it can be said before anything is started.
+def check(experiment: Runnable, lent: Lent = None, progress: Progress = lambda message: None) -> None:
+    """Whether all is there that a run needs, and works, as far as it can be said before anything is started.
 
     Raises:
+        UsageError: the user's own model or data set does not work.
         SetupError: a data set is missing, or memory does not suffice.
     """
     if not isinstance(experiment, OwnJob):
         dataset_of(experiment)
+        own_model.check(experiment, lambda message: progress(f"prepare: {message}"))
     if choice.kind_of(experiment, lent).here:  # another cluster's memory is unknown
         memory_check.check_memory(experiment, default_settings())
 
@@ -103,7 +106,7 @@ def run(
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
         Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
     """
-    check(experiment, lent)
+    check(experiment, lent, progress)
     settings = default_settings()
     kind = choice.kind_of(experiment, lent)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
@@ -150,6 +153,7 @@ def _execute(
             staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"))
             job = job_of(experiment, place, staged, bundle)
             place.prepare(job.run_dir)
+            own_model.send(experiment, job, place.storage, bundle)
         noted["staged_bytes"] = 0 if staged.reused else staged.bytes
         bundle.add_bytes(job.to_json().encode(), files.JOB)
 

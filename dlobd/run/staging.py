@@ -6,15 +6,19 @@ directory's name holds everything its content depends on.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import Dataset, dataset_of, layout_of, partition
+from dlobd.job.datasets.own import is_own
 from dlobd.job.datasets.parts import Part, write_part
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.job.description import STAGED, part_name
@@ -39,12 +43,24 @@ class StagedData:
 def directory(experiment: Experiment) -> str:
     """The data set's directory in its storage, below the storage's own top."""
     e = experiment
-    name = f"{e.dataset}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}-r{e.replication}"
+    named = _own_name(e) if is_own(e.dataset) else e.dataset
+    name = f"{named}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}-r{e.replication}"
     if e.dataset == "synthetic":
         name += f"-{e.synthetic_shape}-c{e.synthetic_classes}"
     if e.block_size_mb:
         name += f"-b{e.block_size_mb}"
     return f"/dlobd/data/{name}"
+
+
+def _own_name(experiment: Experiment) -> str:
+    """Of a data set that is not dlobd's own: all that its content depends on, as far as it can be known. Its files
+    count by size and time, since they may be large."""
+    dataset = dataset_of(experiment)
+    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.files() if path.is_file()]
+    package = "" if experiment.dataset_sha256 else DATASETS.row(experiment.dataset).package
+    facts = (experiment.dataset, experiment.dataset_sha256, package, files, str(layout_of(dataset)))
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", dataset.name).strip("-")
+    return f"own-{plain}-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 
 
 def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable[[str], None]) -> StagedData:

@@ -94,6 +94,7 @@ INPUT = "input"  # a purpose, and so are those below
 TEST_SET = "test set"
 DATA_SET = "data set"
 MODEL = "model"
+MODEL_FILE = "model file"  # the source of a model of the user's own
 DONE_MARKER = "done-marker"
 READ_INPUT = f"{READ} {INPUT}"
 WRITE_DONE_MARKER = f"{WRITE} {DONE_MARKER}"

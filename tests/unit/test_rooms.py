@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from dlobd.axes import REGISTRIES
+
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "dlobd"
 MAX_LINES = 400
@@ -90,6 +92,8 @@ def exists(name: str) -> bool:
     """Whether a dotted name is a module or something in one, or a path a file."""
     if name.endswith(".py"):
         return (TOP / name).exists()
+    if name in {registry.group for registry in REGISTRIES.values()}:
+        return True  # of entry points
     module, _, attribute = name.partition(":")
     parts = module.split(".") + ([attribute] if attribute else [])
     for cut in range(len(parts), 0, -1):

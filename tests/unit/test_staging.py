@@ -76,7 +76,7 @@ def test_equal_parameters_give_equal_bytes(tmp_path: Path) -> None:
         {"seed": 5},
         {"train_samples": 1_200},
         {"test_samples": 50},
-        {"dataset": "other"},
+        {"dataset": "synthetic"},
         {"block_size_mb": 1},
     ],
 )

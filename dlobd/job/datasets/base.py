@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.axes import DATASETS
+from dlobd.job.datasets import own
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.schema import Experiment
 
@@ -86,8 +87,25 @@ def dataset_of(experiment: Experiment) -> Dataset:
 
     Raises:
         SetupError: it is not available here.
+        UsageError: it is the user's own, and what it says makes no data set; one line.
     """
+    if own.is_own(experiment.dataset):
+        return declared(experiment)
     dataset: Dataset = DATASETS.get(experiment.dataset).of(experiment)
+    return dataset
+
+
+def declared(experiment: Experiment) -> Dataset:
+    """As `dataset_of`, also where its files are not here: for what a data set says of itself.
+
+    Raises:
+        ValueError: what the experiment says of it makes no data set; one line.
+    """
+    dataset: Dataset
+    if own.is_own(experiment.dataset):
+        dataset = own.dataset_of(experiment)
+    else:
+        dataset = DATASETS.declared(experiment.dataset).of(experiment)
     return dataset
 
 

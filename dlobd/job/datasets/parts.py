@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dlobd.errors import SetupError
 from dlobd.hadoop.checksum import FileChecksum
 from dlobd.hadoop.file_system import Storage
-from dlobd.job.datasets import tfrecord
+from dlobd.job.datasets import own, tfrecord
 from dlobd.job.datasets.base import Dataset, Order, Split, layout_of
 from dlobd.tracing import names
 
@@ -42,11 +42,16 @@ class Part:
     def __iter__(self) -> Iterator[bytes]:
         self.checksum = FileChecksum(self.block_bytes)
         samples = max(1, PIECE_BYTES // self._layout.record_bytes)
-        for images, labels in self._dataset.chunks(self._split, self._order, samples):
+        done = 0
+        for images, labels in own.chunks(self._dataset, self._split, self._order, samples):
             try:
                 piece = tfrecord.encode(images, labels, self._layout)
-            except ValueError as error:
-                raise SetupError(f"Data set {self._dataset.name}, {self._split}: {error}.") from error
+            except tfrecord.BadSample as error:
+                sample = int(self._order[done + error.at])
+                raise SetupError(
+                    f"Data set {own.described(self._dataset)}, {self._split} sample {sample}: {error}."
+                ) from error
+            done += len(images)
             self.checksum.add(piece)
             yield piece
 

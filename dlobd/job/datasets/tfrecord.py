@@ -28,6 +28,15 @@ from dlobd.hadoop.crc32c import crc32c
 DTYPES = ("uint8", "float32")
 """Of images. Bytes are scaled to [0, 1] when they are decoded; floats are taken as they are, little-endian."""
 
+
+class BadSample(ValueError):
+    """A sample does not fit its layout; `at` is its place among those that were to be encoded."""
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        super().__init__(text)
+        self.at = at
+
+
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
 
@@ -121,16 +130,18 @@ def encode(images: NDArray[Any], labels: NDArray[Any], layout: Layout) -> bytes:
     """TFRecords of images [n, *shape] and labels [n], in their order.
 
     Raises:
-        ValueError: lengths differ, images are not of the layout's shape and type, or a label is none of its classes.
+        BadSample: lengths differ, images are not of the layout's shape and type, or a label is none of its classes.
     """
     if len(images) != len(labels):
-        raise ValueError(f"{len(images)} images have {len(labels)} labels")
+        raise BadSample(f"{len(images)} images have {len(labels)} labels")
     if images.shape[1:] != layout.shape or images.dtype != np.dtype(layout.dtype):
         found = f"{images.dtype} {list(images.shape[1:])}"
-        raise ValueError(f"images are {found}, and {layout.dtype} {list(layout.shape)} were announced")
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < layout.classes:
-        wrong = int(labels.max()) if labels.min() >= 0 else int(labels.min())
-        raise ValueError(f"label {wrong} is none of the {layout.classes} classes from 0 on")
+        raise BadSample(f"images are {found}, and {layout.dtype} {list(layout.shape)} were announced")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise BadSample(f"labels are {labels.dtype} {list(labels.shape[1:])}, and one integer a sample is needed")
+    if len(wrong := np.flatnonzero((labels < 0) | (labels >= layout.classes))):
+        at = int(wrong[0])
+        raise BadSample(f"label {int(labels[at])} is none of the {layout.classes} classes from 0 on", at)
     records = np.tile(np.frombuffer(layout.template, np.uint8), (len(images), 1))
     values = np.ascontiguousarray(images, np.dtype(layout.dtype).newbyteorder("<"))
     records[:, layout.image] = values.reshape(len(images), math.prod(layout.shape)).view(np.uint8)

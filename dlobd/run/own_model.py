@@ -1,0 +1,118 @@
+"""A model that is not dlobd's own: tried in a process of its own before anything is started, and sent to the job.
+
+Whatever the user's file does, it becomes one line: it raises, hangs, ends its process, or does not fit the data set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
+
+from dlobd import own_file
+from dlobd.axes import MODELS
+from dlobd.bundle import files
+from dlobd.bundle.store import Bundle
+from dlobd.errors import ClusterError, UsageError
+from dlobd.hadoop.embedded.processes import die_with_parent
+from dlobd.hadoop.failures import failures
+from dlobd.hadoop.file_system import Storage
+from dlobd.hadoop.webhdfs import words
+from dlobd.job.datasets.base import dataset_of
+from dlobd.job.description import MODEL_FILE, Job
+from dlobd.paths import PACKAGE
+from dlobd.schema import Experiment
+from dlobd.tracing import names
+
+PATIENCE_S = 120
+"""For TensorFlow's import, 3 s on an idle machine, and whatever the model does until its first step."""
+
+
+def check(experiment: Experiment, progress: Callable[[str], None] = lambda message: None) -> None:
+    """Tries the model, unless it is dlobd's own; once in this process for the same model and data.
+
+    Raises:
+        UsageError: it does not load, build or step, or does not fit the data set; one line.
+        SetupError: its package is not installed.
+    """
+    own = own_file.named(experiment.model)
+    if own is None and not MODELS.row(experiment.model).package:
+        return
+    dataset = dataset_of(experiment)
+    told = {
+        "model": experiment.model,
+        "sha256": experiment.model_sha256,
+        "text": own_file.read(own.path, experiment.model_sha256) if own else "",
+        "shape": dataset.shape,
+        "classes": dataset.classes,
+        "seed": experiment.seed,
+        "loss": experiment.loss,
+        "dataset": experiment.dataset,
+    }
+    if own is None:
+        MODELS.get(experiment.model)
+    progress(f"trying model {experiment.model}")
+    _try(json.dumps(told), experiment.model)
+
+
+def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> None:
+    """Puts the file of an own model where the job's ranks read it, and into the bundle.
+
+    Raises:
+        UsageError: it has changed since the experiment was read.
+        ClusterError: the storage refused.
+    """
+    if (own := own_file.named(experiment.model)) is None:
+        return
+    text = own_file.read(own.path, experiment.model_sha256).encode()
+    path = f"{job.run_dir}/{MODEL_FILE}"
+    try:
+        storage.write(path, text, names.MODEL_FILE)
+    except failures() as error:
+        raise ClusterError(f"{path} could not be written: {words(error)}", "check your permissions there") from error
+    bundle.add_bytes(text, files.MODEL)
+
+
+@cache
+def _try(told: str, model: str) -> None:
+    """Raises UsageError with what is wrong."""
+    path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
+    process = subprocess.Popen(
+        # -P: as on another machine, modules of the current directory are not found
+        [sys.executable, "-P", "-m", "dlobd.job.training.trial"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        start_new_session=True,
+        preexec_fn=partial(die_with_parent, signal.SIGKILL),
+    )
+    try:
+        out, _ = process.communicate(told.encode(), PATIENCE_S)
+        ended = f"it ended its process ({_how(process.returncode)})"
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        out, _ = process.communicate()
+        ended = f"it did not end within {PATIENCE_S} s"
+    finally:
+        _kill(process)  # and what the file has started
+    lines = [json.loads(line) for line in out.decode().splitlines()]
+    if lines and isinstance(lines[-1], dict):
+        if wrong := lines[-1]["wrong"]:
+            raise UsageError(f"{wrong.rstrip('.')}.", "docs/models.md has a model that works")
+        return
+    raise UsageError(f"model {model}: {ended} while {lines[-1] if lines else 'starting'}.", "correct the file")
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
