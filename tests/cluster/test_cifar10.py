@@ -31,6 +31,9 @@ def test_both_launchers_train_a_residual_network_alike(dlobd: Any) -> None:
         assert verdicts["input checksums"] == "pass", "HDFS has the checksum of several blocks that was computed"
         for path, answer in json.loads((ended.bundle.evidence / "blocks.json").read_text()).items():
             assert len(answer["LocatedBlocks"]["locatedBlocks"]) > 1, path
+        (epoch,) = run["epochs"]
+        assert epoch["test_samples"] == 200
+        assert epoch["loss"] == pytest.approx(sum(losses(ended.bundle)) / 10)
         assert "partial: 10,000 of 50,000 training" in " ".join(ended.out.split())
         found.append(losses(ended.bundle))
     fed, read = found

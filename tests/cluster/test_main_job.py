@@ -91,6 +91,19 @@ def test_the_training_is_what_the_experiment_says(record: dict[str, Any]) -> Non
     ]
 
 
+def test_throughput_and_the_epoch_are_recorded(record: dict[str, Any]) -> None:
+    """Of the steps after ten; the epoch has the stored model's accuracy, and the data was touched before its begin."""
+    speed, (epoch,), metrics = record["throughput"], record["epochs"], record["metrics"]
+    assert (speed["steps"], speed["samples_per_step"]) == (20, 200)
+    assert 0 < speed["step"]["p50_ns"] < speed["step_with_input"]["p50_ns"]
+    assert (epoch["epoch"], epoch["test_samples"]) == (1, metrics["test_samples"])
+    assert epoch["test_accuracy"] == metrics["test_accuracy"]
+    assert metrics["last_loss"] < epoch["loss"] < metrics["first_loss"]
+    assert record["window"]["start_ns"] < record["first_touch"]["at_ns"] < epoch["end_ns"] - epoch["ns"]
+    assert record["first_touch"]["source"] == "NN audit log"
+    assert record["time_to_accuracy"] is None
+
+
 def test_the_anatomy_is_complete_and_in_order(record: dict[str, Any]) -> None:
     """Every event of a start-up and of a teardown, dated, with source, clock and resolution."""
     for events, expected in ((record["startup"], STARTUP), (record["teardown"], TEARDOWN)):
