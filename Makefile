@@ -4,12 +4,12 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run bench models check static test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /: /' | awk -F': ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /: /' | awk -F': ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.dlobd java ## make .venv with everything that a run needs
 
@@ -19,8 +19,14 @@ run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for
 bench: setup ## measure launchers, input and cluster several times, write docs/bench.md; REPEATS=N, LOADED=1 on a busy machine
 	@$(PYTHON) -m bench --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
 
-models: setup ## train every model once through TensorFlowOnSpark, write docs/models.md
-	@$(PYTHON) -m bench.models
+models: setup ## train every model once through TensorFlowOnSpark, write docs/models.md; LOADED=1 on a busy machine
+	@$(PYTHON) -m bench.models $(if $(LOADED),--loaded)
+
+stack-overhead: setup ## the main job natively and through the stack, write docs/stack-overhead.md; REPEATS=N, LOADED=1
+	@$(PYTHON) -m bench.stack_overhead --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+
+amortisation: setup ## fixed cost and cost an epoch of each launcher, write docs/amortisation.md; REPEATS=N, LOADED=1
+	@$(PYTHON) -m bench.amortisation --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 check: static ## formatting, types, import directions, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract

@@ -1,4 +1,4 @@
-"""Trains every model once through TensorFlowOnSpark and writes docs/models.md: python -m bench.models [--out DIR].
+"""Trains every model once through TensorFlowOnSpark and writes docs/models.md: python -m bench.models.
 
 The same command goes on where it was ended. It shows what a model costs on this machine, not how well it can learn: the
 small ones train for epochs, the large ones for steps.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import publish
+from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
 from dlobd.bundle.run import Run
@@ -26,8 +25,6 @@ from dlobd.report.repeats import metric
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
-
-BEGIN, END = "<!-- models: begin, made by make models -->", "<!-- models: end -->"
 
 FOR_STEPS = ("train_samples=1000", "test_samples=200", "epochs=1", "warmup_epochs=0", "min_accuracy=0")
 """Ten steps of two workers: what is too large to learn anything in minutes on two cores."""
@@ -95,38 +92,23 @@ def _layer(run: Run, name: str) -> int | None:
 
 
 def main() -> int:
-    """Returns the exit code; an expected failure is one line."""
-    parser = argparse.ArgumentParser(prog="bench.models", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("runs/models"))
-    parser.add_argument("--docs", type=Path, default=Path("docs"))
-    asked = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
-    try:
-        with Progress() as progress:
-            chosen = points()
-            found = series.run(series.opened(chosen, 0, asked.out), 1, progress, progress.keep)
-            runs = {cell.point: bundle.read() for cell, bundle in found.ended().items()}
-            bad = [f"{name} ({run.reason})" for name, run in runs.items() if run.status != "ok"]
-            if bad:
-                raise DlobdError(f"Not every model trained: {'; '.join(bad)}.", "mend it, then run the same command")
-            counts = {name: parameters(experiment) for name, experiment in chosen.items()}
-            made = table({name: runs[name] for name in chosen}, counts)
-            write(asked.docs / "models.md", made, list(runs.values()))
-    except DlobdError as error:
-        print(f"bench.models: {error.line}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("bench.models: interrupted. Next: the same command goes on", file=sys.stderr)
-        return 130
-    print(f"Wrote {asked.docs}/models.md")
-    return 0
+    """Returns the exit code."""
+    return command.run(command.parser("models", __doc__).parse_args(), "models", _models)
 
 
-def write(path: Path, made: Table, runs: list[Run]) -> None:
-    """Puts the table between the page's markers, below the machine and the versions."""
-    facts = "\n".join(f"- {fact}" for fact in publish.machine(runs))
-    before, _, rest = path.read_text().partition(BEGIN)
-    path.write_text("".join([before, BEGIN, f"\n\n{facts}\n\n", made.markdown(), f"\n\n{END}", rest.partition(END)[2]]))
+def _models(asked: argparse.Namespace, progress: Progress) -> list[Path]:
+    chosen = points()
+    found = series.run(series.opened(chosen, 0, asked.out), 1, progress, progress.keep)
+    runs = {cell.point: bundle.read() for cell, bundle in found.ended().items()}
+    bad = [f"{name} ({run.reason})" for name, run in runs.items() if run.status != "ok"]
+    if bad:
+        raise DlobdError(f"Not every model trained: {'; '.join(bad)}.", "mend it, then run the same command")
+    counts = {name: parameters(experiment) for name, experiment in chosen.items()}
+    made = table({name: runs[name] for name in chosen}, counts)
+    path = asked.docs / "models.md"
+    facts = [*publish.machine(list(runs.values())), *publish.loaded([*found.busy().values()])]
+    publish.page(path, "models", facts, [made.markdown()])
+    return [path]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes docs/bench.md's tables between its markers, and docs/bench.json."""
+"""Writes what was measured between a page's markers, below the machine and the versions; and docs/bench.json."""
 
 from __future__ import annotations
 
@@ -16,16 +16,26 @@ from dlobd.run import provenance
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: something else runs on the machine."""
 
-BEGIN, END = "<!-- bench: begin, made by make bench -->", "<!-- bench: end -->"
+
+def markers(name: str) -> tuple[str, str]:
+    """The lines of a page between which `make NAME` writes."""
+    return f"<!-- {name}: begin, made by make {name} -->", f"<!-- {name}: end -->"
+
+
+def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> None:
+    """Puts facts as a list, then the parts, between a page's markers; what is around them stays. A page without markers
+    gets them at its end; one that is not there is made."""
+    begin, end = markers(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before, _, rest = (path.read_text() if path.exists() else "").partition(begin)
+    listed = ["\n".join(f"- {fact}" for fact in facts)] if facts else []
+    path.write_text(before + "\n\n".join([begin, *listed, *parts, end]) + rest.partition(end)[2])
 
 
 def publish(docs: Path, tables: Sequence[Table], busy: Sequence[float], runs: Sequence[Run]) -> None:
-    """`busy` is the machine's load before each run, in percent of its cores."""
+    """Writes docs/bench.md and docs/bench.json; `busy` is the load before each run, in percent of the cores."""
     facts = [*machine(runs), *loaded(busy)]
-    body = "\n\n".join([BEGIN, "\n".join(f"- {fact}" for fact in facts), *(t.markdown() for t in tables), END])
-    path = docs / "bench.md"
-    before, _, rest = path.read_text().partition(BEGIN)
-    path.write_text(before + body + rest.partition(END)[2])
+    page(docs / "bench.md", "bench", facts, [table.markdown() for table in tables])
     values = {table.title: table.values for table in tables}
     document = {"facts": facts, "busy_percent": list(busy), "runs": [run.run_id for run in runs], "tables": values}
     (docs / "bench.json").write_text(json.dumps(document, indent=1) + "\n")

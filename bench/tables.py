@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from dlobd.attribution.statistics import Ratio, Spread, ratio, spread
 
 
@@ -21,8 +23,18 @@ class Table:
 
     def markdown(self) -> str:
         """As it stands in docs/bench.md."""
-        lines = [self.columns, ["---", *["---:"] * (len(self.columns) - 1)], *self.rows]
-        return "\n".join([f"### {self.title}", "", self.says, "", *(f"| {' | '.join(line)} |" for line in lines)])
+        return "\n".join([f"### {self.title}", "", self.says, "", markdown(self.columns, self.rows)])
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells as a table; all columns but the first are figures."""
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def of_frame(frame: pd.DataFrame) -> str:
+    """A frame of text as a table."""
+    return markdown([str(column) for column in frame.columns], frame.values.tolist())
 
 
 def compared(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 from dlobd.bundle.run import Run
 from dlobd.experiment import files
-from dlobd.schema import SCHEMA_VERSION
+from dlobd.schema import SCHEMA_VERSION, Experiment
 
 
 def run(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> Run:
@@ -15,9 +16,14 @@ def run(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> Run:
     return Run.from_json(run_record(run_id, **changes))
 
 
+@cache
+def _main() -> Experiment:
+    return files.load("softmax-mnist")
+
+
 def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[str, Any]:
     """A run of the main job that took one second; `changes` replace top-level keys."""
-    main = files.load("softmax-mnist")
+    main = _main()
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,

@@ -1,4 +1,4 @@
-"""How every picture is written: a figure of its own as PNG or SVG, equal figures as equal files.
+"""How every picture is written: a figure of its own as PNG or SVG, equal figures as equal files; and how layers look.
 
 A figure is drawn without a display and without matplotlib's global state: `matplotlib.figure.Figure(...)`.
 """
@@ -12,8 +12,28 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from dlobd.errors import UsageError
+from dlobd.layers import LAYERS, UNATTRIBUTED
 
 SUFFIXES = (".png", ".svg")
+
+HATCHES = {
+    "client": "",
+    "yarn": r"\\\\",
+    "spark": "",
+    "launcher": "xxx",
+    "feed": "...",
+    "hdfs": "|||",
+    "tensorflow": "",
+    "user": "++",
+    "channel": "ooo",
+    UNATTRIBUTED: "////",
+}
+"""Layer to its hatch, by which layers that may lie side by side are told apart without colour."""
+
+
+def colour(layer: str) -> str:
+    """A layer's colour; white for what is unattributed."""
+    return LAYERS[layer].colour if layer in LAYERS else "white"
 
 
 def write(figure: Figure, path: Path) -> None:

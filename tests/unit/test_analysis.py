@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from repeats import experiment, on_disk, record
 
 TOP = Path(__file__).parents[2]
 DATA = TOP / "tests" / "data"
@@ -77,6 +78,62 @@ def test_a_directory_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path) 
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "cannot be used" in line
+
+
+def test_stack_overhead_of_real_runs(tmp_path: Path) -> None:
+    """A native and a fed run of one job: seconds on top of native, by layer, the published figures, two pictures."""
+    runs = [DATA / name / "run.json" for name in ("native-run", "quick-run")]
+    done = script("stack_overhead.py", *runs, "-o", tmp_path, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    native, stack = (json.loads(path.read_text()) for path in runs)
+    more = f"{(stack['wall_ns'] - native['wall_ns']) / 1e9:.3g}"
+    row = next(line.split() for line in done.stdout.splitlines() if line.split()[:2] == ["tfos", "feed"])
+    assert row[2:5] == ["1", f"{stack['wall_ns'] / 1e9:.3g}", more]
+    assert "warning: Some runs are of no series" in done.stdout
+    assert "15.5 %" in done.stdout
+    assert (tmp_path / "stack-overhead.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "stack-overhead.svg").read_text()
+
+
+def test_amortisation_of_a_series(tmp_path: Path) -> None:
+    """Fixed cost, cost an epoch, predictions, and whether a long run is inside; two pictures."""
+    every, ways = [], (("native", 9.0), ("barrier feed", 30.0))
+    for repeat in range(1, 7):
+        for way, fixed_s in ways:
+            for epochs in (1, 2, 3, *((8,) if repeat == 1 else ())):
+                layers = {"tensorflow": fixed_s + 2 * epochs}
+                every.append((repeat, record(len(every), experiment(way, epochs=epochs), layers, 2.0 * epochs)))
+    done = script("amortisation.py", on_disk(tmp_path / "runs", every), "-o", tmp_path, "--epochs", 20, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    for words in (
+        "barrier feed 6 30 (30 to 30) 2 (2 to 2) 206 (206 to 206)",
+        "barrier feed 20 70 (70 to 70) 0% 1.43 (1.43 to 1.43)",
+    ):
+        assert words.split() in lines
+    assert [line[-1] for line in lines if line[2:3] == ["8"] or line[1:2] == ["8"]] == ["inside", "inside"]
+    assert (tmp_path / "amortisation.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "amortisation.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "code", "said"),
+    [
+        ("stack_overhead.py", [DATA / "quick-run"], 2, "No native run is ok"),
+        ("stack_overhead.py", [DATA / "own-run"], 2, "your own script"),
+        ("stack_overhead.py", ["series-none.json"], 7, "cannot be read"),
+        ("amortisation.py", [DATA / "quick-run"], 2, "no repeat with runs of several numbers of epochs"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    tmp_path: Path, name: str, runs: list[object], code: int, said: str
+) -> None:
+    """The documented exit code and one line, no traceback, no picture."""
+    done = script(name, *runs, cwd=tmp_path)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_cost_of_a_span_is_measured(tmp_path: Path) -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from records import run as run_of
+from repeats import experiment, taken
 
-from bench import cluster, jobs, models, publish, recorder
+from bench import amortisation, cluster, command, jobs, models, publish, recorder, stack_overhead
 from bench.points import points
 from bench.tables import Table, compared
-from dlobd.axes import MODELS
+from dlobd.axes import LAUNCHERS, MODELS
 from dlobd.bundle.run import Run
+from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.report import blocks
+from dlobd.report.amortisation import amortisation as amortised
+from dlobd.report.stack_overhead import stack_overhead as overhead_of
+from dlobd.run import series
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -106,8 +113,9 @@ def test_the_page_keeps_its_words_and_warns_of_a_busy_machine(tmp_path: Path, bu
     for _ in range(2):
         publish.publish(tmp_path, jobs.tables(runs()), busy, records)
     text = page.read_text()
+    begin, end = publish.markers("bench")
     for part in (0, 2):
-        cut = [t.partition(publish.BEGIN)[0] if part == 0 else t.partition(publish.END)[2] for t in (before, text)]
+        cut = [t.partition(begin)[0] if part == 0 else t.partition(end)[2] for t in (before, text)]
         assert cut[0] == cut[1]
     assert text.count("### Submit to first step") == 1
     assert ("do not quote" in text) == warns
@@ -127,13 +135,13 @@ def test_every_model_has_a_point_that_trains_it() -> None:
     """A model that is added must say what it is shown with; the large ones take few steps."""
     points = models.points()
     assert set(points) == set(MODELS.names())
-    for name, experiment in points.items():
-        assert experiment.model == name
-        assert (experiment.launcher, experiment.scheduler) == ("tfos", "yarn")
+    for name, point in points.items():
+        assert point.model == name
+        assert (point.launcher, point.scheduler) == ("tfos", "yarn")
 
 
-def test_the_table_of_models_has_size_steps_and_layers(tmp_path: Path) -> None:
-    """Figures come from the runs; what is around the page's markers stays."""
+def test_the_table_of_models_has_size_steps_and_layers() -> None:
+    """Figures come from the run."""
     shown = record(1, 18.0, 3.0, ranks=[STEPS, {**STEPS, "role": "worker", "step_p50_ns": 5_000_000}])
     made = models.table({"mlp": shown}, {"mlp": 101_770})
     (row,) = made.rows
@@ -141,14 +149,115 @@ def test_the_table_of_models_has_size_steps_and_layers(tmp_path: Path) -> None:
     assert cells["parameters"] == "101,770"
     assert (cells["steps"], cells["step p50, ms"], cells["first -> last loss"]) == ("601", "5", "- -> -")
     assert any(title.endswith(", s") and title != "wall, s" for title in made.columns)
-    page = tmp_path / "models.md"
-    page.write_text(f"above\n{models.BEGIN}\nold\n{models.END}\nbelow\n")
-    models.write(page, made, [shown])
-    text = page.read_text()
-    assert text.startswith("above\n")
-    assert text.endswith("\nbelow\n")
-    assert "old" not in text
-    assert "101,770" in text
+
+
+def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
+    """Twice is once; a page without markers gets them at its end, one that is not there is made."""
+    page, (begin, end) = tmp_path / "docs" / "x.md", publish.markers("x")
+    publish.page(page, "x", ["fact"], ["| a |"])
+    alone = page.read_text()
+    assert alone == f"{begin}\n\n- fact\n\n| a |\n\n{end}"
+    page.write_text(f"above\n\n{alone}\nbelow\n")
+    for _ in range(2):
+        publish.page(page, "x", [], ["new"])
+    assert page.read_text() == f"above\n\n{begin}\n\nnew\n\n{end}\nbelow\n"
+
+
+@pytest.mark.parametrize("name", ["bench", "models", "stack-overhead", "amortisation"])
+def test_every_command_of_make_has_its_page_with_its_markers(name: str) -> None:
+    """What it writes has a place, once."""
+    text = (DOCS / f"{name}.md").read_text()
+    assert [text.count(line) for line in publish.markers(name)] == [1, 1]
+    assert f"    make {name}" in text or f"`make {name}`" in text
+
+
+@pytest.mark.parametrize(
+    ("busy", "loaded", "code", "measured"), [(60.0, False, 8, 0), (60.0, True, 0, 1), (3.0, False, 0, 1)]
+)
+def test_a_busy_machine_is_refused_unless_told(
+    busy: float, loaded: bool, code: int, measured: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """One line that says how to go on, and nothing is measured."""
+    monkeypatch.setattr(series, "busy_percent", lambda seconds: busy)
+    monkeypatch.setattr(signal, "signal", lambda *words: None)
+    asked = command.parser("x", None, repeats=5).parse_args(["--loaded"] * loaded)
+    made: list[int] = []
+
+    def measure(asked: Any, progress: Any) -> list[Path]:
+        made.append(asked.repeats)
+        return [asked.docs / "x.md"]
+
+    assert command.run(asked, "x", measure) == code
+    assert made == [5] * measured
+    printed = capsys.readouterr()
+    assert ("60 % busy. Next: end what runs there, or make x LOADED=1" in printed.err) == (not measured)
+    assert printed.out == ("Wrote docs/x.md\n" if measured else "")
+
+
+def test_an_interrupted_or_failing_measurement_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """The documented exit codes, no traceback."""
+    monkeypatch.setattr(series, "busy_percent", lambda seconds: 0.0)
+    monkeypatch.setattr(signal, "signal", lambda *words: None)
+    asked = command.parser("x", None).parse_args([])
+    for raised, code, said in ((KeyboardInterrupt(), 130, "interrupted"), (UsageError("Why."), 2, "Why.")):
+
+        def measure(asked: Any, progress: Any, raised: BaseException = raised) -> list[Path]:
+            raise raised
+
+        assert command.run(asked, "x", measure) == code
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+
+
+def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
+    """Each point does the same work; without native runs nothing is measured."""
+    every = stack_overhead.points("softmax-mnist", stack_overhead.WAYS)
+    assert {point.launcher for point in every.values()} == set(LAUNCHERS.names()) - {"torch-distributor"}
+    assert {"native", "tfos feed", "tfos read", "barrier feed", "barrier read", "distributor read"} < set(every)
+    for each in (every, amortisation.points("softmax-mnist", amortisation.WAYS, (1, 3))):
+        made = [blocks.Taken(("s", 1), run_of(configuration=dataclasses.asdict(point))) for point in each.values()]
+        blocks.check_equal(made, but=("epochs",))
+    with pytest.raises(UsageError, match="Without native runs"):
+        stack_overhead.points("softmax-mnist", ["tfos"])
+
+
+def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> None:
+    """Picture, tables and the published figures; the README has the picture and the numbers."""
+    native, stack = {"tensorflow": 10.0}, {"yarn": 3.0, "spark": 17.0, "tensorflow": 10.0}
+    both = (("native", native), ("tfos feed", stack))
+    every = [taken(r, 2 * r + i, experiment(way), layers) for r in range(1, 7) for i, (way, layers) in enumerate(both)]
+    found = overhead_of(every)
+    readme = tmp_path / "README.md"
+    readme.write_text("# x\n")
+    made = stack_overhead.write(found, [one.run for one in every], [3.0] * 12, tmp_path / "docs", readme)
+    assert all(path.exists() for path in made)
+    page = (tmp_path / "docs" / "stack-overhead.md").read_text()
+    assert "| tfos feed | 6 | 30 (30 to 30) | 20 (20 to 20) | 3 (3 to 3) | 3 (3 to 3) | 10.0 |" in page
+    assert "(stack_overhead.svg)" in page
+    assert "15.5 %" in page
+    assert "cores busy before a run: median 3 %" in page
+    assert "(docs/stack_overhead.svg)" in readme.read_text()
+    assert "native 10.0 s; tfos feed 30.0 s, 3 (3 to 3) times" in readme.read_text()
+
+
+def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
+    """Lines, predictions, and long runs that are inside or outside; doubts in bold."""
+    every = [
+        taken(repeat, 6 * repeat + place, experiment(way, epochs=epochs), {"tensorflow": fixed + epochs}, epochs)
+        for repeat in range(1, 7)
+        for place, (way, fixed, epochs) in enumerate(
+            (way, fixed, epochs) for way, fixed in (("native", 9.0), ("tfos feed", 30.0)) for epochs in (1, 2, 3)
+        )
+    ]
+    every.append(taken(7, 59, experiment("native", epochs=50), {"tensorflow": 59.0}, 50.0))
+    bad = dataclasses.replace(every[-1].run, run_id="20260102T040000Z-0a1b", status="failed", reason="died")
+    every.append(blocks.Taken(("series", 8), bad))
+    made = amortisation.write(amortised(every), [one.run for one in every], [], tmp_path / "docs")
+    assert all(path.exists() for path in made)
+    page = (tmp_path / "docs" / "amortisation.md").read_text()
+    assert "| tfos feed | 6 | 30 (30 to 30) | 1 (1 to 1) | 411 (411 to 411) |" in page
+    assert "| 59 | 59 (59 to 59) | inside |" in page
+    assert "- **Left out: 1 of 38 runs, not ok: 1 failed: 20260102T040000Z-0a1b is failed (died).**" in page
 
 
 STEPS = {

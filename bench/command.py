@@ -1,0 +1,48 @@
+"""What every command here does alike: options, a quiet machine, Ctrl-C, one line for an expected failure."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import publish
+from dlobd.errors import Busy, DlobdError
+from dlobd.run import series
+from dlobd.run.progress import Progress
+
+Measure = Callable[[argparse.Namespace, Progress], list[Path]]
+"""Measures what is missing, writes it down, and returns the pages."""
+
+
+def parser(name: str, described: str | None, repeats: int | None = None) -> argparse.ArgumentParser:
+    """The options that all commands have; `repeats` is the default where there are repeats."""
+    made = argparse.ArgumentParser(
+        prog=name, description=described, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    if repeats:
+        made.add_argument("--repeats", type=int, default=repeats)
+    made.add_argument("--out", type=Path, default=Path("runs") / name)
+    made.add_argument("--docs", type=Path, default=Path("docs"))
+    made.add_argument("--loaded", action="store_true", help="measure on a busy machine too; the page says so")
+    return made
+
+
+def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
+    """Returns the exit code; an expected failure is one line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
+    try:
+        if (busy := series.busy_percent(3.0)) > publish.BUSY_PERCENT and not asked.loaded:
+            raise Busy(f"The machine's cores are {busy:.0f} % busy.", f"end what runs there, or make {name} LOADED=1")
+        with Progress() as progress:
+            written = measure(asked, progress)
+    except DlobdError as error:
+        print(f"{name}: {error.line}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted. Next: the same command goes on", file=sys.stderr)
+        return 130
+    print(f"Wrote {' and '.join(map(str, written))}")
+    return 0

@@ -1,0 +1,185 @@
+"""Fixed cost and cost an epoch: recovered exactly without noise, covered by their intervals with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from repeats import experiment, taken
+
+from dlobd.errors import UsageError
+from dlobd.report import charts, paired
+from dlobd.report.amortisation import Line, amortisation, check_table, prediction_table, table
+from dlobd.report.blocks import Taken
+
+Truth = tuple[float, float]
+"""Seconds: fixed, and an epoch."""
+
+NATIVE: Truth = (9.0, 1.5)
+STACK: Truth = (35.0, 1.5)
+
+
+class Lab:
+    """Makes runs whose truth is known; `outside_s` and `loop_share` are standard deviations of single runs."""
+
+    def __init__(self, seed: int = 0, outside_s: float = 0.0, loop_share: float = 0.0) -> None:
+        self.random = np.random.default_rng(seed)
+        self.outside_s, self.loop_share = outside_s, loop_share
+        self.number = 0
+
+    def run(self, repeat: int, way: str, epochs: int, truth: Truth, bend_s: float = 0.0, **changes: Any) -> Taken:
+        """A run whose loop is `bend_s` longer if it has two epochs."""
+        self.number += 1
+        loop_s = epochs * truth[1] * (1 + self.loop_share * self.random.normal()) + bend_s * (epochs == 2)
+        outside_s = truth[0] + self.outside_s * self.random.normal()
+        layers = {"spark": outside_s, "tensorflow": loop_s}
+        return taken(repeat, self.number, experiment(way, epochs=epochs), layers, loop_s, **changes)
+
+    def series(self, repeats: int = 6, stack: Truth = STACK, **changes: Any) -> list[Taken]:
+        """Native and barrier with 1, 2 and 3 epochs in each repeat."""
+        ways = (("native", NATIVE), ("barrier feed", stack))
+        return [
+            self.run(repeat, way, epochs, truth, **changes)
+            for repeat in range(1, repeats + 1)
+            for way, truth in ways
+            for epochs in (1, 2, 3)
+        ]
+
+
+def line(runs: list[Taken], label: str = "barrier feed") -> Line:
+    """The line of one way."""
+    return next(line for line in amortisation(runs).lines if line.label == label)
+
+
+def test_without_noise_the_truth_is_found_exactly() -> None:
+    """35 s and 1.5 s an epoch; 110 s for 50 epochs, 1.31 times native; under 5 % as algebra says."""
+    found = amortisation(Lab().series())
+    native, barrier = found.lines
+    assert (native.label, barrier.label, barrier.repeats) == ("native", "barrier feed", 6)
+    assert (barrier.fixed.value, barrier.epoch.value) == pytest.approx(STACK)
+    assert (barrier.fixed.low, barrier.epoch.high) == pytest.approx(STACK)
+    assert barrier.predicted_s(50).value == pytest.approx(110)
+    (against,) = found.against
+    assert against.ratio(50).value == pytest.approx(110 / 84)
+    # 35 + 1.5 k = 1.05 (9 + 1.5 k)
+    assert against.epochs_to().value == np.ceil((35 - 1.05 * 9) / 0.075) == 341
+    assert found.warnings == ()
+
+
+def test_an_epoch_that_costs_more_is_never_amortised() -> None:
+    """6 % more an epoch: at no length is the overhead under 5 %; less than native: at once."""
+    (dear,) = amortisation(Lab().series(stack=(36.0, 1.59))).against
+    assert str(dear.epochs_to()) == "never"
+    (cheap,) = amortisation(Lab().series(stack=(8.0, 1.5))).against
+    assert cheap.epochs_to().value == 1
+    late = table(amortisation(Lab().series(stack=(36.0, 1.59))))
+    assert late.iloc[1]["overhead under 5% after, epochs"] == "never"
+
+
+def test_start_up_that_varies_does_not_blur_the_cost_of_an_epoch() -> None:
+    """Two seconds of variation in start-up, none in the loop: the fixed cost is uncertain, the epoch is not."""
+    barrier = line(Lab(1, outside_s=2.0).series())
+    assert barrier.epoch.value == pytest.approx(1.5)
+    assert barrier.epoch.half_width == pytest.approx(0)
+    assert (barrier.fixed.half_width or 0) > 0.01
+
+
+def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
+    """One that the line predicts is inside, one that took twice as long is not; the line stays what it was."""
+    lab = Lab(2, outside_s=0.5, loop_share=0.02)
+    short = lab.series()
+    long = [lab.run(1, "barrier feed", 8, STACK), lab.run(1, "barrier feed", 50, (36.0, 3.0))]
+    found = amortisation([*short, *long])
+    assert [(check.epochs, check.inside) for check in found.checks] == [(8, True), (50, False)]
+    assert list(check_table(found)["it is"]) == ["inside", "outside"]
+    assert found.lines[1].epoch == line(short).epoch
+    assert found.lines[1].predicted_s(50) == line(short).predicted_s(50)
+    rows = prediction_table(found, [8, 50]).to_dict("records")
+    assert [(row[""], row["epochs"]) for row in rows] == [
+        ("native", "8"), ("native", "50"), ("barrier feed", "8"), ("barrier feed", "50"),
+    ]  # fmt: skip
+    assert rows[1]["ratio to native"] == "1"
+    assert rows[3]["half-width"].endswith("%")
+    charts.amortisation(found)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_and_predictions_hold_new_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 experiments of 6 repeats: each interval holds in at least 90, and 50 epochs are known to within 20 %."""
+    monkeypatch.setattr(paired, "RESAMPLES", 1000)
+    inside = dict.fromkeys(("fixed", "epoch", "8", "50"), 0)
+    widths = []
+    for seed in range(100):
+        lab = Lab(seed, outside_s=1.5, loop_share=0.04)
+        barrier = line([one for one in lab.series() if one.label == "barrier feed"])
+        inside["fixed"] += bool(barrier.fixed.holds(STACK[0]))
+        inside["epoch"] += bool(barrier.epoch.holds(STACK[1]))
+        for epochs in (8, 50):
+            new = lab.run(7, "barrier feed", epochs, STACK).run
+            inside[str(epochs)] += bool(barrier.predicted_s(epochs).holds((new.wall_ns or 0) / 1e9))
+        widths.append(barrier.predicted_s(50).half_width or 1)
+    assert min(inside.values()) >= 90, inside
+    assert np.median(widths) <= 0.2
+
+
+@pytest.mark.slow
+def test_the_epochs_until_the_overhead_is_small_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """50 experiments: the interval of k, and of the ratio at 50 epochs, hold the truth in at least 45."""
+    monkeypatch.setattr(paired, "RESAMPLES", 1000)
+    stack = (20.0, 1.4)
+    truth = np.ceil((20 - 1.05 * 9) / (1.05 * 1.5 - 1.4))
+    held = {"epochs": 0, "ratio": 0}
+    for seed in range(50):
+        (against,) = amortisation(Lab(seed, outside_s=0.5, loop_share=0.02).series(stack=stack)).against
+        held["epochs"] += bool(against.epochs_to().holds(truth))
+        held["ratio"] += bool(against.ratio(50).holds((20 + 50 * 1.4) / (9 + 50 * 1.5)))
+    assert min(held.values()) >= 45, held
+
+
+def test_a_line_that_is_none_is_said() -> None:
+    """A loop that is not linear in epochs, and start-up that grows with them; too few repeats."""
+    bent = amortisation(Lab().series(bend_s=1.0)).warnings
+    assert any("a loop of 2 epochs is +1.00 s off the middle of 1 and 3" in words for words in bent)
+    growing = [
+        Lab().run(repeat, "barrier feed", epochs, (36.0 + epochs, 1.5)) for repeat in range(1, 7) for epochs in (1, 3)
+    ]
+    assert "start-up and teardown change by +1.00 s an epoch" in line_warnings(growing)
+    assert "4 repeats are too few" in line_warnings(Lab().series(repeats=4))
+    flat = Lab(3, outside_s=1.0, loop_share=0.8).series(stack=(36.0, 0.01))
+    assert "the cost of an epoch cannot be told from 0" in line_warnings(flat)
+
+
+def line_warnings(runs: list[Taken]) -> str:
+    """All in one line. Runs that were made by several labs have the same ids and times, which is of no concern."""
+    return " ".join(amortisation(runs).warnings)
+
+
+def test_a_repeat_that_lacks_a_run_is_left_out() -> None:
+    """Its longest run failed: the other five repeats make the line, and the run is named."""
+    every = Lab().series()
+    place = next(i for i, one in enumerate(every) if one.label == "barrier feed" and one.experiment.epochs == 3)
+    bad = Taken(every[place].repeat, dataclasses.replace(every[place].run, status="failed", reason="died"))
+    found = amortisation([*every[:place], bad, *every[place + 1 :]])
+    assert [line.repeats for line in found.lines] == [6, 5]
+    assert found.against[0].pairs == 5
+    assert "1 of 36 runs, not ok" in found.warnings[0]
+
+
+def test_what_gives_no_line_is_refused_in_one_line() -> None:
+    """One number of epochs, other work, a limit that ends training earlier, a run without its loop, a run twice."""
+    lab = Lab()
+    one = [lab.run(repeat, "native", 2, NATIVE) for repeat in range(1, 7)]
+    with pytest.raises(UsageError, match="native has no repeat with runs of several numbers of epochs up to 3"):
+        amortisation(one)
+    other = taken(1, 50, experiment("native", epochs=3, batch_size=50), {"tensorflow": 5.0}, 1.0)
+    with pytest.raises(UsageError, match=r"did not do the same work: they differ in batch_size \(100, 50\)"):
+        amortisation([*one, other])
+    limited = taken(1, 50, experiment("native", max_steps=7), {"tensorflow": 5.0}, 1.0)
+    with pytest.raises(UsageError, match="These runs end by max_steps"):
+        amortisation([limited])
+    with pytest.raises(UsageError, match="does not say when its training loop began"):
+        amortisation([*one, taken(1, 51, experiment("native", epochs=3), {"tensorflow": 5.0})])
+    with pytest.raises(UsageError, match="Repeat 1 has two runs of native with 2 epochs"):
+        amortisation([*one, lab.run(1, "native", 2, NATIVE)])
