@@ -9,7 +9,7 @@ from bench.tables import Table, cells, compared
 from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
 from dlobd.report.repeats import metric
-from dlobd.report.summary import first_step_s, steady_rate, teardown_s
+from dlobd.report.summary import first_step_s, launcher_s, steady_rate, teardown_s
 
 Runs = Mapping[str, Sequence[Run]]
 LAUNCHERS = (STOCK, TFOS, BARRIER)
@@ -25,6 +25,9 @@ def tables(runs: Runs) -> list[Table]:
     made = [
         compared("Submit to first step", f"From spark-submit's exec to the end of the first step. {same}",
                "s", _values(runs, feeding, first_step_s), STOCK),
+        compared("Executors registered to first step",
+               "The launcher's own part of it: start trainers, import TensorFlow, rendezvous, model, first batch.",
+               "s", _values(runs, feeding, launcher_s), STOCK),
         compared("Teardown", "From the last step to spark-submit's exit: save, read back, evaluate, stop.",
                "s", _values(runs, feeding, teardown_s), STOCK),
     ]  # fmt: skip

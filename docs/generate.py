@@ -455,7 +455,7 @@ MORE_METRICS: dict[str, tuple[str, str, str]] = {
 
 MORE_RANKS: dict[str, tuple[str, str, str]] = {
     "first_step_ns": ("ns", "First step, which traces and compiles.", "span `first step`"),
-    "feed_wait_ns": ("ns", "Time the trainer waited for blocks.", "sum of the spans `get`"),
+    "feed_wait_ns": ("ns", "Time the trainer waited for blocks.", "sum of the spans `get` and `await block`"),
     "main_ns": (
         "ns",
         "Your own main function; only for your own script.",

@@ -13,7 +13,7 @@ from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
 from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
@@ -150,8 +150,13 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
         "step_p50_ns": statistics.element(ordered, 0.5),
         "step_p99_ns": statistics.quantile(ordered, 0.99),
         "step_max_ns": ordered[-1] if ordered else None,
-        "feed_wait_ns": sum(span.end_ns - span.start_ns for span in process.named(names.GET)),
+        "feed_wait_ns": sum(span.end_ns - span.start_ns for span in _feed_waits(process)),
     }
+
+
+def _feed_waits(process: RecordedProcess) -> list[RecordedSpan]:
+    """Those of the step loop: a thread that takes blocks ahead of it holds nobody up."""
+    return [span for name in (names.GET, names.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
 
 
 def _own_rank(rank: Rank) -> dict[str, Any]:

@@ -181,6 +181,12 @@ def first_step_s(run: Run) -> float | None:
     return (at_ns - run.window.start_ns) / 1e9 if run.window and at_ns is not None else None
 
 
+def launcher_s(run: Run) -> float | None:
+    """Seconds from the last executor's registration until the first step was done: the launcher's own part of it."""
+    from_ns, until_ns = run.event_ns("executor registered"), run.event_ns(names.FIRST_STEP_DONE)
+    return (until_ns - from_ns) / 1e9 if from_ns is not None and until_ns is not None else None
+
+
 def steady_rate(run: Run) -> float | None:
     """Samples of all ranks a second, from the end of the first step, which is traced and compiled, to the last's."""
     begin, end = run.event_ns(names.FIRST_STEP_DONE), run.event_ns(names.LAST_STEP_DONE)

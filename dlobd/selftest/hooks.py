@@ -8,6 +8,7 @@ thing. Nothing here knows of spans.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import struct
@@ -141,24 +142,36 @@ def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -
 
 
 def _asked(directory: Path) -> int:
-    """How many blocks the trainer has asked for."""
+    """How many blocks the step loop has asked for."""
     try:
         return int(COUNT.unpack((directory / "asked").read_bytes())[0])
     except (FileNotFoundError, struct.error):
         return 0
 
 
+def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    ahead = module.ReadAhead
+    original = ahead.next_block
+    asked = itertools.count(1)
+    file: list[int] = []  # the counter's, opened in the process that asks
+
+    def next_block(self: Any) -> Any:
+        if not file:
+            file.append(os.open(directory / "asked", os.O_WRONLY | os.O_CREAT, 0o600))
+        os.pwrite(file[0], COUNT.pack(next(asked)), 0)
+        return original(self)
+
+    ahead.next_block = next_block
+
+
 def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     feed = module.DataFeed
     original = feed.next_batch
     delay = _Delay(directory, plan, "feed/get", GET)
-    count: list[int] = []  # the counter's file, opened in the process that asks
 
     def next_batch(self: Any, *args: Any) -> Any:
-        if not count:
-            count.append(os.open(directory / "asked", os.O_WRONLY | os.O_CREAT, 0o600))
-        os.pwrite(count[0], COUNT.pack(delay.passed + 1), 0)
-        delay.passing()
+        # once the step loop has nothing left that was taken ahead of it
+        delay.passing(lambda: _asked(directory) >= delay.passed)
         return original(self, *args)
 
     feed.next_batch = next_batch
@@ -186,7 +199,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
         for block in blocks:
-            # once the trainer asks for a block that it has not been given: until then the delay would hold up nothing
+            # once the step loop asks for a block that it has not been given: until then it would hold up nothing
             delay.passing(lambda: _asked(directory) >= delay.passed)
             yield block
 
@@ -276,7 +289,8 @@ _PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
     ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),
     ("dlobd.job.launchers.framework", ("launcher/rendezvous",), _framework),
-    ("tensorflowonspark.TFNode", _FED, _data_feed),
+    ("dlobd.job.launchers.read_ahead", _FED, _read_ahead),
+    ("tensorflowonspark.TFNode", ("feed/get",), _data_feed),
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
     ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),
 )

@@ -58,6 +58,8 @@ READ_BLOCK = "read block"  # Spark hands one over
 READ_ROWS = "read rows"  # the same of the user's own rows
 PUT = "put"  # into the queue or pipe
 GET = "get"  # out of it
+READ_AHEAD = "read ahead"  # all that a trainer's thread gets before it is asked for
+AWAIT_BLOCK = "await block"  # the step loop, for that thread
 PUT_RESULTS = "put results"  # of an inference
 TERMINATE_FEED = "terminate feed"
 

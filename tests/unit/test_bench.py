@@ -28,7 +28,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
-    """A run whose first step ended after `first_s`, whose others took `loop_s`, and that exited 2 s later."""
+    """A run with executors after 8 s, whose first step ended after `first_s`, whose others took `loop_s`, and that
+    exited 2 s later."""
     start_ns = 5_000
     first_ns = start_ns + int(first_s * 1e9)
     last_ns = first_ns + int(loop_s * 1e9)
@@ -36,7 +37,10 @@ def record(number: int, first_s: float, loop_s: float, **changes: Any) -> Run:
     return run_of(
         f"20260102T0304{number:02}Z-0a1b",
         window={"name": "w", "start_ns": start_ns, "end_ns": last_ns + 2 * 10**9, "clock": "c"},
-        startup=[{"event": "first step done", "at_ns": first_ns, **known}],
+        startup=[
+            {"event": "executor registered", "at_ns": start_ns + 8 * 10**9, **known},
+            {"event": "first step done", "at_ns": first_ns, **known},
+        ],
         teardown=[{"event": "last step done", "at_ns": last_ns, **known}],
         metrics={"steps": 601, "train_samples": 601 * 200, "executor_peak_bytes": 2**30, "daemons_bytes": 2**29},
         **changes,
@@ -74,10 +78,12 @@ def test_points_differ_in_launcher_input_and_what_a_launcher_needs_only() -> Non
 
 def test_tables_have_seconds_saved_first_and_the_ratio_last() -> None:
     """18 s against 30: 12 saved, 0.6; a loop of 4 s against one of 3: three quarters of the rate."""
-    first, teardown, tfos, _, memory, daemons = jobs.tables(runs())
+    first, own, teardown, tfos, _, memory, daemons = jobs.tables(runs())
     assert first.columns[-2:] == ["saved, s", "ratio to tfos-stock (95 %)"]
     assert rows(first)["barrier"] == ["3", "18", "18-18", "18-18", "12", "0.60 (0.60-0.60)"]
     assert rows(first)["tfos-stock"][-1] == "1"
+    assert [rows(own)[name][1] for name in ("tfos-stock", "tfos")] == ["22", "10"]
+    assert rows(own)["tfos"][-1] == "0.45 (0.45-0.45)"
     assert rows(teardown)["tfos"][1] == "2"
     assert rows(tfos)["read"][1] == "40,000"
     assert rows(tfos)["feed"][-1] == "0.75 (0.75-0.75)"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes.feed import given_ns, room_ns
+from dlobd.attribution.lanes.ranks import Rank
+from dlobd.attribution.record import _feed_waits
+from dlobd.schema import MAIN_LANE, Process, Span, Trace
 
 
 def moved(start_ns: int, end_ns: int, size: int | None, truncated: bool = False) -> RecordedSpan:
@@ -41,3 +47,39 @@ def test_a_put_waits_for_room_only_while_the_pipe_is_full() -> None:
     assert room_ns(PUTS, GETS, 150) == {0: 0, 20: 12, 40: 12}
     assert room_ns(PUTS, GETS, 1000) == {0: 0, 20: 0, 40: 0}
     assert room_ns(PUTS, [], 150) == {0: 0}
+
+
+def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -> None:
+    """Until the block was put the executor is asked what it did, then the queue hands over, then the thread does. What
+    the thread gets while the step loop trains is nobody's wait."""
+    trainer = Process("host", "chief", 0, 1)
+
+    def span(i: int, name: str, start_ns: int, end_ns: int, *waits_for: str, thread: str = "", **attrs: Any) -> Any:
+        layer = "tensorflow" if name == "step" else "feed"
+        wait = {"waits_for": list(waits_for)} if waits_for else {}
+        parent = 1 if name == "get" else 0
+        return RecordedSpan(i, parent, layer, name, start_ns, end_ns, False, wait, attrs, thread)
+
+    recorded = RecordedProcess(trainer, "domain", 0, True, Path("spans"), last_ns=100)
+    recorded.spans = [
+        span(1, "read ahead", 0, 100, thread="dlobd-reader"),
+        span(2, "get", 5, 15, "@feeder", thread="dlobd-reader", bytes=7),
+        span(3, "get", 20, 50, "@feeder", thread="dlobd-reader", bytes=7),
+        span(4, "await block", 30, 55, "@reader"),
+        span(5, "step", 55, 100),
+    ]
+    puts = [moved(0, 10, 7), moved(35, 45, 7)]
+    rank = Rank(recorded, "1", "chief", 0, 0, 100, whole=True)
+    spans = rank_lane.build(rank, "executor-1", 0, False, None, lambda span, wait: wait, puts)
+    executor = Span("e", None, "spark", "read block", trainer, "executor-1", 0, 100)
+    main = Span("m", None, "client", "wait", trainer, MAIN_LANE, 30, 100, waits_for=("rank-0",))
+    found = attribute(Trace(30, 100, (main, executor, *spans)))
+    segments = [(s.start_ns, s.end_ns, s.chain[-1], s.span.name if s.span else "") for s in found.segments]
+    assert segments == [
+        (30, 45, "executor-1", "read block"),
+        (45, 50, "rank-0/reader", "take block"),
+        (50, 55, "rank-0/reader", "read ahead"),
+        (55, 100, "rank-0", "step"),
+    ]
+    assert {clip.kind for clip in found.clips} == {"outside window"}
+    assert [wait.name for wait in _feed_waits(recorded)] == ["await block"]

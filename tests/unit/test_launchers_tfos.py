@@ -271,6 +271,36 @@ print(time.monotonic() - began >= 0.2)
     ]  # fmt: skip
 
 
+def test_the_queues_keep_their_promises() -> None:
+    """Blocks pass the manager's process in their order; the feed's join ends with the last, and not before; a get gives
+    up in time; DataFeed ends at the end of the feed. No item passes through a pipe inside of the manager."""
+    code = """
+import threading
+from dlobd.job.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFManager, TFNode
+manager = TFManager.start(b"key", ["input", "output", "error"])
+queue = manager.get_queue("input")
+for block in (b"a" * 100_000, b"b", None):
+    queue.put(block, block=True)
+join = threading.Thread(target=queue.join)
+join.start()
+feed = TFNode.DataFeed(TFManager.connect(manager.address, b"key"))
+print([len(feed.next_batch(1)[0]) for _ in range(2)], feed.should_stop())
+join.join(0.2)
+print(join.is_alive(), feed.next_batch(1), feed.should_stop())
+join.join(20)
+print(join.is_alive(), manager.get_queue("error").empty())
+try:
+    queue.get(block=True, timeout=0.1)
+except Exception as error:
+    print(type(error).__name__)
+print(type(TFManager.qdict["input"]).__module__)
+manager.shutdown()
+"""
+    assert python(code) == ["[100000, 1] False", "True [] True", "False True", "Empty", "queue"]
+
+
 def test_the_daemon_measures_nothing_outside_a_container() -> None:
     """Without YARN's log directory there is nowhere to write to, and nothing is recorded."""
     code = """

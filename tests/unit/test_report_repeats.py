@@ -50,12 +50,15 @@ def test_what_a_run_did_not_reach_is_not_a_zero() -> None:
     """A run without a first step has no time to it; a layer that was not measured has no seconds."""
     run = run_of()
     assert summary.first_step_s(run) is None
+    assert summary.launcher_s(run) is None
     assert summary.teardown_s(run) is None
     assert summary.layer_s(run, "channel") is None
     assert summary.layer_s(run, "hdfs") == 0
-    firsts = (Event("first step done", 5_000 + at_ns, "own mark") for at_ns in (3 * 10**9, 2 * 10**9))
+    firsts = [Event("first step done", 5_000 + at_ns, "own mark") for at_ns in (3 * 10**9, 2 * 10**9)]
+    firsts.append(Event("executor registered", 5_000 + 10**9, "driver log"))
     last = Event("last step done", 5_000 + 6 * 10**8, "own mark")
     run = replace(run, startup=(*run.startup, *firsts), teardown=(*run.teardown, last))
     assert summary.first_step_s(run) == 3.0
+    assert summary.launcher_s(run) == 2.0
     assert summary.teardown_s(run) == 0.4
     assert repeats.metric("training_ns", 1e9)(replace(run, metrics={"training_ns": 5 * 10**8})) == 0.5

@@ -16,7 +16,7 @@ Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def reader_of(rank: Rank) -> str:
-    """The lane of the threads in which tf.data reads and decodes for this rank; one works at a time."""
+    """The lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
     return f"{rank.lane}/reader"
 
 
@@ -48,6 +48,7 @@ def build(
     lane.add("tensorflow", "trainer process exits", rank.end_ns, exit_ns, OWN_MARK)
 
     given = given_ns(rank.named(names.GET), puts)
+    reader = LaneBuilder(reader_of(rank), process.process)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if span.name == names.GET and (at_ns := given.get(span.start_ns)):
@@ -55,7 +56,8 @@ def build(
             if at_ns <= span.start_ns:
                 return {}
             if at_ns < span.end_ns:  # else the put returned after the get: the queue had the block before
-                lane.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
+                taking = reader if span.thread and not rank.main else lane
+                taking.add("feed", "take block", at_ns, span.end_ns, OWN_MARK)
         target = {names.WAIT_FEEDER: executor, names.WAIT_READER: reader_of(rank)}.get(
             next(iter(wait.get("waits_for", ())), "")
         )
@@ -64,6 +66,5 @@ def build(
     lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
     if rank.main:  # the user's own script: its threads may be any
         return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
-    reader = LaneBuilder(reader_of(rank), process.process)
     reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)
     return [*lane.spans, *reader.spans]

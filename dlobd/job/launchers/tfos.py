@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
-from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, place
+from dlobd.job.launchers.base import Done, Feed, Main, Roles, TrainingFailed, place
+from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import JoinWatch, watched
 from dlobd.tracing import names
@@ -43,6 +44,10 @@ class TfosLauncher:
         record_driver(TFSparkNode, join_poll_ns=0)
         return TFCluster
 
+    def _reads_ahead(self) -> bool:
+        """Whether a trainer takes blocks before its step loop asks for them."""
+        return True
+
     def _shutdown_sleep_s(self, roles: Roles) -> float | None:
         """At most so long TFCluster.shutdown sleeps before it looks again; None leaves its 5 s."""
         # with parameter servers it counts how often it sees them alone: that is a time, not a poll
@@ -61,7 +66,7 @@ class TfosLauncher:
             with tracing.span("launcher", names.TFCLUSTER_RUN), watched(sc, done):
                 cluster = TFCluster.run(
                     sc,
-                    _TfosMain(main, fed=blocks is not None),
+                    _TfosMain(main, blocks is not None, self._reads_ahead()),
                     tf_args,
                     roles.executors,
                     roles.ps,
@@ -113,13 +118,16 @@ def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
 class _TfosMain:
     """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
 
-    def __init__(self, main: Main, fed: bool) -> None:
+    def __init__(self, main: Main, fed: bool, ahead: bool) -> None:
         self._main = main
         self._fed = fed
+        self._ahead = ahead
 
     def __call__(self, tf_args: Any, ctx: Any) -> None:
         tracing.identify(ctx.job_name, ctx.task_index)
-        feed = _TfosFeed(ctx) if self._fed else None
+        feed: Feed | None = _TfosFeed(ctx) if self._fed else None
+        if feed and self._ahead:
+            feed = ReadAhead(feed.next_block, tf_args["job"].steps)
         # TensorFlowOnSpark's own rendezvous has told each node where all are
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])

@@ -8,6 +8,8 @@ What it changes, on the driver and on every executor:
     trainer process     watched: one that is killed is reported; stock waits for its queue until the feed times out
     waits               end when what they wait for is there: the reservations at both ends (stock looks once a second)
                         and the feed's join (once a second); all their timeouts and error checks stay
+    queues              those of the manager's process are of its threads; stock's are multiprocessing's, which pass
+                        each item through a pipe from this process to itself
 Everything else only records spans around the original calls. The other polls and sleeps stay, and are named.
 """
 
@@ -17,6 +19,7 @@ import functools
 import importlib.metadata
 import multiprocessing
 import os
+import queue
 import socket
 import sys
 import threading
@@ -48,6 +51,7 @@ def install() -> None:
 
     _choose_host(util, reservation)
     TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
+    TFManager.JoinableQueue = queue.Queue  # only its server's threads use it: everybody else has a proxy
     TFManager.start = timed("launcher", names.TFMANAGER_START)(TFManager.start)
     reservation.Client.register = timed("launcher", names.REGISTER_RESERVATION)(reservation.Client.register)
     wait = {

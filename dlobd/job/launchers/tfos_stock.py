@@ -54,6 +54,9 @@ class TfosStockLauncher(TfosLauncher):
         TFSparkNode.run = run
         return TFCluster
 
+    def _reads_ahead(self) -> bool:
+        return False
+
     def _shutdown_sleep_s(self, roles: Roles) -> float | None:
         return None
 

@@ -12,7 +12,6 @@ from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import driver_clock
 from dlobd.job.launchers.base import Roles
 from dlobd.job.training import trainer
-from dlobd.job.training.blocks import Blocks
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -62,13 +61,16 @@ def _run_on_spark(job: Job) -> None:
 
 
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
-    """The training files as an RDD of blocks, one partition a worker."""
+    """The training files as an RDD of blocks, one partition a worker.
+
+    What Spark takes for a record is a block: a file is whole blocks, and Python need not put them together, sample by
+    sample, in a Python worker of its own beside the one that feeds."""
     with tracing.span("spark", names.INPUT_SPLITS):
-        records = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.layout.record_bytes)
-        partitions = records.getNumPartitions()
+        blocks = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.batch_size * job.layout.record_bytes)
+        partitions = blocks.getNumPartitions()
     if partitions != job.workers:
         raise ValueError(f"{partitions} partitions for {job.workers} workers: each worker needs exactly one file")
-    return records.mapPartitions(Blocks(job.batch_size))
+    return blocks
 
 
 def main(argv: list[str]) -> int:

@@ -1,0 +1,76 @@
+"""A feed whose blocks are taken before the trainer asks for them, by a thread of its own.
+
+TensorFlowOnSpark feeds each epoch by a Spark task of its own, which ends once its blocks are taken: without a reserve
+the trainer waits while the next one starts, and while its own process and the queue manager's hand over each block.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from dlobd import tracing
+from dlobd.tracing import names
+
+AHEAD_BYTES = 8 << 20
+"""Of blocks that wait for the trainer: some hundred steps on MNIST, which last longer than the start of a task."""
+
+
+class ReadAhead:
+    """See `dlobd.job.launchers.base.Feed`.
+
+    Args:
+        take: the next block, or None at the end of the feed; called by the thread.
+        wanted: how many blocks the trainer asks for at most; no more than these are taken.
+        ahead_bytes: how much may lie here when the next block is taken.
+    """
+
+    def __init__(self, take: Callable[[], bytes | None], wanted: int, ahead_bytes: int = AHEAD_BYTES) -> None:
+        self._take = take
+        self._wanted = wanted
+        self._ahead_bytes = ahead_bytes
+        self._blocks: deque[bytes] = deque()
+        self._held_bytes = 0
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, name="dlobd-reader", daemon=True).start()
+
+    def next_block(self) -> bytes | None:
+        """The next block, or None once the feed has ended. Raises what `take` raised, once no block is left."""
+        with self._changed:
+            if not self._blocks and not self._ended:
+                with tracing.span("feed", names.AWAIT_BLOCK, {"waits_for": [names.WAIT_READER]}):
+                    self._changed.wait_for(lambda: self._blocks or self._ended)
+            if self._blocks:
+                block = self._blocks.popleft()
+                self._held_bytes -= len(block)
+                self._changed.notify_all()
+                return block
+        if self._failure:
+            raise self._failure
+        return None
+
+    def _read(self) -> None:
+        failure = None
+        try:
+            with tracing.span("feed", names.READ_AHEAD):
+                for _ in range(self._wanted):
+                    block = self._take()
+                    if block is None:
+                        break
+                    self._keep(block)
+        except BaseException as error:  # noqa: BLE001  the trainer raises it: this thread has nobody to tell
+            failure = error
+        with self._changed:
+            self._failure = failure
+            self._ended = True
+            self._changed.notify_all()
+
+    def _keep(self, block: bytes) -> None:
+        with self._changed:
+            self._blocks.append(block)
+            self._held_bytes += len(block)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._held_bytes < self._ahead_bytes)
