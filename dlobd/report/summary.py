@@ -196,6 +196,11 @@ def steady_rate(run: Run) -> float | None:
     return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
 
 
+def throughput(run: Run) -> float | None:
+    """Samples of all ranks a second, after the first ten steps; None where there were too few steps."""
+    return run.throughput.mean if run.throughput else None
+
+
 def teardown_s(run: Run) -> float | None:
     """Seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
     last = run.event_ns(names.LAST_STEP_DONE)

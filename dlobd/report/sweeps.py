@@ -17,7 +17,7 @@ from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.paths import replace_file
 from dlobd.report.repeats import Runs, metric, plain_table, say_left_out
-from dlobd.report.summary import layer_s, title, wall_s
+from dlobd.report.summary import layer_s, throughput, title, wall_s
 from dlobd.run import series as scheduling
 from dlobd.run.series import Series
 from dlobd.schema import Runnable
@@ -36,6 +36,7 @@ COLUMNS = {
     "busy_percent": "float64",
     "wall_ns": "Int64",
     **{f"{part}_ns": "Int64" for part in PARTS},
+    "throughput": "float64",
     "samples_per_second": "float64",
     "test_accuracy": "float64",
     "bundle": "str",
@@ -43,7 +44,8 @@ COLUMNS = {
 """Columns of `frame`, besides those of the fields in which the points differ, which come after `point` and `repeat`.
 
 `repeat` counts from 1. `reason` is why a run is not ok, else empty. `busy_percent`: how busy the machine's cores were
-before the run. What was not measured is missing, not 0."""
+before the run. `throughput` is in samples a second after the first ten steps, `samples_per_second` from the first batch
+to the last step. What was not measured is missing, not 0."""
 
 
 def load(path: str | Path) -> pd.DataFrame:
@@ -103,19 +105,18 @@ def write_csv(series: Series) -> Path:
 
 def table(points: Runs, console: Console) -> None:
     """Prints one row a point: wall, throughput and accuracy; then the layers. Mean and standard deviation."""
+    sound = {label: [run for run in runs if run.status == "ok"] for label, runs in points.items()}
     console.print("Points, mean ± standard deviation of the runs that are ok")
     rows = plain_table("point", "ok", "wall, s", "samples/s", "accuracy")
-    for label, runs in points.items():
-        ok = [run for run in runs if run.status == "ok"]
-        figures = (wall_s, metric("samples_per_second"), metric("test_accuracy"))
-        rows.add_row(label, f"{len(ok)}/{len(runs)}", *(spread(ok, figure) for figure in figures))
+    for label, runs in sound.items():
+        figures = (wall_s, throughput, metric("test_accuracy"))
+        rows.add_row(label, f"{len(runs)}/{len(points[label])}", *(spread(runs, figure) for figure in figures))
     console.print(rows)
     console.print("\nLayers, seconds of the wall, mean ± standard deviation")
-    shown = [part for part in PARTS if any(layer_s(run, part) for runs in points.values() for run in runs)]
+    shown = [part for part in PARTS if any(layer_s(run, part) for runs in sound.values() for run in runs)]
     rows = plain_table("point", *map(title, shown))
-    for label, runs in points.items():
-        ok = [run for run in runs if run.status == "ok"]
-        rows.add_row(label, *(spread(ok, partial(layer_s, layer=part)) for part in shown))
+    for label, runs in sound.items():
+        rows.add_row(label, *(spread(runs, partial(layer_s, layer=part)) for part in shown))
     console.print(rows)
     say_left_out(points, console)
 
@@ -138,6 +139,7 @@ def _figures(run: Run) -> dict[str, Any]:
         "wall_ns": run.wall_ns,
         **{f"{part}_ns": given.get(part) for part in LAYERS},
         f"{UNATTRIBUTED}_ns": run.unattributed_ns,
+        "throughput": throughput(run),
         "samples_per_second": run.metrics.get("samples_per_second"),
         "test_accuracy": run.metrics.get("test_accuracy"),
     }

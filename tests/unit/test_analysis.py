@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from analysis_scripts import TOP, script
 from repeats import experiment, on_disk, record
 
-TOP = Path(__file__).parents[2]
 DATA = TOP / "tests" / "data"
-
-
-def script(name: str, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a script of analysis/."""
-    command = [sys.executable, str(TOP / "analysis" / name), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=cwd)
 
 
 def test_the_overhead_table_of_a_real_run(tmp_path: Path) -> None:

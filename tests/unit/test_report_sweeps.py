@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from chosen_runs import made
 from records import run, run_record
 from rich.console import Console
 
@@ -86,13 +87,14 @@ def test_a_series_without_runs_has_an_empty_frame(tmp_path: Path) -> None:
 
 def test_the_tables_have_means_with_their_spread() -> None:
     """Only of runs that are ok; the others are named below."""
-    four, five = run("20260102T030405Z-0001", wall_ns=4 * 10**9), run("20260102T030405Z-0002", wall_ns=5 * 10**9)
+    four = made({"spark": 1, "tensorflow": 3}, rate=9000)
+    five = made({"spark": 2, "tensorflow": 3}, rate=9500)
     bad = run("20260102T030405Z-0003", wall_ns=90 * 10**9, status="invalid", reason="the loss is NaN")
     text = io.StringIO()
     sweeps.table({"workers=1": [four, five, bad], "workers=2": [four]}, Console(file=text, width=sweeps.WIDTH))
     lines = [line.split() for line in text.getvalue().splitlines()]
-    assert ["workers=1", "2/3", "4.500", "±", "0.707", "9000", "±", "0", "0.915", "±", "0.000"] in lines
-    assert ["workers=2", "1/1", "4.000", "9000", "0.915"] in lines
-    assert ["workers=1", "0.600", "±", "0.000", "0.390", "±", "0.000", "0.010", "±", "0.000"] in lines
+    assert ["workers=1", "2/3", "4.500", "±", "0.707", "9250", "±", "354", "0.900", "±", "0.000"] in lines
+    assert ["workers=2", "1/1", "4.000", "9000", "0.900"] in lines
+    assert ["workers=1", "1.500", "±", "0.707", "3.000", "±", "0.000"] in lines
     assert "Left out of all figures: 1 of 4 runs, not ok: 1 invalid" in text.getvalue()
     assert "workers=1: run 20260102T030405Z-0003 is invalid: the loss is NaN" in text.getvalue()

@@ -1,0 +1,214 @@
+"""How the same training scales with its workers: speed-up and efficiency, of the wall and of the training alone.
+
+    speed-up of the wall        median wall of the fewest workers / median wall of n workers
+    speed-up of the training    median samples a second of n workers / that of the fewest
+    efficiency                  speed-up x fewest workers / n
+
+Intervals are those of `dlobd.attribution.statistics.ratio`. Start-up, which no worker makes shorter, is part of the
+wall and not of the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dlobd.attribution import statistics
+from dlobd.attribution.statistics import Median, Ratio
+from dlobd.bundle.run import Run
+from dlobd.errors import UsageError
+from dlobd.report import layer_bars
+from dlobd.report.chosen import Chosen, configuration, grouped
+from dlobd.report.summary import throughput, wall_s
+from dlobd.run.machine_noise import CLIENT
+
+FEWEST_RUNS = "fewer than three runs of a point have no interval"
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Of Okabe and Ito, one a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Runs of one number of workers against those of the fewest. Samples a second: after the first ten steps."""
+
+    workers: int
+    runs: int
+    wall: Median
+    rate: Median
+    speed_up: Ratio
+    training: Ratio
+    fewest: int
+    layers: layer_bars.Seconds
+
+    def efficiency(self, of: Ratio) -> Ratio:
+        """A speed-up as a share of that of equally many more workers."""
+        share = self.fewest / self.workers
+        return Ratio(*(None if value is None else value * share for value in (of.ratio, of.low, of.high)))
+
+
+Curves = dict[str, list[Scaled]]
+"""What sets the runs apart, besides workers and batch, to each number of workers, rising."""
+
+
+def curves(chosen: Chosen) -> Curves:
+    """Every group of runs that differ in their workers.
+
+    Raises:
+        UsageError: there is only one number of workers, or runs of a group trained on different numbers of samples.
+    """
+    found = {}
+    for label, runs in grouped(chosen.runs, lambda run: chosen.label(run, "workers", "batch_size")).items():
+        by_workers = grouped(runs, lambda run: configuration(run).workers)
+        if len(by_workers) > 1:
+            _check_equal_work(runs)
+            found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))
+    if not found:
+        counts = sorted({configuration(run).workers for run in chosen.runs})
+        raise UsageError(
+            f"There is nothing to scale: no runs differ in workers alone (workers: {', '.join(map(str, counts))}).",
+            "name runs of at least two numbers of workers, for example of `dlobd sweep scaling-quick`",
+        )
+    return found
+
+
+def _curve(by_workers: dict[int, list[Run]]) -> list[Scaled]:
+    fewest = min(by_workers)
+    base = by_workers[fewest]
+    itself = Ratio(1.0, None, None)
+    return [
+        Scaled(
+            workers,
+            len(runs),
+            statistics.median(map(wall_s, runs)),
+            statistics.median(map(throughput, runs)),
+            itself if runs is base else statistics.ratio(map(wall_s, base), map(wall_s, runs)),
+            itself if runs is base else statistics.ratio(map(throughput, runs), map(throughput, base)),
+            fewest,
+            layer_bars.means(runs),
+        )
+        for workers, runs in by_workers.items()
+    ]
+
+
+def _check_equal_work(runs: Sequence[Run]) -> None:
+    samples = grouped(runs, lambda run: run.metrics.get("train_samples"))
+    if len(samples) > 1:
+        ids = " and ".join(f"{each[0].run_id} ({count})" for count, each in samples.items())
+        raise UsageError(
+            f"Runs {ids} trained on different numbers of samples: their walls do not compare.",
+            "name runs of equal train_samples and epochs",
+        )
+
+
+def kind(chosen: Chosen) -> str:
+    """What is kept while the workers vary, in a sentence."""
+    every = [configuration(run) for run in chosen.runs]
+    own = {one.batch_size for one in every}
+    together = {one.batch_size * one.workers for one in every}
+    if len(together) == 1:
+        return f"Strong scaling: every point has the global batch of {min(together)}, and the same training samples."
+    if len(own) == 1:
+        return f"Weak scaling: every worker has the batch of {min(own)}; the training samples are the same."
+    return "Neither strong nor weak scaling: both the batch of a worker and the global batch vary."
+
+
+def warnings(chosen: Chosen) -> list[str]:
+    """What a reader must know before the figures, one line each."""
+    found = []
+    here = [run for run in chosen.runs if run.noise is None or run.noise.machine != CLIENT]
+    if here:
+        cores = min(int(run.platform.get("cores") or 0) for run in here) or "an unknown number of"
+        found.append(
+            f"All workers shared one machine of {cores} cores with the rest of the stack: more workers bring no more "
+            "cores, so this is not how a cluster scales."
+        )
+    if any(len(each) < 3 for each in grouped(chosen.runs, lambda run: run.experiment_key).values()):
+        found.append(f"No interval is given where there are too few runs: {FEWEST_RUNS}.")
+    return [f"warning: {line}" for line in found]
+
+
+def table(found: Curves) -> pd.DataFrame:
+    """One row a curve and number of workers; ratios with their 95 % interval where there is one."""
+    rows = [
+        {
+            "": label,
+            "workers": one.workers,
+            "runs": one.runs,
+            "wall, s": _text(one.wall.median, one.wall.low, one.wall.high),
+            "speed-up": _ratio(one.speed_up),
+            "efficiency": _ratio(one.efficiency(one.speed_up)),
+            "samples/s": _text(one.rate.median, one.rate.low, one.rate.high),
+            "of training": _ratio(one.training),
+            "efficiency of training": _ratio(one.efficiency(one.training)),
+        }
+        for label, curve in found.items()
+        for one in curve
+    ]
+    return pd.DataFrame(rows)
+
+
+def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
+    """Tables and picture. See `dlobd.report.script`."""
+    found = curves(chosen)
+    bars = {f"{label}, {one.workers}": one.layers for label, curve in found.items() for one in curve}
+    pieces = (
+        kind(chosen),
+        *warnings(chosen),
+        "\nMedians, and ratios of medians to the fewest workers, with 95 % bootstrap intervals",
+        table(found).to_string(index=False),
+        "\nLayers, mean seconds of the wall, by workers",
+        layer_bars.table(bars, "wall").to_string(float_format="%.3f", na_rep="-"),
+    )
+    figure = Figure(figsize=(13, 4.6 + 0.2 * len(bars)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _lines(left, found)
+    layer_bars.draw(right, bars, "seconds of the wall, mean")
+    right.set_title("Layers by workers", loc="left")
+    right.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
+    figure.suptitle(kind(chosen), fontsize="medium")
+    return pieces, figure
+
+
+def _lines(axes: Axes, found: Curves) -> None:
+    """Speed-up over workers, of the wall drawn through and of the training dashed, and the line of efficiency 1."""
+    for number, (label, curve) in enumerate(found.items()):
+        for name, style, ratios in (
+            ("wall", "-", [one.speed_up for one in curve]),
+            ("training", "--", [one.training for one in curve]),
+        ):
+            colour = COLOURS[number % len(COLOURS)]
+            at = {one.workers: ratio for one, ratio in zip(curve, ratios, strict=True)}
+            known = {workers: ratio.ratio for workers, ratio in at.items() if ratio.ratio is not None}
+            axes.plot(list(known), list(known.values()), style, color=colour, marker="o", label=f"{label}: {name}")
+            for workers, ratio in at.items():
+                if ratio.low is not None and ratio.high is not None:
+                    axes.plot([workers, workers], [ratio.low, ratio.high], color=colour, marker="_", linewidth=1)
+    counts = sorted({one.workers for curve in found.values() for one in curve})
+    axes.plot(counts, [count / counts[0] for count in counts], ":", color="grey", label="efficiency 1")
+    axes.set_xticks(counts)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("workers")
+    axes.set_ylabel(f"speed-up over {counts[0]}")
+    axes.set_title("Speed-up, with 95 % intervals", loc="left")
+    axes.legend(fontsize="small", frameon=False)
+
+
+def _ratio(ratio: Ratio) -> str:
+    return _text(ratio.ratio, ratio.low, ratio.high)
+
+
+def _text(value: float | None, low: float | None, high: float | None) -> str:
+    """Three digits each: 1.52 (1.4 to 1.63)."""
+    if value is None:
+        return "-"
+    around = f" ({_digits(low)} to {_digits(high)})" if low is not None and high is not None else ""
+    return f"{_digits(value)}{around}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

@@ -1,0 +1,71 @@
+"""Generated runs of many settings, to be compared: their walls, layers and throughput are what a test says."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from records import run_record
+
+from dlobd.bundle.run import Run
+from dlobd.bundle.store import Bundle
+from dlobd.experiment import files
+from dlobd.run import series
+from dlobd.schema import Experiment
+
+_NUMBERS = count()
+
+
+def experiment(**settings: Any) -> Experiment:
+    """The quick job with these settings; what they imply is not looked at."""
+    return dataclasses.replace(files.load("softmax-mnist-quick"), name="made", **settings)
+
+
+def record(layers_s: Mapping[str, float], rate: float | None = None, **settings: Any) -> dict[str, Any]:
+    """A run.json whose layers, in seconds, sum to its wall; `rate` in samples a second."""
+    chosen = experiment(**settings)
+    number = next(_NUMBERS)
+    spent = {name: round(seconds * 1e9) for name, seconds in layers_s.items()}
+    lengths = {"p50_ns": 1, "p90_ns": None, "p95_ns": None, "p99_ns": None, "max_ns": 2}
+    speeds = {"mean": rate, "uncertainty": 0.0, "jitter": 0.0, "step": lengths, "step_with_input": lengths}
+    return run_record(
+        f"20260102T03{number // 60:02}{number % 60:02}Z-{number:04x}",
+        experiment=chosen.name,
+        experiment_key=files.key(chosen),
+        configuration=dataclasses.asdict(chosen),
+        wall_ns=sum(spent.values()),
+        layers=[
+            {"layer": name, "group": name, "ns": ns, "unexplained_ns": 0, "lo_ns": ns, "hi_ns": ns}
+            for name, ns in spent.items()
+        ],
+        unattributed_ns=0,
+        throughput={"warmup_steps": 10, "steps": 20, "samples_per_step": 200, **speeds} if rate else None,
+        metrics={"test_accuracy": 0.9, "train_samples": chosen.train_samples, "steps": 30, "samples_per_second": rate},
+    )
+
+
+def made(layers_s: Mapping[str, float], rate: float | None = None, **settings: Any) -> Run:
+    """`record`, typed."""
+    return Run.from_json(record(layers_s, rate, **settings))
+
+
+def on_disk(out: Path, records: list[dict[str, Any]], axes: tuple[str, ...], status: str = "ok") -> Path:
+    """A sweep's file of these runs, with their bundles beside it; the last one has this status."""
+    points, begun = {}, []
+    for number, one in enumerate(records):
+        values = one["configuration"]
+        label = " ".join(f"{name}={values[name]}" for name in axes)
+        points[label] = Experiment(**values)
+        bundle = Bundle(out / "made" / one["run_id"])
+        bundle.path.mkdir(parents=True)
+        bad = {"status": status, "reason": "a rank died"} if number == len(records) - 1 and status != "ok" else {}
+        bundle.write(one | bad)
+        bundle.seal()
+        repeat = sum(start.point == label for start in begun) + 1
+        begun.append(series.StartedRun(repeat, label, bundle.run_id, 1.0))
+    found = series.Series(points, 0, out, tuple(begun), axes=axes, scaling="weak")
+    series.write(found)
+    return found.path

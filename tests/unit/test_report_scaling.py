@@ -1,0 +1,88 @@
+"""Speed-up and efficiency over workers, of runs whose answers are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chosen_runs import made
+
+from dlobd.bundle.run import Run
+from dlobd.errors import UsageError
+from dlobd.report import scaling
+from dlobd.report.chosen import Chosen
+
+
+def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> Chosen:
+    """Runs as a script has read them."""
+    return Chosen(runs, axes, ())
+
+
+def point(workers: int, start_s: float, train_s: float, **settings: Any) -> Run:
+    """A run that starts for so long and then trains for so long."""
+    layers = {"spark": start_s, "tensorflow": train_s}
+    return made(layers, rate=6000 / train_s, workers=workers, **settings)
+
+
+def test_speed_up_and_efficiency_are_those_of_the_runs() -> None:
+    """Training is twice as fast with two workers, and start-up as slow as before: the wall gains less."""
+    runs = [point(n, 10 + noise, 20 / n) for n in (1, 2) for noise in (0, 0.01, -0.01)]
+    (curve,) = scaling.curves(chosen(*runs)).values()
+    one, two = curve
+    assert (one.workers, one.runs, one.speed_up.ratio, one.speed_up.low) == (1, 3, 1.0, None)
+    assert two.speed_up.ratio == pytest.approx(30 / 20)
+    assert two.training.ratio == pytest.approx(2)
+    assert two.efficiency(two.speed_up).ratio == pytest.approx(0.75)
+    assert two.efficiency(two.training).ratio == pytest.approx(1)
+    assert two.speed_up.low is not None
+    assert two.speed_up.high is not None
+    assert 29.99 / 20.01 <= two.speed_up.low <= 1.5 <= two.speed_up.high <= 30.01 / 19.99
+    assert two.layers["spark"] == pytest.approx(10)
+    assert two.layers["tensorflow"] == pytest.approx(10)
+
+
+def test_it_counts_from_the_fewest_workers() -> None:
+    """Of 2 and 8: four times as many."""
+    (curve,) = scaling.curves(chosen(point(8, 0, 10), point(2, 0, 20))).values()
+    assert [one.workers for one in curve] == [2, 8]
+    assert curve[1].efficiency(curve[1].speed_up).ratio == pytest.approx(0.5)
+    assert curve[1].speed_up.low is None
+
+
+def test_what_else_differs_is_another_curve() -> None:
+    """Named by the axes; a group of one number of workers has none."""
+    runs = [point(n, 1, 2, launcher=how, input=source) for n in (1, 2) for how, source in (("a", "x"), ("b", "y"))]
+    alone = point(1, 1, 2, launcher="c")
+    assert list(scaling.curves(chosen(*runs, alone, axes=("workers", "launcher")))) == ["launcher=a", "launcher=b"]
+    assert list(scaling.curves(chosen(*runs))) == ["launcher=a input=x", "launcher=b input=y"]
+
+
+def test_it_says_what_is_kept() -> None:
+    """The global batch, or the batch of a worker."""
+    assert "global batch of 200" in scaling.kind(chosen(point(1, 1, 1, batch_size=200), point(2, 1, 1, batch_size=100)))
+    assert "batch of 100" in scaling.kind(chosen(point(1, 1, 1), point(2, 1, 1)))
+    assert "Neither" in scaling.kind(chosen(point(1, 1, 1, batch_size=150), point(2, 1, 1, batch_size=100)))
+
+
+def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
+    """An embedded cluster is one machine."""
+    said = scaling.warnings(chosen(point(1, 1, 1), point(2, 1, 1)))
+    assert "one machine of 2 cores" in said[0]
+    assert "fewer than three runs" in said[1]
+    runs = [point(n, 1, 1) for n in (1, 2) for _ in range(3)]
+    assert len(scaling.warnings(chosen(*runs))) == 1
+
+
+def test_what_does_not_compare_is_refused() -> None:
+    """One number of workers, and walls of different work."""
+    with pytest.raises(UsageError, match="no runs differ in workers alone"):
+        scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
+    with pytest.raises(UsageError, match="different numbers of samples"):
+        scaling.curves(chosen(point(1, 1, 1), point(2, 1, 1, train_samples=1200), axes=("workers",)))
+
+
+def test_without_throughput_there_is_no_speed_up_of_training() -> None:
+    """Too few steps: unknown, not 0."""
+    (curve,) = scaling.curves(chosen(*(made({"spark": 1}, workers=n) for n in (1, 2)))).values()
+    assert curve[1].training.ratio is None
+    assert scaling.table({"x": curve})["of training"][1] == "-"

@@ -1,0 +1,117 @@
+"""Sensitivity to the settings of a sweep, of runs whose answers are known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from chosen_runs import made
+
+from dlobd.errors import UsageError
+from dlobd.report import sensitivity
+from dlobd.report.chosen import Chosen
+from dlobd.report.sensitivity import Sensitivity
+
+AXES = ("workers", "launcher")
+
+
+def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> Chosen:
+    """Runs of 1, 2 and 4 workers by two launchers; the wall of each is given."""
+    cells = product((1, 2, 4), ("tfos", "barrier"), range(repeats))
+    return Chosen(tuple(made({"spark": wall_s(n, how, r)}, workers=n, launcher=how) for n, how, r in cells), AXES, ())
+
+
+def of_wall(chosen: Chosen) -> dict[str, Sensitivity]:
+    """Factor to what it does to the wall."""
+    return {one.factor: one for one in sensitivity.sensitivities(chosen, resamples=40) if one.figure == "wall"}
+
+
+def test_a_factor_that_decides_all_has_1_and_one_without_effect_0() -> None:
+    """First and total order, and nothing is left to chance; a name is a factor like a number."""
+    found = of_wall(sweep(lambda workers, launcher, repeat: {"tfos": 10, "barrier": 20}[launcher]))
+    assert found["launcher"].first.value == pytest.approx(1, abs=0.01)
+    assert found["launcher"].total.value == pytest.approx(1, abs=0.01)
+    for other in ("workers", sensitivity.RUN_TO_RUN):
+        assert found[other].first.value == pytest.approx(0, abs=1e-9)
+        assert found[other].total.value == pytest.approx(0, abs=1e-9)
+    assert found["launcher"].chance == pytest.approx(0)
+
+
+def test_shares_are_those_of_the_variance() -> None:
+    """Of an additive wall: 3 n has a variance of 14 over 1, 2, 4, and 4 against 0 has one of 4."""
+    found = of_wall(sweep(lambda workers, launcher, repeat: 10 + 3 * workers + 4 * (launcher == "tfos")))
+    assert found["workers"].first.value == pytest.approx(14 / 18, abs=0.01)
+    assert found["launcher"].first.value == pytest.approx(4 / 18, abs=0.01)
+    assert found["workers"].total.value == pytest.approx(14 / 18, abs=0.01)
+
+
+def test_the_order_of_values_means_nothing() -> None:
+    """2 workers are the slowest: all of it is still the workers'."""
+    found = of_wall(sweep(lambda workers, launcher, repeat: {1: 10, 2: 30, 4: 10}[workers]))
+    assert found["workers"].first.value == pytest.approx(1, abs=0.01)
+
+
+def test_an_interaction_is_in_the_total_order_alone() -> None:
+    """Each launcher is the faster one as often: neither factor explains anything by itself."""
+    walls = {(1, "tfos"): 10, (1, "barrier"): 20, (2, "tfos"): 20, (2, "barrier"): 10}
+    cells = product((1, 2), ("tfos", "barrier"), range(3))
+    runs = tuple(made({"spark": walls[n, how]}, workers=n, launcher=how) for n, how, _ in cells)
+    found = of_wall(Chosen(runs, AXES, ()))
+    for factor in AXES:
+        assert found[factor].first.value == pytest.approx(0, abs=0.02)
+        assert found[factor].total.value == pytest.approx(1, abs=0.02)
+
+
+def test_noise_is_the_run_s_and_no_setting_s() -> None:
+    """Its total order is near 1, and a first order is about what chance gives."""
+    noise = random.Random(4)
+    found = of_wall(sweep(lambda workers, launcher, repeat: 100 + noise.gauss(0, 5), repeats=8))
+    assert found[sensitivity.RUN_TO_RUN].total.value > 0.8
+    assert found["workers"].first.value < 0.2
+    assert found["workers"].chance == pytest.approx(2 / 47, abs=0.02)
+    assert found["workers"].first.low < found["workers"].first.value < found["workers"].first.high
+
+
+def test_equal_input_gives_an_equal_table() -> None:
+    """Intervals too."""
+    noise = random.Random(1)
+    chosen = sweep(lambda workers, launcher, repeat: 10 + workers + noise.gauss(0, 1))
+    assert of_wall(chosen) == of_wall(chosen)
+
+
+def test_each_layer_and_the_throughput_are_figures_of_their_own() -> None:
+    """One that is the same in all runs, or that a run did not measure, is none."""
+    cells = list(product((1, 2), range(3)))
+    runs = [made({"spark": 5, "tensorflow": 9 / n, "hdfs": 1 + r}, rate=100 * n, workers=n) for n, r in cells]
+    every = sensitivity.sensitivities(Chosen(tuple(runs), (), ()), resamples=2)
+    found = {(one.figure, one.factor): one for one in every}
+    assert {figure for figure, _ in found} == {"wall", "TensorFlow", "HDFS", "samples/s"}
+    assert found["TensorFlow", "workers"].first.value == pytest.approx(1, abs=0.01)
+    assert found["HDFS", "workers"].first.value == pytest.approx(0, abs=1e-9)
+    assert found["HDFS", sensitivity.RUN_TO_RUN].first.value == pytest.approx(1, abs=0.02)
+    runs[0] = made({"spark": 5, "tensorflow": 9, "hdfs": 1}, workers=1)
+    assert "samples/s" not in sensitivity.figures(runs)
+
+
+def test_what_has_no_answer_is_refused() -> None:
+    """One value, too few runs of a combination, or a combination that is missing."""
+
+    def flat(*_: Any) -> float:
+        return 1.0
+
+    with pytest.raises(UsageError, match=r"workers=1 launcher=barrier has 2\."):
+        sensitivity.sensitivities(sweep(flat, repeats=2))
+    whole = sweep(flat)
+    with pytest.raises(UsageError, match=r"workers=4 launcher=tfos has 0\."):
+        sensitivity.sensitivities(Chosen(tuple(r for r in whole.runs if _cell(r) != (4, "tfos")), AXES, ()))
+    with pytest.raises(UsageError, match=r"launcher has one value alone \(tfos\)"):
+        sensitivity.sensitivities(Chosen(tuple(r for r in whole.runs if _cell(r)[1] == "tfos"), AXES, ()))
+    with pytest.raises(UsageError, match="do not differ in any setting"):
+        sensitivity.sensitivities(Chosen(tuple(r for r in whole.runs if _cell(r) == (1, "tfos")), (), ()))
+
+
+def _cell(run: Any) -> tuple[int, str]:
+    return run.configuration.workers, run.configuration.launcher
