@@ -105,6 +105,16 @@ def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
     charts.amortisation(found)
 
 
+def test_more_repeats_make_the_line_surer_but_not_a_single_run() -> None:
+    """Thirty repeats whose loops vary by 5 %: a run of 50 epochs of 1.5 s still varies by 3.75 s."""
+    barrier = line(Lab(4, loop_share=0.05).series(repeats=30))
+    predicted = barrier.predicted_s(50)
+    assert (barrier.epoch.half_width or 1) < 0.04
+    assert predicted.low is not None
+    assert predicted.high is not None
+    assert 1.6 * 3.75 < (predicted.high - predicted.low) / 2 < 3 * 3.75
+
+
 @pytest.mark.slow
 def test_intervals_hold_the_truth_and_predictions_hold_new_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 experiments of 6 repeats: each interval holds in at least 90, and 50 epochs are known to within 20 %."""
