@@ -1,0 +1,41 @@
+"""The user's own model and data set through TensorFlowOnSpark: the files that the pages print, unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.conftest import warnings_of
+from cluster.test_ways import explained, losses
+from pages import printed
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+
+
+def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None:
+    """In containers, with a driver in one too. Nothing there finds the file but by its text; what the bundle says of
+    it can be verified where the files are not."""
+    model = printed("models.md", "net.py", tmp_path)
+    data = printed("data.md", "stripes.py", tmp_path)
+    ended = dlobd.run(
+        f"model={model}:build",
+        f"dataset={data}:Stripes",
+        "train_samples=4000",
+        "test_samples=1000",
+        "deploy_mode=cluster",
+        "epochs=3",
+        "min_accuracy=0.9",
+    )
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    run = ended.bundle.read_json()
+    assert warnings_of(run) == []
+    found = losses(ended.bundle)
+    assert found[-1] < found[0] / 2
+    assert (ended.bundle.evidence / "model.py").read_text() == model.read_text()
+    assert "fail" not in {one["verdict"] for one in run["audits"]}
+    model.unlink()
+    data.unlink()
+    assert dlobd("verify", str(ended.bundle.path)).code == 0
+    assert "net.py:build" in dlobd("show", str(ended.bundle.path)).out
