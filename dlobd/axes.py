@@ -231,8 +231,8 @@ PAGE_CACHES = Registry(
     "page-caches",
     [
         Row("as-is", "as the runs before have left it; how much was there is reported"),
-        Row("warm", "all blocks of the training files are read once before the window"),
-        Row("cold", "the kernel is told to drop the blocks of the training files before the window"),
+        Row("warm", "the training files' blocks are read once before the window"),
+        Row("cold", "the kernel drops the training files' blocks before the window; not on an external cluster"),
     ],
 )
 """What the DataNodes' machines have of the training files in memory when the window begins."""

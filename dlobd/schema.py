@@ -11,7 +11,7 @@ Schema history of run.json
         shape and classes of a synthetic data set
     6   `configuration` has limits of steps, seconds and accuracy, threads, device, cores, the page cache's state, and
         the sha256 of a model or data set from the user's own file; `spark_metrics`, `throughput`, `epochs`,
-        `first_touch` and `time_to_accuracy`: null or empty in older records
+        `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "checks": _dicts(checks),
         "audits": _dicts(audits),
         "noise": evidence.noise,
+        "page_cache": evidence.page_cache,
         "warnings": [
             *missing,
             *warnings.notices(evidence),

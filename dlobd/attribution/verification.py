@@ -26,6 +26,7 @@ from dlobd.schema import Runnable
 SINCE = {
     "audits": 3,
     "noise": 3,
+    "page_cache": 6,
     "spark_metrics": 6,
     "throughput": 6,
     "epochs": 6,

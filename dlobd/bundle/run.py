@@ -261,6 +261,16 @@ class Noise:
         return f"{runs} runs a side cannot show below {share:.1%} of CPU time, {wait_ms:.2f} ms of a wait"
 
 
+@dataclass(frozen=True, slots=True)
+class PageCache:
+    """What the machine had of the training files in memory when the window began: of HDFS, of their blocks."""
+
+    asked: str
+    resident_bytes: int
+    total_bytes: int  # of HDFS, of all replicas
+    before_resident_bytes: int  # before it was warmed, or dropped
+
+
 Metric = int | float | str | None | list[Any]
 
 
@@ -303,6 +313,7 @@ class Run:
     intervals: tuple[Interval, ...] = ()
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = field(default=())
+    page_cache: PageCache | None = None  # None: not known
     spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
 
     @classmethod

@@ -52,7 +52,7 @@ def _from_4(run: dict[str, Any]) -> dict[str, Any]:
 
 def _from_5(run: dict[str, Any]) -> dict[str, Any]:
     """All epochs, on one core an executor and threads of TensorFlow's choice; the page cache was as it was. Spark's
-    metrics, epochs and the first touch of the data were not looked at."""
+    metrics, epochs, the first touch of the data and what was in the page cache were not looked at."""
     configuration = run["configuration"]
     if "script" not in configuration:
         limits = {"max_steps": 0, "max_seconds": 0, "evaluate_every_epochs": 0, "target_accuracy": 0.0}
@@ -60,7 +60,14 @@ def _from_5(run: dict[str, Any]) -> dict[str, Any]:
         data = {"page_cache": "as-is", "model_sha256": "", "dataset_sha256": ""}
         configuration = {**limits, **machine, **data, **configuration}
     times: dict[str, Any] = {"throughput": None, "epochs": [], "first_touch": None, "time_to_accuracy": None}
-    return {"spark_metrics": None, **times, **run, "configuration": configuration, "schema_version": 6}
+    return {
+        "page_cache": None,
+        "spark_metrics": None,
+        **times,
+        **run,
+        "configuration": configuration,
+        "schema_version": 6,
+    }
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {

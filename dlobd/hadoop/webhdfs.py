@@ -40,6 +40,12 @@ class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
         self.how = how
 
 
+def block_locations(url: str, user: str, path: str, length: int) -> Any:
+    """WebHDFS's answer to GET_BLOCK_LOCATIONS of a whole file. Raises requests.RequestException."""
+    query: dict[str, str | int] = {"op": "GET_BLOCK_LOCATIONS", "user.name": user, "offset": 0, "length": length}
+    return requests.get(f"{url}/webhdfs/v1{path}", query, timeout=5).json()
+
+
 def words(error: Exception) -> str:
     """What HDFS said, without the Java stack that it may put behind it."""
     lines = [line.strip() for line in str(error).splitlines()]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.bundle.run import RecordingCost, Run
+from dlobd.bundle.run import PageCache, RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import text
 from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, settings, summary, title
@@ -34,6 +34,8 @@ def breakdown(run: Run, console: Console) -> None:
         text.line(console, said)
     if run.noise:
         text.line(console, _noise(run))
+    if run.page_cache:
+        text.line(console, _page_cache(run, run.page_cache))
     if run.wall_ns is None:
         text.line(console, "No breakdown: the run has no window, so there is no wall time to split.")
         return
@@ -126,6 +128,15 @@ def _audits(run: Run, found: Summary) -> list[str]:
     line = f"audits: {counts['pass']} pass, {counts['unknown']} unknown"
     failed = found.failed_audits
     return [line + f", {len(failed)} FAIL" * bool(failed), *(f"audit failed: {one.figures}" for one in failed)]
+
+
+def _page_cache(run: Run, cache: PageCache) -> str:
+    what = "training files" if run.configuration.scheduler == "none" else "HDFS blocks of the training files"
+    how = {"as-is": "as found", "warm": "read before the run", "cold": "dropped before the run"}[cache.asked]
+    if cache.asked == "cold" and cache.resident_bytes:
+        how += "; the rest could not be"
+    there, of = cache.resident_bytes / 1e6, cache.total_bytes / 1e6
+    return f"{what} in the page cache: {there:.1f} of {of:.1f} MB ({how})"
 
 
 def _noise(run: Run) -> str:

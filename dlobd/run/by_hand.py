@@ -49,6 +49,11 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     if isinstance(chosen, OwnJob):
         raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
     external.check(experiment := chosen)
+    if experiment.page_cache != "as-is":
+        raise UsageError(
+            f"page_cache {experiment.page_cache}: with --by-hand nobody knows when the job begins.",
+            "--set page_cache=as-is, or omit --by-hand",
+        )
     runner.check(experiment, cluster, progress)
     place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
     place.upload()

@@ -47,6 +47,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "checks": [],
         "audits": None,
         "noise": None,
+        "page_cache": None,
         "platform": provenance.platform(),
         "versions": provenance.versions(None),
         "git": provenance.git(),

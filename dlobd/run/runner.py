@@ -30,15 +30,15 @@ from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
-from dlobd.run import machine_noise, memory_check, own_model, provenance, staging, submissions, submit
+from dlobd.run import machine_noise, memory_check, own_model, page_cache, provenance, staging, submissions, submit
 from dlobd.run import run_record as run_records
 from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.deploy import choice
 from dlobd.run.deploy.base import Lent, Place, PlaceKind
 from dlobd.run.progress import Narrator
 from dlobd.run.schedulers.base import Command
-from dlobd.schema import OwnJob, Runnable
-from dlobd.tracing import span_cost
+from dlobd.schema import Experiment, OwnJob, Runnable
+from dlobd.tracing import names, span_cost
 from dlobd.tracing.clock import timed
 
 Progress = Callable[[str], None]
@@ -164,6 +164,9 @@ def _execute(
     bundle.write(run_record)  # what stays if this process is killed
     with timed(setup, "noise_ns"):
         _note_noise(bundle, place, progress)
+    if job and isinstance(experiment, Experiment):
+        with timed(setup, "page_cache_ns"):
+            _prepare_page_cache(experiment, place, job.train_dir, bundle, progress)
     progress(f"submit: starting {Path(command.argv[0]).name}")
     with submissions.watched(bundle.run_id, place.rm_url):
         window = submit.submit(
@@ -205,6 +208,21 @@ def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
     except OSError:
         return
     bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), files.NOISE)
+
+
+def _prepare_page_cache(
+    experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, progress: Progress
+) -> None:
+    """The page cache as the experiment wants it, just before the window. Of other machines only WebHDFS's reads can
+    warm it, and nobody says what is there."""
+    progress(f"prepare: page cache {experiment.page_cache}")
+    paths = place.local_files(train_dir)
+    if paths is not None:
+        bundle.add_bytes(json.dumps(page_cache.prepared(experiment.page_cache, paths)).encode(), files.PAGE_CACHE)
+    elif experiment.page_cache == "warm":
+        for name in place.storage.sizes(train_dir):
+            for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, names.DATA_SET):
+                pass
 
 
 def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:

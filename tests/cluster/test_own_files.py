@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None:
     """In containers, with a driver in one too. Nothing there finds the file but by its text; what the bundle says of
-    it can be verified where the files are not."""
+    it can be verified where the files are not. The DataNodes' blocks are dropped before."""
     model = printed("models.md", "net.py", tmp_path)
     data = printed("data.md", "stripes.py", tmp_path)
     ended = dlobd.run(
@@ -26,11 +26,16 @@ def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None
         "deploy_mode=cluster",
         "epochs=3",
         "min_accuracy=0.9",
+        "page_cache=cold",
     )
     assert ended.code == 0, ended.err
     explained(ended.bundle)
     run = ended.bundle.read_json()
     assert warnings_of(run) == []
+    staged = run["metrics"]["staged_bytes"]
+    cache = run["page_cache"]
+    assert (cache["resident_bytes"], cache["asked"]) == (0, "cold"), "the blocks lie on a disk"
+    assert 0 < cache["total_bytes"] == cache["before_resident_bytes"] == staged, "they had just been written"
     found = losses(ended.bundle)
     assert found[-1] < found[0] / 2
     assert (ended.bundle.evidence / "model.py").read_text() == model.read_text()

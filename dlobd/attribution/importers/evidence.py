@@ -259,6 +259,11 @@ class Evidence:
         return self._json(files.NOISE, None)
 
     @cached_property
+    def page_cache(self) -> dict[str, Any] | None:
+        """What was in memory of the training files just before the window; None where it is not known."""
+        return self._json(files.PAGE_CACHE, None)
+
+    @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
         """What each rank left in its done-marker, by rank."""
         try:

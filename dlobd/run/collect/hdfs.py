@@ -65,9 +65,8 @@ def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle
 def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
     blocks = {}
     for name, status in client.list(train_dir, status=True):
-        query = {"op": "GET_BLOCK_LOCATIONS", "user.name": hdfs.user, "offset": 0, "length": status["length"]}
-        url = f"{hdfs.webhdfs_url}/webhdfs/v1{train_dir}/{name}"
-        blocks[f"{train_dir}/{name}"] = requests.get(url, query, timeout=5).json()
+        path = f"{train_dir}/{name}"
+        blocks[path] = webhdfs.block_locations(hdfs.webhdfs_url, hdfs.user, path, status["length"])
     bundle.add_bytes(json.dumps(blocks).encode(), files.BLOCKS)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from dlobd.bundle.store import Bundle
@@ -51,6 +52,14 @@ class Place(Protocol):
 
         Raises:
             ClusterError: the storage refused.
+        """
+
+    def local_files(self, directory: str) -> list[Path] | None:
+        """The files of this machine's disks that hold what lies in a directory of the storage: of HDFS the blocks, each
+        replica. None where other machines hold them.
+
+        Raises:
+            ClusterError: the storage does not answer.
         """
 
     def abort(self, application_id: str) -> str:

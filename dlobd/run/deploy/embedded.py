@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import requests
+
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError
+from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
 from dlobd.hadoop.embedded.configuration import (
     LOOPBACK,
@@ -76,6 +79,21 @@ class Hadoop:
                 f"HDFS refused to create a directory: {words(error)}", "check `dlobd cluster status`"
             ) from error
         self.log_offsets = embedded.log_offsets(self.cluster)
+
+    def local_files(self, directory: str) -> list[Path]:
+        endpoints = self.cluster.endpoints
+        try:
+            answers = [
+                webhdfs.block_locations(endpoints.webhdfs_url, self.cluster.user, f"{directory}/{name}", size)
+                for name, size in self.storage.sizes(directory).items()
+            ]
+        except (*failures(), requests.RequestException, ValueError) as error:
+            raise ClusterError(
+                f"HDFS does not say where its blocks are: {words(error)}", "check `dlobd cluster status`"
+            ) from error
+        blocks = [block["block"]["blockId"] for answer in answers for block in answer["LocatedBlocks"]["locatedBlocks"]]
+        stores = [path for path in self.cluster.work_dir.glob("datanode-*/current/BP-*/current") if path.is_dir()]
+        return sorted(path for store in stores for block in blocks for path in store.rglob(f"blk_{block}"))
 
     def abort(self, application_id: str) -> str:
         rm_url = self.cluster.endpoints.rm_url

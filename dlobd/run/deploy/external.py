@@ -37,7 +37,7 @@ from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.schedulers.base import PackedInstallation, Target
 from dlobd.run.submit import Window
-from dlobd.schema import Runnable
+from dlobd.schema import Experiment, Runnable
 from dlobd.tracing.clock import timed
 
 TELL_S = 2.0
@@ -68,11 +68,16 @@ class ExternalCluster:
 
 
 def check(experiment: Runnable) -> None:
-    """Raises UsageError for what does not run there: another scheduler."""
+    """Raises UsageError for what does not run there: another scheduler, a cold page cache."""
     if experiment.scheduler != "yarn":
         raise UsageError(
             f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
             "omit --hadoop-conf, or add --set scheduler=yarn",
+        )
+    if isinstance(experiment, Experiment) and experiment.page_cache == "cold":
+        raise UsageError(
+            "page_cache cold needs the embedded cluster: nothing in HDFS drops what another machine has in memory.",
+            "--set page_cache=as-is, or warm",
         )
 
 
@@ -221,6 +226,9 @@ class RemoteHadoop:
             raise ClusterError(
                 f"HDFS refused to create a directory: {error}", f"check your permissions in {self.top}"
             ) from error
+
+    def local_files(self, directory: str) -> None:
+        return None
 
     def abort(self, application_id: str) -> str:
         diagnostics = application.diagnostics(self.web.rm_url, application_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 from dlobd.bundle import files
@@ -49,6 +50,9 @@ class ThisMachine:
             self.storage.make_directory(f"{run_dir}/done")
         except OSError as error:
             raise ClusterError(f"{run_dir} cannot be created: {error}", "check that directory's permissions") from error
+
+    def local_files(self, directory: str) -> list[Path]:
+        return [Path(directory) / name for name in sorted(self.storage.sizes(directory))]
 
     def abort(self, application_id: str) -> str:
         return ""

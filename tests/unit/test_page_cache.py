@@ -1,0 +1,129 @@
+"""The page cache before a run: what is resident, dropped and read, of real files; and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import mmap
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import records
+from rich.console import Console
+
+from dlobd.errors import SetupError, UsageError
+from dlobd.experiment import files
+from dlobd.report import terminal
+from dlobd.run import page_cache
+from dlobd.run.deploy import external
+from dlobd.run.deploy.this_machine import ThisMachine
+
+PAGE = mmap.PAGESIZE
+SIZE = 300 * PAGE + 123
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Path:
+    """A file of random bytes whose last page is not full."""
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(SIZE))
+    return path
+
+
+def _in_memory(path: Path) -> bool:
+    """Whether its file system is memory, of which nothing can be dropped."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(path)], capture_output=True, text=True, check=True)
+    return kind.stdout.strip() in ("tmpfs", "ramfs")
+
+
+def test_what_was_dropped_is_not_resident_until_it_is_read(on_disk: Path) -> None:
+    """Also dirty pages: they are written first. The figures are what is there, not what was asked for."""
+    stays = SIZE if _in_memory(on_disk) else 0
+    assert page_cache.prepared("as-is", [on_disk])["resident_bytes"] == SIZE
+    cold = page_cache.prepared("cold", [on_disk])
+    assert cold == {
+        "asked": "cold",
+        "resident_bytes": stays,
+        "total_bytes": SIZE,
+        "before_resident_bytes": SIZE,
+    }
+    assert page_cache.prepared("as-is", [on_disk])["resident_bytes"] == stays
+    warm = page_cache.prepared("warm", [on_disk])
+    assert (warm["before_resident_bytes"], warm["resident_bytes"]) == (stays, SIZE)
+
+
+def test_a_part_is_counted_by_pages(on_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a file counts as long as it is, not as its page; a large file is looked at in stretches."""
+    page_cache.drop([on_disk])
+    with on_disk.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
+        file.seek(300 * PAGE)
+        file.read(1)
+    found = page_cache.residency([on_disk])
+    assert found == page_cache.Residency(SIZE if _in_memory(on_disk) else 123, SIZE)
+    page_cache.read([on_disk])
+    monkeypatch.setattr(page_cache, "WINDOW_BYTES", 7 * PAGE)
+    assert page_cache.residency([on_disk, on_disk]) == page_cache.Residency(2 * SIZE, 2 * SIZE)
+
+
+def test_an_empty_file_has_nothing(tmp_path: Path) -> None:
+    """And no files have nothing."""
+    (tmp_path / "empty").touch()
+    nothing = page_cache.Residency(0, 0)
+    assert page_cache.residency([tmp_path / "empty"]) == page_cache.residency([]) == nothing
+
+
+def test_pages_that_a_process_has_mapped_stay(on_disk: Path) -> None:
+    """`cold` cannot drop them, and the figures say so."""
+    with on_disk.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        assert mapped[0] + mapped[SIZE - 1] >= 0
+        found = page_cache.prepared("cold", [on_disk])
+    assert found["resident_bytes"] > 0
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    """It names the file."""
+    with pytest.raises(SetupError, match=r"The page cache of .*/gone cannot be prepared: No such file"):
+        page_cache.prepared("cold", [tmp_path / "gone"])
+
+
+def test_the_files_of_a_job_without_hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the training files themselves."""
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
+    directory = tmp_path / "train"
+    directory.mkdir()
+    for name in ("part-00001", "part-00000", ".part-00002.part"):
+        (directory / name).touch()
+    assert ThisMachine().local_files(str(directory)) == [directory / "part-00000", directory / "part-00001"]
+
+
+def test_cold_is_refused_for_an_external_cluster() -> None:
+    """Before anything is asked of it; warm is not, and an embedded cluster takes both."""
+    main = files.load("softmax-mnist", ["page_cache=cold"])
+    with pytest.raises(UsageError, match="page_cache cold needs the embedded cluster"):
+        external.check(main)
+    external.check(dataclasses.replace(main, page_cache="warm"))
+
+
+@pytest.mark.parametrize(
+    ("cache", "launcher", "line"),
+    [
+        (("as-is", 45_100_000), "none", "training files in the page cache: 45.1 of 47.2 MB (as found)"),
+        (("warm", 47_200_000), "yarn", "HDFS blocks of the training files in the page cache: 47.2 of 47.2 MB (read b"),
+        (("cold", 0), "yarn", "HDFS blocks of the training files in the page cache: 0.0 of 47.2 MB (dropped before th"),
+        (("cold", 4_096_000), "yarn", "4.1 of 47.2 MB (dropped before the run; the rest could not be)"),
+    ],
+)
+def test_the_report_has_one_line_of_it(cache: tuple[str, int], launcher: str, line: str) -> None:
+    """With what was done, and what was there then; no line where nothing is known."""
+    configuration = dataclasses.asdict(files.load("softmax-mnist")) | {"scheduler": launcher}
+    known = {"asked": cache[0], "resident_bytes": cache[1], "total_bytes": 47_200_000, "before_resident_bytes": 1}
+    for given, count in ((known, 1), (None, 0)):
+        out = io.StringIO()
+        run = records.run(configuration=configuration, page_cache=given)
+        terminal.breakdown(run, Console(file=out, width=200))
+        shown = " ".join(out.getvalue().split())
+        assert shown.count("in the page cache") == count
+        assert (line in shown) == bool(given)
