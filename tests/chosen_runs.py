@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import files
 from dlobd.run import series
 from dlobd.schema import Experiment
+
+S = 10**9
 
 _NUMBERS = count()
 
@@ -28,7 +30,7 @@ def record(layers_s: Mapping[str, float], rate: float | None = None, **settings:
     """A run.json whose layers, in seconds, sum to its wall; `rate` in samples a second."""
     chosen = experiment(**settings)
     number = next(_NUMBERS)
-    spent = {name: round(seconds * 1e9) for name, seconds in layers_s.items()}
+    spent = {name: round(seconds * S) for name, seconds in layers_s.items()}
     lengths = {"p50_ns": 1, "p90_ns": None, "p95_ns": None, "p99_ns": None, "max_ns": 2}
     speeds = {"mean": rate, "uncertainty": 0.0, "jitter": 0.0, "step": lengths, "step_with_input": lengths}
     return run_record(
@@ -45,6 +47,35 @@ def record(layers_s: Mapping[str, float], rate: float | None = None, **settings:
         throughput={"warmup_steps": 10, "steps": 20, "samples_per_step": 200, **speeds} if rate else None,
         metrics={"test_accuracy": 0.9, "train_samples": chosen.train_samples, "steps": 30, "samples_per_second": rate},
     )
+
+
+def trained(accuracies: Sequence[float | None], target: float = 0.0, **settings: Any) -> dict[str, Any]:
+    """A run.json with these test accuracies; the data is first touched 4 s after submit, and epoch n is known
+    10 n s after submit."""
+    start_ns = 5_000
+    epochs = [
+        {
+            "epoch": number,
+            "end_ns": start_ns + number * 10 * S - S,
+            "ns": 9 * S,
+            "loss": 1 / number,
+            "test_samples": None if accuracy is None else 2000,
+            "test_accuracy": accuracy,
+            "evaluation_ns": None if accuracy is None else S,
+        }
+        for number, accuracy in enumerate(accuracies, 1)
+    ]
+    reached = next((n for n, accuracy in enumerate(accuracies, 1) if accuracy and accuracy >= target), None)
+    times = {
+        "target": target,
+        "epoch": reached,
+        "from_submit_ns": reached and 10 * reached * S,
+        "from_first_touch_ns": reached and (10 * reached - 4) * S,
+        "reason": None if reached else "the best was less",
+    }
+    touched = {"event": "first touch of the data", "at_ns": start_ns + 4 * S, "source": "own mark", "resolution_ns": 1}
+    more = {"epochs": epochs, "first_touch": touched, "time_to_accuracy": times if target else None}
+    return record({"tensorflow": 40}, evaluate_every_epochs=1, target_accuracy=target, **settings) | more
 
 
 def made(layers_s: Mapping[str, float], rate: float | None = None, **settings: Any) -> Run:

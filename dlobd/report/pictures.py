@@ -31,6 +31,10 @@ HATCHES = {
 """Layer to its hatch, by which layers that may lie side by side are told apart without colour."""
 
 
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colours of lines that are no layers, one after the other; of Okabe and Ito."""
+
+
 def colour(layer: str) -> str:
     """A layer's colour; white for what is unattributed."""
     return LAYERS[layer].colour if layer in LAYERS else "white"

@@ -21,15 +21,13 @@ from dlobd.attribution import statistics
 from dlobd.attribution.statistics import Median, Ratio
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report import layer_bars
+from dlobd.report import layer_bars, pictures
 from dlobd.report.chosen import Chosen, configuration, grouped
 from dlobd.report.summary import throughput, wall_s
+from dlobd.report.text import interval
 from dlobd.run.machine_noise import CLIENT
 
 FEWEST_RUNS = "fewer than three runs of a point have no interval"
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Of Okabe and Ito, one a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +137,10 @@ def table(found: Curves) -> pd.DataFrame:
             "": label,
             "workers": one.workers,
             "runs": one.runs,
-            "wall, s": _text(one.wall.median, one.wall.low, one.wall.high),
+            "wall, s": interval(one.wall.median, one.wall.low, one.wall.high),
             "speed-up": _ratio(one.speed_up),
             "efficiency": _ratio(one.efficiency(one.speed_up)),
-            "samples/s": _text(one.rate.median, one.rate.low, one.rate.high),
+            "samples/s": interval(one.rate.median, one.rate.low, one.rate.high),
             "of training": _ratio(one.training),
             "efficiency of training": _ratio(one.efficiency(one.training)),
         }
@@ -181,7 +179,7 @@ def _lines(axes: Axes, found: Curves) -> None:
             ("wall", "-", [one.speed_up for one in curve]),
             ("training", "--", [one.training for one in curve]),
         ):
-            colour = COLOURS[number % len(COLOURS)]
+            colour = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
             at = {one.workers: ratio for one, ratio in zip(curve, ratios, strict=True)}
             known = {workers: ratio.ratio for workers, ratio in at.items() if ratio.ratio is not None}
             axes.plot(list(known), list(known.values()), style, color=colour, marker="o", label=f"{label}: {name}")
@@ -199,16 +197,4 @@ def _lines(axes: Axes, found: Curves) -> None:
 
 
 def _ratio(ratio: Ratio) -> str:
-    return _text(ratio.ratio, ratio.low, ratio.high)
-
-
-def _text(value: float | None, low: float | None, high: float | None) -> str:
-    """Three digits each: 1.52 (1.4 to 1.63)."""
-    if value is None:
-        return "-"
-    around = f" ({_digits(low)} to {_digits(high)})" if low is not None and high is not None else ""
-    return f"{_digits(value)}{around}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+    return interval(ratio.ratio, ratio.low, ratio.high)

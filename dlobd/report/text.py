@@ -65,6 +65,18 @@ def short(ns: int) -> str:
     return f"{ns} ns"
 
 
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """A value with its interval, if it has one, three digits each: 1.52 (1.4 to 1.63)."""
+    if value is None:
+        return "-"
+    around = f" ({_digits(low)} to {_digits(high)})" if low is not None and high is not None else ""
+    return f"{_digits(value)}{around}"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def plain(value: object) -> str:
     """A value as it is; unknown where there is none."""
     if value is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from analysis_scripts import TOP, script
-from chosen_runs import on_disk, record
+from chosen_runs import on_disk, record, trained
 
 DATA = TOP / "tests" / "data"
 
@@ -81,6 +81,25 @@ def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
     drawn(tmp_path, "sensitivity", done.stdout)
 
 
+def test_accuracy_over_time(tmp_path: Path) -> None:
+    """A row an epoch that was evaluated, both clocks, the time to the target, and who has none."""
+    records = [trained((0.5, None, 0.7 + r / 10), target=0.75, launcher="tfos") for r in range(3)]
+    records += [trained((0.9,), target=0.75, launcher="barrier"), trained((None,), launcher="tfos-stock")]
+    done = script("accuracy.py", on_disk(tmp_path / "runs", records, ("launcher",)), "-o", tmp_path, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    rows = {tuple(line[:3]): " ".join(line[3:]) for line in lines}
+    assert rows["launcher=tfos", "1", "3"] == "0.5 (0.5 to 0.5) 1 (1 to 1) 10 (10 to 10) 6 (6 to 6)"
+    third = "0.8 (0.7 to 0.9) 0.333 (0.333 to 0.333) 30 (30 to 30) 26 (26 to 26)"
+    assert rows["launcher=tfos", "3", "3"] == third
+    assert rows["launcher=barrier", "1", "1"] == "0.9 1 10 6"
+    assert ("launcher=tfos", "2", "3") not in rows
+    assert ["launcher=tfos", "0.75", "2", "of", "3", "runs", "30", "26"] in lines
+    assert ["launcher=barrier", "0.75", "1", "of", "1", "runs", "10", "6"] in lines
+    assert f"left out: run {records[-1]['run_id']} has no epoch that was evaluated" in done.stdout
+    drawn(tmp_path, "accuracy", done.stdout)
+
+
 def drawn(directory: Path, name: str, printed: str) -> None:
     """Both pictures are there, and their paths are the last two lines."""
     assert (directory / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -100,6 +119,7 @@ def drawn(directory: Path, name: str, printed: str) -> None:
             2,
             "Sensitivity needs 3 runs of every combination",
         ),
+        ("accuracy.py", [DATA / "quick-run"], 2, "No epoch of these runs was evaluated"),
         ("breakdown_by_model.py", ["series-x.json"], 7, "cannot be read"),
         ("breakdown_by_model.py", [DATA / "own-run"], 2, "is of your own script"),
         ("breakdown_by_model.py", [DATA / "killed-trainer"], 2, "None of the runs has ended ok"),
