@@ -31,6 +31,7 @@ def export(
     from dlobd.bundle import store
     from dlobd.report.mlperf_log import RULES, mlperf_log
 
+    assert form is Format.MLPERF_LOG  # there is no other yet; what is unknown, the command line has refused
     bundle = store.find(run, out)
     check_free(output, force)
     # one anchor: the log's times are in order, whatever happened to the wall clock meanwhile
