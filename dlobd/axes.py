@@ -266,7 +266,7 @@ VIEWS = Registry(
         Row("breakdown", "where the wall time went", "dlobd.report.terminal:breakdown"),
         Row("training", "throughput, steps, epochs, time to accuracy", "dlobd.report.training:training"),
         Row("anatomy", "what happened from submit to first step, and back", "dlobd.report.terminal:anatomy"),
-        Row("resources", "what Spark says of its tasks", "dlobd.report.resources:resources"),
+        Row("resources", "CPU, memory, disk and network; Spark's task metrics", "dlobd.report.resources:resources"),
     ],
 )
 """What `dlobd show` can print of a run; without a choice all of them, in this order."""

@@ -10,8 +10,8 @@ Schema history of run.json
     5   `configuration` has `momentum`, `weight_decay`, the learning rate's schedule, `augment`, `block_size_mb`, and
         shape and classes of a synthetic data set
     6   `configuration` has limits of steps, seconds and accuracy, threads, device, cores, the page cache's state, and
-        the sha256 of a model or data set from the user's own file; `spark_metrics`, `throughput`, `epochs`,
-        `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
+        the sha256 of a model or data set from the user's own file; `resources`, `spark_metrics`,
+        `throughput`, `epochs`, `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
 """
 
 from __future__ import annotations

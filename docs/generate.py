@@ -152,8 +152,9 @@ is a line written by dlobd's recorder; the other sources are described in [metho
 ## Data frames
 
 `dlobd.load(BUNDLE)` gives the data as pandas data frames: `.attribution()` (columns {attribution}), `.spans()` (columns
-{spans}), `.steps()` (columns {steps}) and `.epochs()` (columns {epochs}). Their `start_ns` and `end_ns` count from the
-start of the window.
+{spans}), `.steps()` (columns {steps}), `.epochs()` (columns {epochs}) and `.resources()` (columns {resources}). Their
+`start_ns`, `end_ns` and `at_ns` count from the start of the window. In `.resources()`, `role` is `host` for the whole
+machine; CPU time and bytes of disks and networks have added up since the machine or the process was started.
 """
 
 TIMES = {"step": "lengths of the steps' spans", "step_with_input": "times with input"}
@@ -359,6 +360,92 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "overhead.loop.spans": ("spans", "the rank's spans that begin within the loop"),
     "overhead.loop.ns": ("ns", "`spans * span_cost_ns`; much of it is writing, which may run in parallel to the loop"),
     "overhead.loop.share": ("share", "`ns / length_ns`"),
+    "resources.period_ns": ("ns", "constant of the sampler"),
+    "resources.samples": ("samples", "evidence/resources.jsonl"),
+    "resources.longest_gap_ns": ("ns", "largest difference of successive samples"),
+    "resources.cost_ns": ("ns", "the sampler's own CPU time"),
+    "resources.hosts[].cores": ("cores", "psutil"),
+    "resources.hosts[].memory_bytes": ("bytes", "psutil"),
+    "resources.hosts[].sampled_ns": ("ns", "overlap of the window with [first sample, last sample]"),
+    "resources.hosts[].cpu_busy_ns": (
+        "ns",
+        "growth of the counter in the window, linear between samples; /proc/stat: user, nice, system, irq, softirq",
+    ),
+    "resources.hosts[].cpu_stolen_ns": (
+        "ns",
+        "growth of the counter in the window, linear between samples; /proc/stat: steal",
+    ),
+    "resources.hosts[].processes_cpu_ns": (
+        "ns",
+        "the same of all processes below dlobd and the cluster's daemons; user and system",
+    ),
+    "resources.hosts[].unseen_cpu_ns": (
+        "ns",
+        "growth of what a process has reaped, minus the last samples of its ended children, if positive",
+    ),
+    "resources.hosts[].memory_used_peak_bytes": ("bytes", "largest sample of total - available"),
+    "resources.hosts[].disk_read_bytes": (
+        "bytes",
+        "growth of the counter in the window, linear between samples; disks with hardware",
+    ),
+    "resources.hosts[].disk_written_bytes": (
+        "bytes",
+        "growth of the counter in the window, linear between samples; disks with hardware",
+    ),
+    "resources.hosts[].loopback_bytes": (
+        "bytes",
+        "growth of the counter in the window, linear between samples; received on `lo`",
+    ),
+    "resources.hosts[].net_received_bytes": (
+        "bytes",
+        "as `loopback_bytes`, on interfaces with hardware; in a container all but `lo`",
+    ),
+    "resources.hosts[].net_sent_bytes": ("bytes", "as `net_received_bytes`"),
+    "resources.processes[].index": ("-", "own mark; the executor's id; the daemon's name"),
+    "resources.processes[].pid": ("-", "psutil"),
+    "resources.processes[].count": ("processes", "rows added up"),
+    "resources.processes[].cpu_ns": (
+        "ns",
+        "growth of the counter in the window, linear between samples; from 0 at the process's start; in ticks of 10 ms",
+    ),
+    "resources.processes[].rss_peak_bytes": ("bytes", "largest sample"),
+    "resources.processes[].read_bytes": (
+        "bytes",
+        "growth of the counter in the window, linear between samples; /proc/PID/io",
+    ),
+    "resources.processes[].write_bytes": (
+        "bytes",
+        "growth of the counter in the window, linear between samples; /proc/PID/io",
+    ),
+    "resources.layers[].ns": ("ns", "as `layers[].ns`, and `unattributed_ns`"),
+    "resources.layers[].sampled_ns": ("ns", "as `hosts[].sampled_ns`, of its segments"),
+    "resources.layers[].cpu_busy_share": ("share", "`cpu_busy_ns / (sampled_ns * cores)`"),
+    "resources.layers[].gpu_busy_share": ("share", "mean over the GPUs, as `gpus[].busy_share`"),
+    "resources.layers[].cpu_busy_ns": (
+        "ns",
+        "growth of the host's counter in the layer's segments; sums to the host's",
+    ),
+    "resources.layers[].disk_read_bytes": (
+        "bytes",
+        "growth of the host's counter in the layer's segments; disks with hardware",
+    ),
+    "resources.layers[].disk_written_bytes": (
+        "bytes",
+        "growth of the host's counter in the layer's segments; disks with hardware",
+    ),
+    "resources.layers[].loopback_bytes": (
+        "bytes",
+        "growth of the host's counter in the layer's segments; received on `lo`",
+    ),
+    "resources.layers[].net_received_bytes": (
+        "bytes",
+        "as `hosts[].net_received_bytes`, in the layer's segments",
+    ),
+    "resources.layers[].net_sent_bytes": ("bytes", "as `net_received_bytes`"),
+    "resources.gpus[].index": ("-", "NVML"),
+    "resources.gpus[].memory_bytes": ("bytes", "NVML"),
+    "resources.gpus[].busy_share": ("share", "NVML's utilisation of each sample, for the time since the sample before"),
+    "resources.gpus[].memory_used_peak_bytes": ("bytes", "largest sample of NVML's used memory"),
     "spark_metrics.metrics.numStages": ("stages", "stage attempts with a `SparkListenerTaskEnd` in Spark's event log"),
     "spark_metrics.metrics.numTasks": ("tasks", "`SparkListenerTaskEnd` of Spark's event log"),
     "spark_metrics.metrics.elapsedTime": ("ms", "latest `Finish Time` - earliest `Launch Time` of all tasks"),
@@ -575,7 +662,13 @@ def metrics_page() -> str:
     for group, rows in groups.items():
         heading = f"## {group}\n\n{described[group].get('description', '')}" if group else "## The run as a whole\n"
         parts.append(f"{heading.rstrip()}\n\n{_table(('Number', 'Unit', 'Meaning', 'Computed from'), rows)}\n")
-    columns = {"attribution": frames.ATTRIBUTION, "spans": frames.SPANS, "steps": frames.STEPS, "epochs": frames.EPOCHS}
+    columns = {
+        "attribution": frames.ATTRIBUTION,
+        "spans": frames.SPANS,
+        "steps": frames.STEPS,
+        "epochs": frames.EPOCHS,
+        "resources": frames.RESOURCES,
+    }
     named = {name: ", ".join(f"`{column}`" for column in of) for name, of in columns.items()}
     return METRICS_PAGE.format(made=MADE, tables="\n".join(parts), **named)
 

@@ -6,6 +6,7 @@ frames of several runs can be laid over each other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,9 @@ from typing import Any
 
 import pandas as pd
 
+from dlobd.attribution import resource_use
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.resources import SampledHost
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
@@ -74,6 +78,26 @@ EPOCHS = {
 }
 """Columns of `RunBundle.epochs`. `epoch` counts from 1; its accuracy was known `from_submit_ns` after submit, and
 `from_first_touch_ns` after the first touch of the data."""
+
+RESOURCES = {
+    "at_ns": "int64",
+    "host": "str",
+    "role": "str",
+    "index": "int64",
+    "pid": "Int64",
+    "cpu_ns": "Int64",
+    "memory_bytes": "int64",
+    "disk_read_bytes": "Int64",
+    "disk_written_bytes": "Int64",
+    "loopback_bytes": "Int64",
+    "net_received_bytes": "Int64",
+    "net_sent_bytes": "Int64",
+    "gpu_busy_percent": "Float64",
+    "gpu_memory_bytes": "Int64",
+}
+"""Columns of `RunBundle.resources`. Where `role` is `host`, a row is the whole machine, without a pid. `memory_bytes`
+is in use then, of a process its resident set; the other figures but those of GPUs have added up since the machine or
+the process was started. What a machine or a process cannot have is missing."""
 
 
 class RunBundle:
@@ -154,6 +178,19 @@ class RunBundle:
         ]
         return self._frame(rows, EPOCHS)
 
+    def resources(self) -> pd.DataFrame:
+        """One row a sample of the machine of dlobd, and one of each process in it, with the columns `RESOURCES`.
+
+        Empty for a run that was not sampled."""
+        evidence, window = Evidence(self.path), self.run.window
+        found = evidence.resources
+        if found is None or window is None:
+            return self._frame([], RESOURCES)
+        rows = [*_host_rows(found), *_process_rows(evidence, found)]
+        frame = self._frame(rows, RESOURCES)
+        frame["at_ns"] -= window.start_ns
+        return frame.sort_values(["at_ns", "role", "index", "pid"], ignore_index=True)
+
     def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
         frame = pd.DataFrame(rows, columns=list(columns)).astype(columns)
         frame.attrs = {name: getattr(self.run, name) for name in ("run_id", "status", "reason")}
@@ -178,3 +215,39 @@ class RunBundle:
             "truncated": span.truncated,
             "attrs": dict(span.attrs),
         }
+
+
+def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:
+    for sample in found.samples:
+        gpus = [gpu for gpu in sample.gpus if gpu]
+        yield {
+            "at_ns": sample.at_ns,
+            "host": found.host,
+            "role": "host",
+            "index": 0,
+            "cpu_ns": sample.cpu_busy_ns,
+            "memory_bytes": sample.memory_bytes,
+            "disk_read_bytes": sample.disk_read_bytes,
+            "disk_written_bytes": sample.disk_written_bytes,
+            "loopback_bytes": sample.loopback_bytes,
+            "net_received_bytes": sample.net_received_bytes,
+            "net_sent_bytes": sample.net_sent_bytes,
+            "gpu_busy_percent": sum(busy for busy, _ in gpus) / len(gpus) if gpus else None,
+            "gpu_memory_bytes": sum(memory for _, memory in gpus) if gpus else None,
+        }
+
+
+def _process_rows(evidence: Evidence, found: SampledHost) -> Iterator[dict[str, Any]]:
+    for process, role, index in resource_use.with_roles(evidence, found):
+        for sample in process.samples:
+            yield {
+                "at_ns": sample.at_ns,
+                "host": found.host,
+                "role": role,
+                "index": index,
+                "pid": process.pid,
+                "cpu_ns": sample.cpu_ns,
+                "memory_bytes": sample.rss_bytes,
+                "disk_read_bytes": sample.read_bytes,
+                "disk_written_bytes": sample.write_bytes,
+            }

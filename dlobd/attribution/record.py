@@ -18,6 +18,7 @@ from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
+from dlobd.attribution.resource_use import resource_use
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
 from dlobd.bundle.run import Audit, Check
@@ -67,6 +68,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "metrics": metrics | _metrics(evidence),
         **_training_times(experiment, evidence, trace.start_ns),
         "overhead": cost,
+        "resources": resource_use(evidence, attribution.segments, (trace.start_ns, trace.end_ns)),
         "spark_metrics": _spark_metrics(evidence),
         "checks": _dicts(checks),
         "audits": _dicts(audits),

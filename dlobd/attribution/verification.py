@@ -27,6 +27,7 @@ SINCE = {
     "audits": 3,
     "noise": 3,
     "page_cache": 6,
+    "resources": 6,
     "spark_metrics": 6,
     "throughput": 6,
     "epochs": 6,

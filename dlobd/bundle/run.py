@@ -14,6 +14,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from dlobd.bundle.resources import ResourceUse, SparkMetrics
 from dlobd.schema import (
     Clip,
     Event,
@@ -165,28 +166,6 @@ class RecordingCost:
 
 
 @dataclass(frozen=True, slots=True)
-class StageMetrics:
-    """One attempt of a Spark stage; `metrics` as in SparkMetrics."""
-
-    stage: int
-    attempt: int
-    call: str | None
-    skew_ns: int
-    metrics: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class SparkMetrics:
-    """What Spark says of its tasks: `metrics` has sparkMeasure's names and units. See
-    `dlobd.attribution.spark_metrics`."""
-
-    metrics: Mapping[str, int]
-    failed_tasks: int
-    skew_ns: int
-    stages: tuple[StageMetrics, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Check:
     """What must hold before a run's numbers count. `ok` is None where the evidence to decide is missing."""
 
@@ -314,6 +293,7 @@ class Run:
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = field(default=())
     page_cache: PageCache | None = None  # None: not known
+    resources: ResourceUse | None = None  # None: not sampled, or the record is older
     spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
 
     @classmethod

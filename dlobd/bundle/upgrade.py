@@ -51,8 +51,8 @@ def _from_4(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_5(run: dict[str, Any]) -> dict[str, Any]:
-    """All epochs, on one core an executor and threads of TensorFlow's choice; the page cache was as it was. Spark's
-    metrics, epochs, the first touch of the data and what was in the page cache were not looked at."""
+    """All epochs, on one core an executor and threads of TensorFlow's choice; the page cache was as it was. Resource
+    use, Spark's metrics, epochs, the first touch of the data and what was in the page cache were not looked at."""
     configuration = run["configuration"]
     if "script" not in configuration:
         limits = {"max_steps": 0, "max_seconds": 0, "evaluate_every_epochs": 0, "target_accuracy": 0.0}
@@ -62,6 +62,7 @@ def _from_5(run: dict[str, Any]) -> dict[str, Any]:
     times: dict[str, Any] = {"throughput": None, "epochs": [], "first_touch": None, "time_to_accuracy": None}
     return {
         "page_cache": None,
+        "resources": None,
         "spark_metrics": None,
         **times,
         **run,

@@ -23,8 +23,10 @@ def trace(
 
     bundle = store.find(run, out)
     check_free(output, force)
-    from dlobd.attribution.lanes.assemble import assemble
+    from dlobd.attribution.importers.evidence import Evidence
+    from dlobd.attribution.lanes.assemble import assembled
     from dlobd.report.perfetto import trace_events
 
-    events = trace_events(assemble(bundle.path))
+    evidence = Evidence(bundle.path)
+    events = trace_events(assembled(evidence), evidence.resources)
     write(output, json.dumps(events, separators=(",", ":")) + "\n")

@@ -2,16 +2,19 @@
 
 One track a lane, after the same normalisation that attribution starts from: slices of a track nest, as the format
 wants, and the picture shows what was counted. One track more shows the attributed wall: which span of which lane each
-instant was given to. Pure: a dictionary out, ready for `json.dump`.
+instant was given to; and counters show what the machine used, where it was sampled. Pure: a dictionary out, ready for
+`json.dump`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from dlobd.attribution.attribute import attribute, critical_path
+from dlobd.attribution.importers.resources import SampledHost
 from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.layers import LAYERS
 from dlobd.schema import Event, Process, Segment, Span, Trace
@@ -19,8 +22,11 @@ from dlobd.schema import Event, Process, Segment, Span, Trace
 _WALL_PID, _WALL_TID, _EVENTS_TID = 1, 1, 2
 
 
-def trace_events(trace: Trace) -> dict[str, Any]:
+def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, Any]:
     """The trace as one JSON object; times are microseconds since the start of the window.
+
+    Args:
+        sampled: what the machine of dlobd used.
 
     Raises:
         BundleError: as `dlobd.attribution.attribute.attribute`.
@@ -48,6 +54,8 @@ def trace_events(trace: Trace) -> dict[str, Any]:
         events += [_name(pid, tid, lane), _order(pid, tid, position)]
         for nested in arrange(lanes[lane], trace.start_ns, trace.end_ns).nested:
             events.append(_slice(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid))
+    if sampled:
+        events += _counters(sampled, trace)
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
@@ -112,6 +120,27 @@ def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dic
             "tid": _EVENTS_TID,
             "args": {"source": event.source, "clock": event.clock, "resolution_ns": event.resolution_ns},
         }
+
+
+def _counters(sampled: SampledHost, trace: Trace) -> Iterator[dict[str, Any]]:
+    """A share or a rate holds from one sample to the next, memory from its sample on. A slice of the window begins at
+    its start."""
+    for before, after in pairwise(sampled.samples):
+        start_ns, end_ns = max(before.at_ns, trace.start_ns), min(after.at_ns, trace.end_ns)
+        if end_ns <= start_ns:
+            continue
+        length_ns = after.at_ns - before.at_ns
+        busy = (after.cpu_busy_ns - before.cpu_busy_ns) / (length_ns * sampled.cores)
+        at = microseconds(start_ns - trace.start_ns)
+        yield _counter("CPU busy, %", at, {"busy": round(100 * busy, 1)})
+        yield _counter("memory in use, MB", at, {"used": round(before.memory_bytes / 1e6, 1)})
+        for index, gpu in enumerate(after.gpus):
+            if gpu:
+                yield _counter(f"GPU {index} busy, %", at, {"busy": gpu[0]})
+
+
+def _counter(name: str, at_us: float, values: dict[str, float]) -> dict[str, Any]:
+    return {"ph": "C", "name": name, "ts": at_us, "pid": _WALL_PID, "args": values}
 
 
 def _title(process: Process) -> str:

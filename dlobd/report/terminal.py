@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dlobd.bundle.run import PageCache, RecordingCost, Run
 from dlobd.layers import LAYERS
-from dlobd.report import text
+from dlobd.report import resources, text
 from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, settings, summary, title
 from dlobd.run.machine_noise import ALL
 from dlobd.schema import Event
@@ -61,6 +61,8 @@ def breakdown(run: Run, console: Console) -> None:
     text.rows(console, "Metrics", _metrics(run))
     if run.overhead:
         text.line(console, "\n" + recording(run.overhead))
+    if run.resources:
+        text.line(console, resources.in_one_line(run.resources))
     outside = [(key.removesuffix("_ns"), text.seconds(ns)) for key, ns in run.setup.items() if ns is not None]
     text.rows(console, "Outside the window, seconds", outside)
 

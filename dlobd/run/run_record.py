@@ -43,6 +43,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "ranks": [],
         "setup": {},
         "overhead": None,
+        "resources": None,
         "spark_metrics": None,
         "checks": [],
         "audits": None,

@@ -14,12 +14,15 @@ machine, without a cluster (`dlobd.attribution.record.computed`).
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dlobd import tracing
 from dlobd.attribution import reasons, record
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
@@ -30,7 +33,17 @@ from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
-from dlobd.run import machine_noise, memory_check, own_model, page_cache, provenance, staging, submissions, submit
+from dlobd.run import (
+    machine_noise,
+    memory_check,
+    own_model,
+    page_cache,
+    provenance,
+    resource_sampler,
+    staging,
+    submissions,
+    submit,
+)
 from dlobd.run import run_record as run_records
 from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.deploy import choice
@@ -42,6 +55,9 @@ from dlobd.tracing import names, span_cost
 from dlobd.tracing.clock import timed
 
 Progress = Callable[[str], None]
+
+_SAMPLER_MARGIN_S = 300.0
+"""Beyond the job's own deadline: for ending it. dlobd stops the sampler long before."""
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
@@ -169,20 +185,21 @@ def _execute(
             _prepare_page_cache(experiment, place, job.train_dir, bundle, progress)
     progress(f"submit: starting {Path(command.argv[0]).name}")
     with submissions.watched(bundle.run_id, place.rm_url):
-        window = submit.submit(
-            command,
-            bundle.logs,
-            experiment.timeout_s,
-            experiment.accept_timeout_s,
-            Narrator(progress, experiment.launcher, job.input if job else None),
-            place.abort,
-        )
+        with _sampling(bundle, place, experiment.timeout_s) as unsampled:
+            window = submit.submit(
+                command,
+                bundle.logs,
+                experiment.timeout_s,
+                experiment.accept_timeout_s,
+                Narrator(progress, experiment.launcher, job.input if job else None),
+                place.abort,
+            )
         bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
         if window.ended_by != "interrupt":
             run_record["reason"] = record.INTERRUPTED_LATE
         progress(f"collect: {kind.evidence}")
         with timed(setup, "collect_ns"):
-            _collect(place, window, job, bundle, noted)
+            _collect(place, window, job, bundle, noted, unsampled)
 
     progress("import: trace and attribution")
     with timed(setup, "import_ns"):
@@ -193,10 +210,28 @@ def _execute(
         raise KeyboardInterrupt
 
 
-def _collect(place: Place, window: submit.Window, job: Job | None, bundle: Bundle, noted: dict[str, Any]) -> None:
+def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
+    """Samples resource use for as long as the job runs, unless nothing is to be recorded."""
+    if tracing.switched_off():
+        return nullcontext([])
+    roots = {"dlobd": os.getpid(), **place.daemon_pids()}
+    deadline_s = timeout_s + _SAMPLER_MARGIN_S
+    assignment = resource_sampler.Assignment(roots, place.machine, deadline_s)
+    return resource_sampler.sampling(bundle.path / files.RESOURCES, assignment)
+
+
+def _collect(
+    place: Place,
+    window: submit.Window,
+    job: Job | None,
+    bundle: Bundle,
+    noted: dict[str, Any],
+    unsampled: list[str],
+) -> None:
     for log in sorted(bundle.logs.glob("driver.*")):
         bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
     missing, metrics = place.collect(window, job, bundle)
+    missing = [*unsampled, *missing]
     bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted | metrics}).encode(), files.COLLECTED)
 
 

@@ -129,6 +129,49 @@ def test_hdfs_is_measured_by_purpose(record: dict[str, Any]) -> None:
     assert rows["read test set"]["bytes"] == 2000 * 838
 
 
+def test_resources_are_sampled_and_plausible(record: dict[str, Any]) -> None:
+    """The whole window; layers sum to the machine; no more CPU time than cores; the run's processes explain most of
+    it, and each has its role."""
+    found = record["resources"]
+    machine = found["hosts"][0]
+    assert machine["sampled_ns"] == record["wall_ns"]
+    assert sum(row["ns"] for row in found["layers"]) == record["wall_ns"]
+    for name in ("cpu_busy_ns", "loopback_bytes", "net_received_bytes", "net_sent_bytes"):
+        assert sum(row[name] for row in found["layers"]) == machine[name], name
+    tick_ns = 10_000_000  # of each counter, at both ends
+    assert machine["cpu_busy_ns"] <= machine["cores"] * (record["wall_ns"] + 2 * tick_ns)
+    slack_ns = 2 * tick_ns * (len(found["processes"]) + machine["cores"]) + 2 * found["longest_gap_ns"]
+    seen_ns = machine["processes_cpu_ns"] + machine["unseen_cpu_ns"]
+    assert machine["processes_cpu_ns"] == sum(process["cpu_ns"] for process in found["processes"])
+    assert seen_ns <= machine["cpu_busy_ns"] + slack_ns
+    roles = {(process["role"], process["index"]): process for process in found["processes"]}
+    wanted = {("executor", 1), ("executor", 2), ("chief", 0), ("worker", 1), ("driver", 0), ("application-master", 0)}
+    daemons = {
+        ("namenode", 0),
+        ("resourcemanager", 0),
+        ("datanode", 0),
+        ("nodemanager", 1),
+        ("dlobd", 0),
+        ("sampler", 0),
+    }
+    assert wanted | daemons <= roles.keys()
+    for rank in record["ranks"]:
+        assert roles[rank["role"], rank["index"]]["cpu_ns"] > 0
+        assert roles[rank["role"], rank["index"]]["rss_peak_bytes"] > 100_000_000  # TensorFlow
+    # its own CPU time: far below one core
+    assert 0 < found["cost_ns"] < 0.05 * record["wall_ns"]
+
+
+def test_sparks_metrics_are_those_of_the_job(record: dict[str, Any]) -> None:
+    """What Spark's own input formats read is the training set; three stages of two tasks."""
+    found = record["spark_metrics"]
+    assert found["metrics"]["recordsRead"] == 6000
+    assert found["metrics"]["numStages"] == 3
+    assert [stage["call"] for stage in found["stages"]] == ["foreachPartition", "collect", "foreachPartition"]
+    assert found["metrics"]["executorCpuTime"] <= found["metrics"]["executorRunTime"]
+    assert found["failed_tasks"] == 0
+
+
 def test_every_lane_sums_exactly(quick_run: Any, record: dict[str, Any]) -> None:
     """The run's lanes are there, and each is split without a remainder; another process than the run's own comes to
     the layers of its record, number for number."""

@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -8,7 +9,7 @@ from records import run_record
 
 import dlobd
 from dlobd.attribution import frames
-from dlobd.bundle import store
+from dlobd.bundle import files, store
 from dlobd.errors import BundleError
 from dlobd.schema import Process, Span, Trace
 
@@ -126,3 +127,35 @@ def test_importing_dlobd_does_not_import_pandas() -> None:
     code = "import sys, dlobd; print('pandas' in sys.modules, dlobd.load.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.split() == ["False", "load"]
+
+
+def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
+    """The machine and each process at each sample, counted from the window's start; what a row lacks is missing."""
+    host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1,
+            "roots": {"dlobd": 7}, "sampler": 8, "gpus": []}  # fmt: skip
+    process = {"k": "process", "pid": 7, "parent": 1, "start_ns": 5, "name": "p", "main_class": None, "executor": None}
+    samples = [
+        {"k": "sample", "t": at_ns, "cpu": [at_ns * 2, 0, 0], "memory": 5, "disk": None, "net": {"lo": [3, 3]},
+         "gpu": [], "p": {"7": [at_ns, 1, 0, 4, None, 2]}, "cost": 0}
+        for at_ns in (1_000, 3_000)
+    ]  # fmt: skip
+    lines = [json.dumps(line) for line in (host, process, *samples)]
+    (bundle.path / files.RESOURCES).write_text("\n".join(lines))
+    (bundle.path / files.WINDOW).write_text(json.dumps({"pid": 99, "anchors": []}))
+    table = dlobd.load(bundle.path).resources()
+    assert list(table.columns) == list(frames.RESOURCES)
+    start_ns = bundle.read().window.start_ns  # type: ignore[union-attr]
+    rows = table[["at_ns", "role", "pid", "cpu_ns", "memory_bytes", "disk_written_bytes", "loopback_bytes"]]
+    assert rows.astype(object).where(rows.notna(), None).to_numpy().tolist() == [
+        [1_000 - start_ns, "dlobd", 7, 1_001, 4, 2, None],
+        [1_000 - start_ns, "host", None, 2_000, 5, None, 3],
+        [3_000 - start_ns, "dlobd", 7, 3_001, 4, 2, None],
+        [3_000 - start_ns, "host", None, 6_000, 5, None, 3],
+    ]
+
+
+def test_a_run_that_was_not_sampled_has_an_empty_frame(bundle: store.Bundle) -> None:
+    """With its columns."""
+    table = dlobd.load(bundle.path).resources()
+    assert table.empty
+    assert list(table.columns) == list(frames.RESOURCES)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import span, traces
 
+from dlobd.attribution.importers import resources
 from dlobd.report.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
 
@@ -23,9 +24,9 @@ def check(document: dict[str, Any]) -> None:
     titled = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"}
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for event in document["traceEvents"]:
-        assert event["ph"] in {"M", "X", "i"}
+        assert event["ph"] in {"M", "X", "i", "C"}
         assert event["pid"] in titled
-        if event["ph"] != "M":
+        if event["ph"] in {"X", "i"}:
             assert (event["pid"], event["tid"]) in named
         if event["ph"] == "X":
             assert event["dur"] > 0 <= event["ts"]
@@ -111,4 +112,28 @@ def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
         "resolution_ns": 1,
         "source": "own timer",
         "step": 7,
+    }
+
+
+def test_counters_show_what_the_machine_used() -> None:
+    """The share of all cores from one sample to the next, memory from its sample on; only inside the window."""
+    host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1,
+            "roots": {}, "sampler": 3, "gpus": [{"name": "g", "memory_bytes": 9}]}  # fmt: skip
+    empty = {"k": "sample", "disk": None, "net": {}, "p": {}, "cost": 0}
+    samples = [
+        {**empty, "t": at_ns, "cpu": [busy_ns, 0, 0], "memory": at_ns * 1000, "gpu": [[at_ns // 100, 1]]}
+        for at_ns, busy_ns in ((500, 0), (1500, 2000), (2500, 2500), (3500, 4500), (4500, 4500))
+    ]
+    sampled = resources.read([json.dumps(line) for line in (host, *samples)])
+    document = trace_events(Trace(1000, 3000, (span("a", "client", 1000, 3000),)), sampled)
+    check(document)
+    found = [e for e in document["traceEvents"] if e["ph"] == "C"]
+    by_name = {
+        name: [(e["ts"], *e["args"].values()) for e in found if e["name"] == name]
+        for name in ("CPU busy, %", "memory in use, MB", "GPU 0 busy, %")
+    }
+    assert by_name == {
+        "CPU busy, %": [(0.0, 100.0), (0.5, 25.0), (1.5, 100.0)],
+        "memory in use, MB": [(0.0, 0.5), (0.5, 1.5), (1.5, 2.5)],
+        "GPU 0 busy, %": [(0.0, 15), (0.5, 25), (1.5, 35)],
     }

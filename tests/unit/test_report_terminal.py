@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from dlobd.bundle.run import Run
+from dlobd.report.resources import resources
 from dlobd.report.terminal import anatomy, breakdown, verdict
 from dlobd.run import machine_noise
 
@@ -40,6 +41,7 @@ VIEWS: dict[str, tuple[Callable[[Run, Console], None], dict[str, Any]]] = {
     "anatomy.txt": (anatomy, RECORD),
     "breakdown-failed.txt": (breakdown, FAILED),
     "anatomy-failed.txt": (anatomy, FAILED),
+    "resources.txt": (resources, RECORD),
 }
 
 
@@ -154,6 +156,36 @@ def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
     assert "(the client machine; the cluster's nodes were not measured)" in text
+
+
+def test_what_was_not_measured_is_said() -> None:
+    """No samples and no Spark: two lines, and none in the breakdown; a layer without samples has no figures."""
+    bare = RECORD | {"resources": None, "spark_metrics": None}
+    assert render(resources, bare) == (
+        "\nResource use: not measured.\n\nSpark's task metrics: none, as Spark logged no ended task.\n"
+    )
+    assert "resources:" not in render(breakdown, bare)
+    part = deepcopy(RECORD["resources"])
+    part["hosts"][0]["sampled_ns"] -= part["layers"][-1]["ns"]
+    part["layers"][-1] |= {"sampled_ns": 0, "cpu_busy_share": None}
+    printed = render(resources, RECORD | {"resources": part})
+    assert f"not sampled: {part['layers'][-1]['ns'] / 1e9:.3f} s of the window." in printed
+    assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).split()[2:] == ["-"] * 5
+
+
+def test_gpus_are_a_column_and_a_line() -> None:
+    """Only where there are some; what the driver does not say is unknown."""
+    found = deepcopy(RECORD["resources"])
+    gpu = {"index": 0, "name": "GPU of a test", "memory_bytes": 80_000_000_000}
+    found["gpus"] = [gpu | {"busy_share": 0.25, "memory_used_peak_bytes": 1_000_000_000}]
+    found["gpus"] += [gpu | {"index": 1, "busy_share": None, "memory_used_peak_bytes": None}]
+    found["layers"][-1]["gpu_busy_share"] = 0.5
+    printed = render(resources, RECORD | {"resources": found})
+    assert "GPU 0, GPU of a test: 25.0 % busy, at most 1.0 of 80.0 GB in use" in printed
+    assert "GPU 1, GPU of a test: unknown % busy, at most unknown of 80.0 GB in use" in printed
+    assert next(line for line in printed.splitlines() if line.startswith("TensorFlow")).endswith(" 50.0")
+    assert max(map(cell_len, printed.splitlines())) <= 80
+    assert "GPU" not in render(resources, RECORD)
 
 
 if __name__ == "__main__":

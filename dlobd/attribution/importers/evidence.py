@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlobd import schema
-from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, spark, yarn
+from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resources, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
@@ -262,6 +262,12 @@ class Evidence:
     def page_cache(self) -> dict[str, Any] | None:
         """What was in memory of the training files just before the window; None where it is not known."""
         return self._json(files.PAGE_CACHE, None)
+
+    @cached_property
+    def resources(self) -> resources.SampledHost | None:
+        """What dlobd's machine and the processes there used; None if it was not sampled."""
+        path = self.path / files.RESOURCES
+        return resources.read(path.read_text(errors="replace").splitlines()) if path.exists() else None
 
     @cached_property
     def results(self) -> dict[int, dict[str, Any]]:

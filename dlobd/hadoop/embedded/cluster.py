@@ -173,6 +173,10 @@ class EmbeddedCluster:
         """Resident bytes of each running daemon."""
         return {name: rss_bytes(process) for name, process in self._alive().items()}
 
+    def daemon_pids(self) -> dict[str, int]:
+        """Process id of each running daemon."""
+        return {name: process.pid for name, process in self._alive().items()}
+
     def status(self) -> ClusterStatus:
         """Asks every daemon; takes at most a few seconds. Raises ClusterError while the cluster is not started."""
         return look(self._running(), self._alive(), self._rest)

@@ -38,6 +38,9 @@ class Place(Protocol):
     def rm_url(self) -> str | None:
         """The ResourceManager, whose applications may outlive this process; None where nothing does."""
 
+    def daemon_pids(self) -> dict[str, int]:
+        """The daemons that run on this machine, by their names: what they and those below them use is sampled."""
+
     def target(self) -> Target | None:
         """What the scheduler must know; None where there is no cluster."""
 

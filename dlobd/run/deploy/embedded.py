@@ -63,6 +63,9 @@ class Hadoop:
     def rm_url(self) -> str | None:
         return self.cluster.rm_url
 
+    def daemon_pids(self) -> dict[str, int]:
+        return self.cluster.daemon_pids()
+
     def target(self) -> Target:
         return target_of(self.cluster)
 

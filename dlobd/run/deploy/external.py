@@ -199,6 +199,9 @@ class RemoteHadoop:
             done += len(piece)
             yield piece
 
+    def daemon_pids(self) -> dict[str, int]:
+        return {}
+
     def target(self) -> Target:
         if self._packed is None:
             raise ValueError("nothing has been uploaded")

@@ -39,6 +39,9 @@ class ThisMachine:
     def rm_url(self) -> None:
         return None
 
+    def daemon_pids(self) -> dict[str, int]:
+        return {}
+
     def target(self) -> None:
         return None
 

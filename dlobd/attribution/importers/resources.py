@@ -1,0 +1,173 @@
+"""Files of `dlobd.run.resource_sampler` become counters over time.
+
+A file may end anywhere: its writer may be dead.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class HostSample:
+    """What one machine had used at `at_ns`; None is not known. `memory_bytes` was in use then, the others add up.
+
+    `gpus`: a pair each, of the percent of time for which it was busy lately, and its memory in use.
+    """
+
+    at_ns: int
+    cpu_busy_ns: int
+    cpu_stolen_ns: int
+    memory_bytes: int
+    disk_read_bytes: int | None
+    disk_written_bytes: int | None
+    loopback_bytes: int | None  # each byte once
+    net_received_bytes: int
+    net_sent_bytes: int
+    gpus: tuple[tuple[int, int] | None, ...]
+    cost_ns: int  # CPU time of the sampler
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSample:
+    """What one process had used at `at_ns`; `rss_bytes` was in use then, the others add up."""
+
+    at_ns: int
+    cpu_ns: int
+    reaped_ns: int  # by ended processes that it has waited for
+    rss_bytes: int
+    read_bytes: int | None
+    write_bytes: int | None
+
+
+@dataclass(slots=True)
+class SampledProcess:
+    """One process, as it last described itself."""
+
+    pid: int
+    parent: int
+    start_ns: int | None
+    name: str
+    main_class: str | None
+    executor: str | None
+    samples: list[ProcessSample] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class SampledHost:
+    """What one sampler wrote. `roots` are processes by what dlobd calls them; `gpus` have `name` and `memory_bytes`."""
+
+    host: str
+    domain: str
+    machine: str
+    cores: int
+    memory_bytes: int
+    period_ns: int
+    roots: dict[str, int]
+    gpus: list[dict[str, Any]]
+    samples: list[HostSample] = field(default_factory=list)
+    processes: list[SampledProcess] = field(default_factory=list)
+
+
+class Counter:
+    """A counter that was read now and then, as a piecewise-linear function of time, in integers.
+
+    Before its first reading it stands still, and after its last. One that has fallen has begun from 0 again.
+    """
+
+    def __init__(self, readings: Iterable[tuple[int, int]]) -> None:
+        self._times: list[int] = []
+        self._values: list[int] = []
+        before = 0
+        for at_ns, value in readings:
+            if self._times:
+                self._values.append(self._values[-1] + (value - before if value >= before else value))
+            else:
+                self._values.append(value)
+            self._times.append(at_ns)
+            before = value
+
+    def at(self, at_ns: int) -> int:
+        """Its value at a time; 0 if it was never read."""
+        after = bisect_right(self._times, at_ns)
+        if after == 0:
+            return self._values[0] if self._values else 0
+        if after == len(self._times):
+            return self._values[-1]
+        t0, t1, v0, v1 = *self._times[after - 1 : after + 1], *self._values[after - 1 : after + 1]
+        return v0 + (v1 - v0) * (at_ns - t0) // (t1 - t0)
+
+    def between(self, start_ns: int, end_ns: int) -> int:
+        """By how much it grew. Stretches that meet sum to the whole exactly."""
+        return self.at(end_ns) - self.at(start_ns)
+
+
+def read(lines: Iterable[str]) -> SampledHost | None:
+    """What the sampler wrote; None without a sample. A line that is cut is left out."""
+    found: SampledHost | None = None
+    open_processes: dict[int, SampledProcess] = {}
+    for text in lines:
+        try:
+            line = json.loads(text)
+            if line["k"] == "host":
+                found = _host(line)
+            elif found and line["k"] == "process":
+                _describe(found, line, open_processes)
+            elif found and line["k"] == "sample":
+                _sample(found, line, open_processes)
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found if found and found.samples else None
+
+
+def _host(line: dict[str, Any]) -> SampledHost:
+    return SampledHost(
+        line["host"],
+        line["domain"],
+        line["machine"],
+        line["cores"],
+        line["memory_bytes"],
+        line["period_ns"],
+        roots={**line["roots"], "sampler": line["sampler"]},
+        gpus=line["gpus"],
+    )
+
+
+def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
+    """A process may come again, as another program; with another start it is another process with the same pid."""
+    process = SampledProcess(
+        line["pid"], line["parent"], line["start_ns"], line["name"], line["main_class"], line["executor"]
+    )
+    before = known.get(process.pid)
+    if before and before.start_ns == process.start_ns:
+        before.name, before.main_class, before.executor = process.name, process.main_class, process.executor
+        return
+    known[process.pid] = process
+    found.processes.append(process)
+
+
+def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
+    at_ns, net = line["t"], line["net"]
+    loopback = net.pop("lo", None)
+    found.samples.append(
+        HostSample(
+            at_ns,
+            cpu_busy_ns=line["cpu"][0],
+            cpu_stolen_ns=line["cpu"][2],
+            memory_bytes=line["memory"],
+            disk_read_bytes=line["disk"][0] if line["disk"] else None,
+            disk_written_bytes=line["disk"][1] if line["disk"] else None,
+            loopback_bytes=loopback[0] if loopback else None,
+            net_received_bytes=sum(received for received, _ in net.values()),
+            net_sent_bytes=sum(sent for _, sent in net.values()),
+            gpus=tuple(tuple(gpu) if gpu else None for gpu in line["gpu"]),
+            cost_ns=line["cost"],
+        )
+    )
+    for pid, (user_ns, system_ns, *more) in line["p"].items():
+        if process := known.get(int(pid)):
+            process.samples.append(ProcessSample(at_ns, user_ns + system_ns, *more))

@@ -1,0 +1,106 @@
+"""What a run used, as its run.json tells it: by sampling, and by Spark's own word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """What one machine used in the window. `sampled_ns` of it lie between the first sample and the last."""
+
+    host: str
+    machine: str  # whose it is
+    cores: int
+    memory_bytes: int
+    sampled_ns: int
+    cpu_busy_ns: int
+    cpu_stolen_ns: int
+    processes_cpu_ns: int
+    unseen_cpu_ns: int
+    memory_used_peak_bytes: int
+    disk_read_bytes: int | None
+    disk_written_bytes: int | None
+    loopback_bytes: int | None
+    net_received_bytes: int
+    net_sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """What one process used in the window, or `count` others of one name together, which have no pid."""
+
+    role: str
+    index: int
+    pid: int | None
+    name: str
+    count: int
+    cpu_ns: int
+    rss_peak_bytes: int
+    read_bytes: int | None
+    write_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerUse:
+    """What the machine of dlobd used while the attributed time was a layer's."""
+
+    layer: str
+    ns: int
+    sampled_ns: int
+    cpu_busy_share: float | None
+    gpu_busy_share: float | None
+    cpu_busy_ns: int
+    disk_read_bytes: int | None
+    disk_written_bytes: int | None
+    loopback_bytes: int | None
+    net_received_bytes: int
+    net_sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """What one GPU of the machine of dlobd was used for in the window."""
+
+    index: int
+    name: str
+    memory_bytes: int
+    busy_share: float | None
+    memory_used_peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """Resources by sampling. See `dlobd.attribution.resource_use`."""
+
+    period_ns: int
+    samples: int
+    longest_gap_ns: int
+    cost_ns: int
+    hosts: tuple[HostUse, ...]
+    processes: tuple[ProcessUse, ...]
+    layers: tuple[LayerUse, ...]
+    gpus: tuple[GpuUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageMetrics:
+    """One attempt of a Spark stage; `metrics` as in SparkMetrics."""
+
+    stage: int
+    attempt: int
+    call: str | None
+    skew_ns: int
+    metrics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkMetrics:
+    """What Spark says of its tasks: `metrics` has sparkMeasure's names and units. See
+    `dlobd.attribution.spark_metrics`."""
+
+    metrics: Mapping[str, int]
+    failed_tasks: int
+    skew_ns: int
+    stages: tuple[StageMetrics, ...]
