@@ -9,7 +9,7 @@ from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.run import Check
-from dlobd.experiment.files import steps
+from dlobd.experiment.files import most_steps, steps_per_epoch
 from dlobd.schema import Clip, Experiment, OwnJob, Runnable
 
 INCONSISTENT_SHARE = 0.01
@@ -35,19 +35,38 @@ def _consistent(clips: Sequence[Clip], wall_ns: int) -> Check:
 
 def _checks(experiment: Experiment, evidence: Evidence) -> Iterator[Check]:
     results = evidence.results
-    wanted = steps(experiment)
     ranks = range(experiment.workers)
     absent = [rank for rank in ranks if rank not in results]
     yield Check("every rank reported", not absent, f"missing: {absent}" if absent else f"{len(results)} ranks")
     if absent:
         return
     found = [results[rank]["steps"] for rank in ranks]
-    yield Check("steps", all(n == wanted for n in found), f"expected {wanted} on each rank, found {found}")
+    wanted, why = _wanted_steps(experiment, [results[rank] for rank in ranks])
+    yield Check("steps", all(n == wanted for n in found), f"expected {wanted} on each rank{why}, found {found}")
     samples = sum(results[rank]["samples"] for rank in ranks)
-    expected = experiment.epochs * experiment.train_samples
+    expected = wanted * experiment.workers * experiment.batch_size
     yield Check("train samples", samples == expected, f"expected {expected}, found {samples}")
     yield from _loss([results[rank]["losses"] for rank in ranks])
     yield from _evaluation(experiment, results[0].get("test"))
+
+
+def _wanted_steps(experiment: Experiment, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
+    """How many steps each rank must have taken, and why it is not all of them, if it is not.
+
+    Ended by time, they are those of rank 0, if so much time has passed; by accuracy, those up to the first evaluation
+    that reached it."""
+    most, chief = most_steps(experiment), results[0]
+    for found in chief.get("evaluations", ()) if experiment.target_accuracy else ():
+        taken = found["epoch"] * steps_per_epoch(experiment)
+        if found["samples"] and found["right"] / found["samples"] >= experiment.target_accuracy and taken <= most:
+            most, why = taken, f" (accuracy {experiment.target_accuracy:g} after epoch {found['epoch']})"
+            break
+    else:
+        why = ""
+    slowest_ns = max(result.get("loop_ns") or 0 for result in results)
+    if experiment.max_seconds and 1 <= chief["steps"] < most and slowest_ns >= experiment.max_seconds * 10**9:
+        return chief["steps"], f" ({experiment.max_seconds} s)"
+    return most, why
 
 
 def _loss(losses: list[list[float]]) -> Iterator[Check]:
@@ -62,6 +81,8 @@ def _loss(losses: list[list[float]]) -> Iterator[Check]:
     # the loss is reduced over all ranks, so every rank must have seen the same one
     same = all(len(rank) == len(losses[0]) and max(map(_gap, rank, losses[0])) < 1e-5 for rank in losses)
     yield Check("ranks agree on the loss", same, "largest relative difference must be below 1e-5")
+    if len(losses[0]) == 1:
+        return  # one step has no course
     tenth = max(1, len(losses[0]) // 10)
     first, last = fmean(losses[0][:tenth]), fmean(losses[0][-tenth:])
     yield Check("loss falls", last < first, f"first tenth {first:.4f}, last tenth {last:.4f}")

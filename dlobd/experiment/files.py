@@ -13,14 +13,14 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.errors import UsageError
-from dlobd.experiment import own_files, ways
+from dlobd.experiment import own_files, training, ways
 from dlobd.job.datasets import own as own_datasets
 from dlobd.job.datasets.base import declared
 from dlobd.paths import PACKAGE
@@ -168,8 +168,13 @@ def steps_per_epoch(experiment: Experiment) -> int:
 
 
 def steps(experiment: Experiment) -> int:
-    """Steps of the whole run."""
+    """Steps of all epochs."""
     return experiment.epochs * steps_per_epoch(experiment)
+
+
+def most_steps(experiment: Experiment) -> int:
+    """Steps of a run that neither time nor accuracy ends."""
+    return min(steps(experiment), experiment.max_steps or steps(experiment))
 
 
 def _shipped_files() -> list[Path]:
@@ -296,8 +301,13 @@ def check_value(name: str, value: Any, source: Source, stored: bool = False) -> 
     if name in RANGES:
         low, high = RANGES[name]
         if not (math.isfinite(value) and low <= value <= high):
-            raise UsageError(f"{where}: {name} must be between {low:g} and {high:g}, not {value}.")
+            raise UsageError(f"{where}: {name} must be between {_plain(low)} and {_plain(high)}, not {value}.")
     return value
+
+
+def _plain(number: float) -> str:
+    """All its digits: `:g` would round a bound to six."""
+    return str(int(number)) if number == int(number) else str(number)
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -326,7 +336,7 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
     if not (stored and own_datasets.is_own(experiment.dataset)):
         for name, why, remedy in _sizes(experiment):
             raise refuse(name, why, remedy)
-    for name, why, remedy in _training(experiment):
+    for name, why, remedy in training.wrong(experiment):
         raise refuse(name, why, remedy)
 
 
@@ -350,22 +360,3 @@ def _sizes(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
         shape = "x".join(map(str, dataset.shape))
         why = f"augment {experiment.augment} needs images with height and width, not of shape {shape}."
         yield "augment", why, ""
-
-
-def _training(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """(field, what is wrong, remedy) of each setting of the training that would have no effect, or not work."""
-    if experiment.optimiser == "momentum" and not experiment.momentum:
-        yield "optimiser", "optimiser momentum with momentum 0 is sgd.", 'momentum = 0.9, or optimiser = "sgd"'
-    if experiment.optimiser == "sgd" and experiment.momentum:
-        why = f"momentum {experiment.momentum:g} has no effect with optimiser sgd."
-        yield "momentum", why, 'momentum = 0, or optimiser = "momentum"'
-    for name in ("num_epochs_per_decay", "learning_rate_decay_factor"):
-        value = getattr(experiment, name)
-        if experiment.schedule == "step" and not value:
-            yield "schedule", f"schedule step needs {name} above 0.", f"set {name}"
-        if experiment.schedule != "step" and value:
-            why = f"{name} {value:g} has no effect with schedule {experiment.schedule}."
-            yield name, why, f'{name} = 0, or schedule = "step"'
-    if experiment.warmup_epochs and experiment.warmup_epochs >= experiment.epochs:
-        why = f"warmup_epochs {experiment.warmup_epochs:g} must be less than epochs, which is {experiment.epochs}."
-        yield "warmup_epochs", why, "lower warmup_epochs, or raise epochs"

@@ -45,7 +45,7 @@ class Job:
     loss: str
     workers: int
     epochs: int
-    steps: int
+    steps: int  # of all epochs
     batch_size: int  # samples a worker and step; a block of the feed
     learning_rate: float
     momentum: float
@@ -86,6 +86,21 @@ class Job:
     def steps_per_epoch(self) -> int:
         """Steps of one pass over the training samples."""
         return self.steps // self.epochs
+
+    @property
+    def most_steps(self) -> int:
+        """Steps that are taken unless the ranks agree to end earlier."""
+        return min(self.steps, self.max_steps or self.steps)
+
+    @property
+    def fed_epochs(self) -> int:
+        """Passes over the training samples that so many steps take, the last of them perhaps in part."""
+        return -(-self.most_steps // self.steps_per_epoch)
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the ranks may agree to end before that."""
+        return self.max_seconds > 0 or self.target_accuracy > 0
 
     def storage(self) -> Storage:
         """Where its files lie; a new connection."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dlobd.axes import DATASETS
 from dlobd.bundle.run import Audit, Run
+from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Clip, Experiment, LayerTime
 from dlobd.tracing import names
@@ -147,7 +148,8 @@ def settings(run: Run) -> str:
     if not isinstance(chosen, Experiment):
         return f"own script {chosen.script}, {chosen.workers} executors, {way}"
     return (
-        f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {way}, "
+        f"{chosen.model} on {_dataset(chosen.dataset)}, {chosen.workers} workers, {batches(chosen)}, "
+        f"{way}, "
         f"input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
     )
 

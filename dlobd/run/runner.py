@@ -28,7 +28,8 @@ from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError, Interrupted
-from dlobd.experiment.files import steps
+from dlobd.experiment.files import most_steps
+from dlobd.experiment.training import batches
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
@@ -75,7 +76,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
         own_model.check(experiment)
         directory = staging.directory(experiment)
         staged = [f"prepare: {experiment.dataset} in {f'HDFS {directory}' if target else f'{native_dir()}{directory}'}"]
-        what = f"{experiment.workers} ranks, {steps(experiment)} steps"
+        what = f"{experiment.workers} ranks, {batches(experiment)}, {_steps(experiment)}"
         checked = "steps, samples, loss, test accuracy"
     return [
         f"prepare: {source}",
@@ -101,6 +102,16 @@ def check(experiment: Runnable, lent: Lent = None, progress: Progress = lambda m
         own_model.check(experiment, lambda message: progress(f"prepare: {message}"))
     if choice.kind_of(experiment, lent).here:  # another cluster's memory is unknown
         memory_check.check_memory(experiment, default_settings())
+
+
+def _steps(experiment: Experiment) -> str:
+    """How many steps it takes at most, and what may end it before."""
+    limits = {
+        "max_seconds": f"{experiment.max_seconds} s",
+        "target_accuracy": f"accuracy {experiment.target_accuracy:g}",
+    }
+    told = [words for name, words in limits.items() if getattr(experiment, name)]
+    return " or ".join([f"{most_steps(experiment)} steps", *told])
 
 
 def run(

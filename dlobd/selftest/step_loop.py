@@ -71,6 +71,9 @@ class AlternatingFeed:
             waiting.note(bytes=len(self._block))
             return self._block
 
+    def stop(self) -> None:
+        """It feeds when it is asked, and only then."""
+
     def _turn(self) -> None:
         self._recorder.flush()
         ended_ns = time.perf_counter_ns()

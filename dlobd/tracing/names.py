@@ -79,6 +79,7 @@ STEP = "step"  # all of it where the exchange is inside; else it holds the next 
 FORWARD_AND_BACKWARD = "forward and backward"
 EXCHANGE = "exchange"  # layer channel
 APPLY = "apply"
+AGREE = "agree"  # of all ranks, whether training ends: a rendezvous of that kind
 CHECKPOINT = "checkpoint"
 SAVE_MODEL = "save model"
 EVALUATE = "evaluate"

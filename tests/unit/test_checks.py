@@ -66,6 +66,14 @@ def _set(rank: int, key: str, value: Any) -> Callable[[Results], None]:
     return how
 
 
+def _say(*told: dict[str, Any]) -> Callable[[Results], None]:
+    def how(results: Results) -> None:
+        for rank, said in enumerate(told):
+            results[f"rank-{rank}.json"].update(said)
+
+    return how
+
+
 def _loss(change: Callable[[list[float]], list[float]], *ranks: int) -> Callable[[Results], None]:
     def how(results: Results) -> None:
         for rank in ranks:
@@ -119,3 +127,33 @@ def test_contradicting_evidence_is_named(bundle: Path) -> None:
     small, large = [Clip("inconsistent", "1", ns) for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
     assert broken(bundle, [small, Clip("outside window", "2", WALL_NS)]) == []
     assert broken(bundle, [large]) == ["evidence is consistent"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "said", "held"),
+    [
+        ({"epochs": 10, "max_steps": 30}, {}, True),
+        ({"epochs": 10, "max_steps": 31}, {}, False),
+        ({"epochs": 10, "max_seconds": 3}, {"loop_ns": 3 * 10**9}, True),
+        ({"epochs": 10, "max_seconds": 3}, {"loop_ns": 3 * 10**9 - 1}, False),
+        ({"epochs": 10, "target_accuracy": 0.8}, {"evaluations": [{"epoch": 1, "samples": 10, "right": 8}]}, True),
+        ({"epochs": 10, "target_accuracy": 0.8}, {"evaluations": [{"epoch": 1, "samples": 10, "right": 7}]}, False),
+        ({"epochs": 10}, {"loop_ns": 10**12, "evaluations": [{"epoch": 1, "samples": 10, "right": 10}]}, False),
+    ],
+)
+def test_a_run_may_end_early_for_a_reason(
+    bundle: Path, limits: dict[str, Any], said: dict[str, Any], held: bool
+) -> None:
+    """By steps, by time that has really passed, or by an evaluation that reached the target; never without one."""
+    change(bundle, _say(said, said))
+    wanted = dataclasses.replace(main(), **limits)
+    assert broken(bundle, wanted=wanted) == ([] if held else ["steps", "train samples"])
+
+
+def test_all_ranks_end_with_the_same_step(bundle: Path) -> None:
+    """Time ends a run for all of them; and one that went on after its target was reached has too many steps."""
+    change(bundle, _say({"loop_ns": 10**10}, {"steps": 29}))
+    assert broken(bundle, wanted=dataclasses.replace(main(), epochs=10, max_seconds=3)) == ["steps"]
+    reached = {"evaluations": [{"epoch": 1, "samples": 10, "right": 9}], "steps": 60}
+    change(bundle, _say(reached, reached))
+    assert broken(bundle, wanted=dataclasses.replace(main(), epochs=10, target_accuracy=0.9)) == ["steps"]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from subprocess import PIPE
@@ -24,6 +25,7 @@ from dlobd.job.datasets import tfrecord
 from dlobd.job.launchers.native import free_addresses
 from dlobd.job.models.base import following_batches
 from dlobd.job.training import schedules, storing
+from dlobd.job.training.agreement import Agreement
 from dlobd.job.training.evaluation import Evaluation, evaluate
 from dlobd.job.training.losses import softmax_cross_entropy
 from dlobd.job.training.optimisers import Momentum, Sgd
@@ -77,7 +79,7 @@ class Alone:
 def job(ranks: int, **changes: Any) -> Any:
     """One epoch with momentum and weight decay."""
     values = {"model": "m", "workers": ranks, "epochs": 1, "steps": 9, "learning_rate": 0.1, "momentum": 0.9}
-    rest = {"weight_decay": 1e-3, "warmup_epochs": 0.0, "steps_per_epoch": 9}
+    rest = {"weight_decay": 1e-3, "warmup_epochs": 0.0, "steps_per_epoch": 9, "max_seconds": 0}
     return SimpleNamespace(**{**values, **rest, **changes})
 
 
@@ -130,7 +132,7 @@ def test_ranks_with_different_data_keep_equal_models() -> None:
     losses: dict[int, list[float]] = {0: [], 1: []}
 
     def take(rank: int, k: int) -> None:
-        losses[rank].append(steps[rank](k, *batches[rank]))
+        losses[rank].append(steps[rank](k, *batches[rank])[0])
 
     for k in range(3):
         threads = [threading.Thread(target=take, args=(rank, k)) for rank in range(2)]
@@ -154,10 +156,35 @@ def test_ranks_with_different_data_keep_equal_models() -> None:
     assert exchange.calls == 3
 
 
+def test_what_one_rank_wishes_ends_all_after_the_same_step() -> None:
+    """With the exchange outside of the step: the wish travels in it, so that a step still is one exchange, and trains
+    as it does without. Between steps an agreement is one more."""
+    import tensorflow as tf
+
+    asked, plain = ([small() for _ in range(2)] for _ in range(2))
+    exchange, other = Meeting(2), Meeting(2)
+    steps = [step_of(model, exchange, 2, max_seconds=60) for model in asked]
+    agreements = [Agreement(tf, job(2), exchange) for _ in range(2)]
+    unasked = [step_of(model, other, 2) for model in plain]
+
+    def take(rank: int) -> list[Any]:
+        wishes = [steps[rank](k, *batch(rank), enough=(rank, k) == (1, 2))[1] for k in range(4)]
+        ignored = [unasked[rank](k, *batch(rank), enough=True)[1] for k in range(4)]
+        return [wishes, ignored, agreements[rank](0, rank == 1), agreements[rank](1, False)]
+
+    with ThreadPoolExecutor(2) as ranks:
+        said = list(ranks.map(take, range(2), timeout=50))
+    assert said == [[[False, False, True, False], [False] * 4, True, False]] * 2
+    assert (exchange.calls, other.calls) == (6, 4)
+    for one, another in zip(values(asked[0]), values(plain[1]), strict=True):
+        np.testing.assert_array_equal(one, another)
+
+
 PROCESS = """
 import hashlib, os, sys
 from dlobd.network.exchanges.tf_collectives import TfCollectives
-from tests.unit.test_statistics_of_ranks import batch, small, step_of, values
+from dlobd.job.training.agreement import Agreement
+from tests.unit.test_statistics_of_ranks import batch, job, small, step_of, values
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
 os.environ.update(TfCollectives.environment(peers, rank))
 import tensorflow as tf
@@ -165,15 +192,19 @@ exchange = TfCollectives()
 exchange.join(tf, peers, rank)
 with exchange.scope():
     model = small()
-    step = step_of(model, exchange, 2, warmup_epochs=0.5)
+    step = step_of(model, exchange, 2, warmup_epochs=0.5, max_seconds=60)
 for k in range(3):
-    loss = step(k, *batch(rank, mean=3.0 * rank))
+    loss, enough = step(k, *batch(rank, mean=3.0 * rank), enough=(rank, k) == (1, 1))
     print(loss, *(hashlib.sha256(value.tobytes()).hexdigest() for value in values(model)))
+    print(enough)
+agreement = Agreement(tf, job(2), exchange)
+print(agreement(0, rank == 0), agreement(1, False))
 """
 
 
 def test_ranks_that_are_processes_keep_equal_models() -> None:
-    """With TensorFlow's own collectives inside of the step: to the last bit, the moving statistics with the rest."""
+    """With TensorFlow's own collectives inside of the step: to the last bit, the moving statistics with the rest. What
+    one rank wishes, both know after the same step, and after the same agreement between steps."""
     peers = free_addresses(2)
     ranks = [
         subprocess.Popen([sys.executable, "-c", PROCESS, str(rank), *peers], stdout=PIPE, stderr=PIPE, text=True)
@@ -187,8 +218,9 @@ def test_ranks_that_are_processes_keep_equal_models() -> None:
     assert [rank.returncode for rank in ranks] == [0, 0], ended
     first, second = (said.splitlines() for said, _ in ended)
     assert first == second
-    assert len(first) == 3
-    assert len(set(first[2].split()) - set(first[1].split())) == 8  # the loss, and all seven variables: all move
+    assert first[1::2] == ["False", "True", "False"]
+    assert first[6:] == ["True False"]
+    assert len(set(first[4].split()) - set(first[2].split())) == 8  # the loss, and all seven variables: all move
 
 
 def test_a_step_in_one_part_moves_what_one_in_three_parts_moves() -> None:
@@ -196,7 +228,7 @@ def test_a_step_in_one_part_moves_what_one_in_three_parts_moves() -> None:
     whole, parts = small(), small()
     inside, outside = step_of(whole, Alone(), 1), step_of(parts, Meeting(1), 1)
     for k in range(3):
-        assert inside(k, *batch(k)) == pytest.approx(outside(k, *batch(k)), rel=1e-5)
+        assert inside(k, *batch(k))[0] == pytest.approx(outside(k, *batch(k))[0], rel=1e-5)
     for one, other in zip(values(whole), values(parts), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="norm was not called with training=True"):
@@ -218,7 +250,7 @@ def test_a_plain_module_needs_nothing_of_this() -> None:
     model = Plain()
     assert following_batches(model) == []
     step = step_of(model, Alone(), 1, learning_rate=0.01)
-    losses = [step(k, *batch(0)) for k in range(5)]
+    losses = [step(k, *batch(0))[0] for k in range(5)]
     assert losses[-1] < losses[0]
 
 

@@ -108,6 +108,41 @@ def test_epochs_are_evaluated_between_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limits", "ended_by", "steps"),
+    [
+        ({"max_steps": 7}, "max_steps", 7),
+        ({"max_steps": 100}, "epochs", 24),
+        ({"evaluate_every_epochs": 2, "target_accuracy": 0.01}, "target_accuracy", 12),
+        ({"max_steps": 12, "evaluate_every_epochs": 2, "target_accuracy": 0.01}, "max_steps", 12),
+        ({"evaluate_every_epochs": 1, "target_accuracy": 1.0, "learning_rate": 1e-6}, "epochs", 24),
+    ],
+)
+def test_training_ends_at_the_first_limit(tmp_path: Path, limits: dict[str, Any], ended_by: str, steps: int) -> None:
+    """With steps, or with the epoch whose evaluation reaches the accuracy; what was trained is stored and evaluated."""
+    prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, schedule="constant", **limits)
+    done = train(tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())
+    assert (result["ended_by"], result["steps"], result["samples"]) == (ended_by, steps, 10 * steps)
+    assert result["test"]["samples"] == 30
+    (rank,) = recorder.read_all(tmp_path / "spans")
+    assert [instant.name for instant in rank.instants].count("last step done") == 1
+
+
+@pytest.mark.slow
+def test_training_ends_in_time(tmp_path: Path) -> None:
+    """With the step into which a rank goes after so many seconds from its first batch, not before."""
+    prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, epochs=10_000, steps=60_000, max_seconds=2)
+    done = train(tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())
+    assert result["ended_by"] == "max_seconds"
+    assert result["loop_ns"] >= 2 * 10**9
+    assert 1 < result["steps"] == len(result["losses"]) < 60_000
+
+
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
     """At the step at which it is seen, with a line in the failure marker that says what to do."""
     told = prepared(tmp_path, model="mlp", optimiser="sgd", schedule="constant", learning_rate=1e30)

@@ -107,6 +107,16 @@ def incomplete(evidence: Evidence) -> str:
     return ""
 
 
+def cut_short(evidence: Evidence) -> str:
+    """That training ended before its epochs did, and what that means for sums over its input; empty if it did not."""
+    job = training_job(evidence)
+    taken = [result["steps"] for result in evidence.results.values()]
+    limited = any(job.get(limit) for limit in ("max_steps", "max_seconds", "target_accuracy"))
+    if not limited or not taken or min(taken) >= job["steps"]:
+        return ""
+    return "training ended before its epochs did: what was read or fed beyond its last step is not counted"
+
+
 def passes(evidence: Evidence) -> int | None:
     """How often the job reads its input from storage: the barrier launcher feeds later epochs from its memory."""
     job = training_job(evidence)

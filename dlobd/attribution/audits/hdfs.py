@@ -9,6 +9,7 @@ from dlobd.attribution.audits.base import (
     NOT_MORE,
     Figures,
     Rule,
+    cut_short,
     disturbed,
     foreign,
     other_clocks,
@@ -60,7 +61,8 @@ def _input_read_by_spark(evidence: Evidence) -> Figures:
     if job and job["input"] != "feed":
         return Figures(why="the ranks read the input, not Spark")
     read = sum(task.read_bytes for task in evidence.tasks) if evidence.tasks and job else None
-    return Figures(read, files * times if files and times else None, doubt=_troubled(evidence))
+    expected = files * times if files and times else None
+    return Figures(read, expected, why=cut_short(evidence), doubt=_troubled(evidence))
 
 
 def _input_sent_by_datanodes(evidence: Evidence) -> Figures:
@@ -73,7 +75,8 @@ def _input_sent_by_datanodes(evidence: Evidence) -> Figures:
     )
     lengths = evidence.file_bytes.values()
     expected = sum(n + CRC_BYTES * -(-n // CHUNK_BYTES) for n in lengths) * (times or 0)
-    return Figures(sent if evidence.transfers and blocks else None, expected or None, doubt=_troubled(evidence))
+    sent_bytes = sent if evidence.transfers and blocks else None
+    return Figures(sent_bytes, expected or None, why=cut_short(evidence), doubt=_troubled(evidence))
 
 
 def _input_opened(evidence: Evidence) -> Figures:
@@ -88,7 +91,7 @@ def _input_opened(evidence: Evidence) -> Figures:
     doubt = _troubled(evidence)
     if max(evidence.file_bytes.values(), default=0) > PREFETCH_BYTES:
         doubt = doubt or "a client asks more than once where the blocks of a file this long are"
-    return Figures(opened if evidence.audits else None, expected or None, doubt=doubt)
+    return Figures(opened if evidence.audits else None, expected or None, why=cut_short(evidence), doubt=doubt)
 
 
 def _input_holds_all_samples(evidence: Evidence) -> Figures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlobd.attribution.audits.base import EQUAL, Figures, Rule, training_job
+from dlobd.attribution.audits.base import EQUAL, Figures, Rule, cut_short, training_job
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
@@ -33,11 +33,12 @@ def _fed(evidence: Evidence) -> str:
 
 def _read_and_put(evidence: Evidence) -> Figures:
     files, epochs = sum(evidence.file_bytes.values()), training_job(evidence).get("epochs", 0)
-    return Figures(_bytes(evidence, names.PUT), files * epochs or None, why=_fed(evidence))
+    return Figures(_bytes(evidence, names.PUT), files * epochs or None, why=_fed(evidence) or cut_short(evidence))
 
 
 def _put_and_got(evidence: Evidence) -> Figures:
-    return Figures(_bytes(evidence, names.PUT), _bytes(evidence, names.GET), why=_fed(evidence))
+    put, got = _bytes(evidence, names.PUT), _bytes(evidence, names.GET)
+    return Figures(put, got, why=_fed(evidence) or cut_short(evidence))
 
 
 def _taken_and_trained(evidence: Evidence) -> Figures:
@@ -45,8 +46,12 @@ def _taken_and_trained(evidence: Evidence) -> Figures:
     if not job:
         return Figures(why="only your script knows what a sample is")
     # by WebHDFS or from a local file; a piece that was asked for again counts once, since only an answer has bytes
-    taken = _bytes(evidence, names.GET) if job["input"] == "feed" else _input_bytes(evidence)
-    return Figures(taken // Layout.of_job(job).record_bytes if taken else None, _sum(evidence, "samples"))
+    fed = job["input"] == "feed"
+    taken = _bytes(evidence, names.GET) if fed else _input_bytes(evidence)
+    trained = _sum(evidence, "samples")
+    # a rank that reads is ahead of its steps
+    why = "" if fed else cut_short(evidence)
+    return Figures(taken // Layout.of_job(job).record_bytes if taken else None, trained, why=why)
 
 
 def _sum(evidence: Evidence, key: str) -> int | None:

@@ -156,7 +156,10 @@ def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
 
 
 def _consumed_ns(rank: Rank, before_ns: int) -> int | None:
-    """When the trainer had taken the last block, or given back its last results, before the end of a feed task."""
+    """When the trainer had taken the last block, or given back its last results, before the end of a feed task; not
+    known where it threw blocks away."""
+    if any(span.start_ns < before_ns for span in rank.named(names.TERMINATE_FEED)):
+        return None
     spans = rank.named(names.GET) + rank.named(names.PUT_RESULTS)
     return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
 

@@ -130,7 +130,7 @@ class _RankTask:
                 _feed(child.stdin, blocks, self._epochs)
             child.stdin.close()
         except BrokenPipeError:
-            pass  # the child is gone; its exit code says more
+            pass  # the child wants no more, or is gone: its exit code says which
         with tracing.span("spark", names.WAIT_FOR_TRAINER, {"waits_for": [names.WAIT_TRAINER]}):
             code = child.wait()
         ended.set()

@@ -31,6 +31,9 @@ class _PipeFeed:
             span.note(bytes=len(block or b""))
         return block
 
+    def stop(self) -> None:
+        self._pipe.close()  # which its writer notices
+
 
 def run() -> None:
     """Imports TensorFlow, hears its place, and trains."""

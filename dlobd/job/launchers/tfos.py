@@ -26,6 +26,12 @@ FEED_TIMEOUT_S = 7 * 24 * 3600
 `timeout_s`, is at most this; a rank that dies is noticed without it."""
 
 
+TERMINATE = {
+    "cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)",
+    "cause_period_ns": 5_000_000_000,
+}
+
+
 class TfosLauncher:
     """TensorFlowOnSpark: InputMode.SPARK with blocks to feed, else InputMode.TENSORFLOW."""
 
@@ -83,7 +89,7 @@ class TfosLauncher:
                     tracing.span("spark", names.FEED_JOB, {"waits_for": [names.WAIT_TRAINERS]}),
                     watched(sc, done, joining),
                 ):
-                    cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
+                    _train(cluster, blocks, epochs, done, may_end_early=job.may_end_early)
         except tfos_compat.NotRegistered as error:
             raise TrainingFailed(_unregistered(error, roles)) from error
         except SystemExit as error:  # TensorFlowOnSpark's way to say that the start job failed
@@ -105,6 +111,19 @@ class TfosLauncher:
                 time.sleep(DONE_POLL_S)
         with tracing.span("launcher", names.TFCLUSTER_SHUTDOWN):
             cluster.shutdown(timeout=0)
+
+
+def _train(cluster: Any, blocks: RDD[bytes], epochs: int, done: Done, may_end_early: bool) -> None:
+    """Feeds all epochs in one Spark job; or each in a job of its own, until the ranks want no more: TensorFlowOnSpark
+    reads what is left of a job to its end, and throws it away."""
+    if not may_end_early:
+        cluster.train(blocks, epochs, feed_timeout=FEED_TIMEOUT_S)
+        return
+    for _ in range(epochs):
+        cluster.train(blocks, 1, feed_timeout=FEED_TIMEOUT_S)
+        # a feed task asks the server to stop, but not if it began after its rank had said so
+        if cluster.server.done or done.finished():
+            return
 
 
 def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
@@ -147,6 +166,10 @@ class _TfosFeed:
             items: list[bytes] = self._feed.next_batch(1)
             span.note(bytes=sum(map(len, items)))
         return items[0] if items else None
+
+    def stop(self) -> None:
+        with tracing.span("feed", names.TERMINATE_FEED, TERMINATE):
+            self._feed.terminate()
 
 
 class FeedTask:

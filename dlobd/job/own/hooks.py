@@ -19,7 +19,7 @@ from typing import Any
 from dlobd import tracing
 from dlobd.job.launchers import driver_clock, tfos_compat, tfos_stock
 from dlobd.job.launchers.imports import on_import
-from dlobd.job.launchers.tfos import SHUTDOWN_POLL, FeedTask, NamedSleep, record_driver
+from dlobd.job.launchers.tfos import SHUTDOWN_POLL, TERMINATE, FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
 from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
@@ -301,5 +301,4 @@ def _record_feed() -> None:
         return
     feed.next_batch = timed("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]})(feed.next_batch)
     feed.batch_results = timed("feed", names.PUT_RESULTS)(feed.batch_results)
-    drain = {"cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)", "cause_period_ns": 5_000_000_000}
-    feed.terminate = timed("feed", names.TERMINATE_FEED, drain)(feed.terminate)
+    feed.terminate = timed("feed", names.TERMINATE_FEED, TERMINATE)(feed.terminate)

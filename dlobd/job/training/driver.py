@@ -40,7 +40,7 @@ def run(job_file: str) -> None:
 
 def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
     roles = Roles(chief=1, worker=job.workers - 1)
-    LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.epochs, Markers(job))
+    LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, Markers(job))
     tracing.instant(names.LAUNCHER_SHUT_DOWN)
 
 

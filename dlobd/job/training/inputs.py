@@ -43,7 +43,7 @@ Batch = tuple[Any, Any]
 
 
 def batches(tf: Any, job: Job, node: Node, deadlines: Deadlines) -> Iterator[Batch]:
-    """This rank's batches of all epochs, in their order."""
+    """This rank's batches of all epochs that may be needed, in their order."""
     augment: Augment | None = AUGMENTATIONS.get(job.augment)
     if job.input == "read":
         return _read(tf, job, node.rank, augment)
@@ -58,7 +58,7 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
         augmented = tf.function(lambda images, batch, step: augment(tf, images, job.seed, batch, step))
 
     def stalled() -> str:
-        return f"the feed stalled: no block came for {FEED_PATIENCE_S:.0f} s, after {taken} of {job.steps}"
+        return f"the feed stalled: no block came for {FEED_PATIENCE_S:.0f} s, after {taken} of {job.most_steps}"
 
     while True:
         with deadlines.within(FEED_PATIENCE_S, stalled):
@@ -87,7 +87,7 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
     def pieces() -> Iterator[bytes]:  # runs in a thread of tf.data, so it keeps the step loop's from Python's lock
         storage = job.storage()
         try:
-            for _ in range(job.epochs):
+            for _ in range(job.fed_epochs):
                 for piece in storage.stream(path, piece_bytes, names.INPUT):
                     with tracing.span("tensorflow", names.CHECK_RECORDS):
                         checked_records(piece, layout)

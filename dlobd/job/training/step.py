@@ -2,7 +2,8 @@
 
     next batch              by the loop, from `inputs`: it is not in here
     forward and backward    logits, loss and gradients of this rank's batch, and its statistics if the model wants them
-    exchange                their means over all ranks (`dlobd.network.exchanges`): all of them in one call
+    exchange                their means over all ranks (`dlobd.network.exchanges`): all of them in one call. With
+                            `max_seconds` one more scalar travels along: whether this rank has had enough
     apply                   the update, the same on every rank (`dlobd.job.training.update`)
 
 Where the exchange is inside of the step, the last three are compiled together, and one span has them; it is the
@@ -22,8 +23,9 @@ from dlobd.job.training.update import Update, Workload
 from dlobd.network.exchanges.base import Exchange
 from dlobd.tracing import names
 
-Compute = Callable[[Any, Any], Any]
-"""From images and labels to the mean loss, or, with the exchange outside, to what this rank gives to it."""
+Compute = Callable[..., list[Any]]
+"""From images, labels and perhaps a wish to the means of loss and wish, or, with the exchange outside, to what this
+rank gives to it."""
 
 
 class Step:
@@ -32,38 +34,50 @@ class Step:
     def __init__(self, tf: Any, job: Job, workload: Workload, exchange: Exchange) -> None:
         self._tf = tf
         self._ranks = job.workers
+        self._asks = job.max_seconds > 0
         self._exchange = exchange
         update = Update(tf, job, workload)
         self._compute = _compute_function(tf, job, workload, update, exchange)
         self._apply = None if exchange.inside_step else _apply_function(tf, update, exchange)
 
-    def __call__(self, k: int, images: Any, labels: Any) -> float:
-        """Step number `k`, from 0; the mean loss of all ranks.
+    def __call__(self, k: int, images: Any, labels: Any, enough: bool = False) -> tuple[float, bool]:
+        """Step number `k`, from 0; the mean loss of all ranks, and whether one of them has had enough.
+
+        Args:
+            enough: whether this rank has had; it has no effect without `max_seconds`.
 
         Raises:
-            FloatingPointError: it is not finite. It is the same on every rank, so that none waits for another then.
+            FloatingPointError: the loss is not finite. It is the same on every rank, so that none waits for another.
         """
-        loss = self._loss(names.STEP if k else names.FIRST_STEP, k, images, labels)
+        wish = (self._tf.constant(float(enough)),) if self._asks else ()
+        loss, *wishes = self._means(names.STEP if k else names.FIRST_STEP, k, images, labels, *wish)
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {k}: lower learning_rate")
-        return loss
+        return loss, any(wishes)
 
-    def _loss(self, name: str, k: int, images: Any, labels: Any) -> float:
+    def _means(self, name: str, k: int, *given: Any) -> list[float]:
+        """The means of loss and, if it was given, wish."""
         if self._apply is not None:
-            return self._in_parts(name, k, images, labels)
+            return self._in_parts(name, k, *given)
         with tracing.span("tensorflow", name, {"rendezvous": names.STEP_RENDEZVOUS, "call": k}):
-            return float(self._compute(images, labels))
+            return [float(mean) for mean in self._compute(*given)]
 
-    def _in_parts(self, name: str, k: int, images: Any, labels: Any) -> float:
+    def _in_parts(self, name: str, k: int, *given: Any) -> list[float]:
         assert self._apply is not None
+        told = _told(given)
         with tracing.span("tensorflow", name, {"call": k}):
             with tracing.span("tensorflow", names.FORWARD_AND_BACKWARD):
-                own = self._compute(images, labels)
+                own = self._compute(*given)
             with tracing.span("channel", names.EXCHANGE, {"rendezvous": names.EXCHANGE_RENDEZVOUS, "call": k}):
-                loss, *reduced = self._exchange.reduce(self._tf, own, self._ranks)
+                reduced = self._exchange.reduce(self._tf, own, self._ranks)
             with tracing.span("tensorflow", names.APPLY):
-                self._apply(reduced)
-            return float(loss)
+                self._apply(reduced[told:])
+            return [float(mean) for mean in reduced[:told]]
+
+
+def _told(given: Sequence[Any]) -> int:
+    """How many of what is exchanged the loop is told: the loss, and a wish if there is one beside the batch."""
+    return len(given) - 1
 
 
 def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exchange: Exchange) -> Compute:
@@ -72,26 +86,26 @@ def _compute_function(tf: Any, job: Job, workload: Workload, update: Update, exc
     as_it_is = tf.autograph.experimental.do_not_convert
     take_statistics, apply = as_it_is(update.take_statistics), as_it_is(update.apply)
 
-    def forward_and_backward(images: Any, labels: Any) -> list[Any]:
+    def forward_and_backward(images: Any, labels: Any, *wish: Any) -> list[Any]:
         variables = workload.model.trainable_variables
         with tf.GradientTape() as tape:
             loss = workload.loss(tf, workload.model(images, training=True), labels)
         gradients = tape.gradient(loss, variables)
         if unused := [v.name for v, gradient in zip(variables, gradients, strict=True) if gradient is None]:
             raise ValueError(f"model {job.model}: the loss does not depend on {', '.join(unused)}")
-        return [loss, *take_statistics(), *gradients]
+        return [loss, *wish, *take_statistics(), *gradients]
 
-    def whole(images: Any, labels: Any) -> Any:
-        # one collective a step: loss and statistics travel with the gradients
-        loss, *reduced = exchange.reduce(tf, forward_and_backward(images, labels), job.workers)
-        apply(reduced)
-        return loss
+    def whole(*given: Any) -> list[Any]:
+        # one collective a step: loss, wish and statistics travel with the gradients
+        reduced = exchange.reduce(tf, forward_and_backward(*given), job.workers)
+        apply(reduced[_told(given) :])
+        return reduced[: _told(given)]
 
     part = whole if exchange.inside_step else forward_and_backward
 
     @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
-    def compute(images: Any, labels: Any) -> Any:
-        return exchange.run(part, (images, labels))
+    def compute(*given: Any) -> Any:
+        return exchange.run(part, given)
 
     return compute  # type: ignore[no-any-return]
 

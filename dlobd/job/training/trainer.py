@@ -18,6 +18,7 @@ from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.job.training import storing
+from dlobd.job.training.agreement import Agreement
 from dlobd.job.training.deadline import Deadlines
 from dlobd.job.training.evaluation import evaluate
 from dlobd.job.training.inputs import batches
@@ -92,9 +93,13 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
             optimiser = OPTIMISERS.get(job.optimiser)(tf, model.trainable_variables, job)
             workload = Workload(model, LOSSES.get(job.loss), optimiser, SCHEDULES.get(job.schedule))
             step = Step(tf, job, workload, exchange)
+        agreement = Agreement(tf, job, exchange)
 
     storage = job.storage()
-    result = Loop(tf, job, node, step, model, storage).run(batches(tf, job, node, deadlines))
+    loop = Loop(tf, job, node, step, agreement, model, storage)
+    result = loop.run(batches(tf, job, node, deadlines))
+    if node.feed and result["steps"] < job.fed_epochs * job.steps_per_epoch:
+        node.feed.stop()
     if node.rank == 0:
         storing.save(tf, job, model, storage)
         tracing.instant(names.SAVED)

@@ -6,9 +6,10 @@
     3. Models and the state of optimisers are made inside `scope`.
     4. `run` calls a function of tensors as this exchange needs it, and returns what it returned on this rank. What
        holds `reduce` goes through `run` where the exchange is inside the step, and so does whatever updates variables.
-    5. `reduce` takes the loss and the gradients of this rank, and between them the statistics of its batch if its model
-       follows them, and returns their means over all ranks, in order. Every rank calls it equally often with equal
-       shapes: each call is a rendezvous.
+    5. `reduce` takes tensors of this rank, and returns their means over all ranks, in order. In a step they are the
+       loss, the wish to end if training is limited in time, the statistics of the batch if the model follows them, and
+       the gradients; between steps it may be one scalar on which ranks agree. Every rank calls it equally often with
+       equal shapes: each call is a rendezvous.
            inside_step      it is called while the step is compiled, and runs as a part of it: no recorded boundary lies
                             between computing and exchanging, so that its time has no number. `not_measured` says why.
            otherwise        it is called between two compiled parts, with tensors that have values: the trainer's step

@@ -51,7 +51,9 @@ class TfCollectives:
     def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
         """One collective for all of them."""
         replica = tf.distribute.get_replica_context()
-        return [total / ranks for total in replica.all_reduce(tf.distribute.ReduceOp.SUM, list(tensors))]
+        # a function's argument has no device yet, and this strategy asks tensors for theirs
+        placed = [tf.identity(tensor) for tensor in tensors]
+        return [total / ranks for total in replica.all_reduce(tf.distribute.ReduceOp.SUM, placed)]
 
     def close(self) -> None:
         """Nothing: TensorFlow's server ends with its process."""
