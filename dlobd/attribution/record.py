@@ -137,10 +137,14 @@ def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
     if evidence.own:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
         return [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
-    return [_rank(p) for p in sorted(_training(evidence), key=lambda p: (p.process.role, p.process.index))]
+    machines = {
+        (result.get("role"), result.get("index")): result.get("machine", {}) for result in evidence.results.values()
+    }
+    training = sorted(_training(evidence), key=lambda p: (p.process.role, p.process.index))
+    return [_rank(p, machines.get((p.process.role, p.process.index), {})) for p in training]
 
 
-def _rank(process: RecordedProcess) -> dict[str, Any]:
+def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> dict[str, Any]:
     taken = process.steps()
     first = [span for span in taken if span.call == 0]
     steps = [span.end_ns - span.start_ns for span in taken if span.call and not span.truncated]
@@ -154,12 +158,18 @@ def _rank(process: RecordedProcess) -> dict[str, Any]:
         "step_p99_ns": statistics.quantile(ordered, 0.99),
         "step_max_ns": ordered[-1] if ordered else None,
         "feed_wait_ns": sum(span.end_ns - span.start_ns for span in _feed_waits(process)),
+        **_machine(machine),
     }
 
 
 def _feed_waits(process: RecordedProcess) -> list[RecordedSpan]:
     """Those of the step loop: a thread that takes blocks ahead of it holds nobody up."""
     return [span for name in (names.GET, names.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
+
+
+def _machine(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What a rank used, if its done-marker says it."""
+    return {name: found[name] for name in ("device", "cores", "intra_op_threads", "inter_op_threads") if name in found}
 
 
 def _own_rank(rank: Rank) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class RankSteps:
     first_step_ns: int | None = None
     feed_wait_ns: int | None = None
     main_ns: int | None = None
+    device: str | None = None
+    cores: int | None = None
+    intra_op_threads: int | None = None  # 0: TensorFlow's own choice
+    inter_op_threads: int | None = None
 
     @property
     def name(self) -> str:

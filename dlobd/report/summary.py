@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dlobd.axes import DATASETS
-from dlobd.bundle.run import Audit, Run
+from dlobd.bundle.run import Audit, RankSteps, Run
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Clip, Experiment, LayerTime
@@ -152,6 +152,15 @@ def settings(run: Run) -> str:
         f"{way}, "
         f"input {chosen.input}, channel {chosen.channel}, exchange {chosen.exchange}"
     )
+
+
+def machine_of(rank: RankSteps) -> str:
+    """What a rank used of its machine, in words; empty where it did not say."""
+    if rank.device is None or rank.cores is None:
+        return ""
+    own = f"TensorFlow's choice, of {rank.cores} cores"
+    intra, inter = rank.intra_op_threads or own, rank.inter_op_threads or own
+    return f"device {rank.device}; threads: intra-op {intra}, inter-op {inter}"
 
 
 def _dataset(name: str) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from dlobd.bundle.run import PageCache, RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import resources, text
-from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, settings, summary, title
+from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, machine_of, settings, summary, title
 from dlobd.run.machine_noise import ALL
 from dlobd.schema import Event
 
@@ -252,6 +252,8 @@ def _ranks(run: Run, console: Console) -> None:
         times = ("-" if ns is None else f"{ns / 1e6:.3f}" for ns in (rank.step_p50_ns, p99, rank.step_max_ns))
         text.row(table, rank.name, text.plain(rank.steps), *times)
     console.print(table)
+    for words in dict.fromkeys(filter(None, map(machine_of, run.ranks))):
+        text.line(console, words)
     medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
     if len(medians) > 1:
         slow = max(medians, key=medians.__getitem__)

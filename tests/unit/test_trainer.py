@@ -4,6 +4,7 @@ directory."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,10 +64,11 @@ def prepared(directory: Path, **changes: Any) -> Job:
     return made
 
 
-def train(directory: Path) -> subprocess.CompletedProcess[str]:
+def train(directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """One rank, in a process of its own: this module."""
     command = [sys.executable, "-m", __name__, str(directory / "job.json")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    env = {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=55, check=False, env=env)
 
 
 @pytest.mark.slow
@@ -140,6 +142,34 @@ def test_training_ends_in_time(tmp_path: Path) -> None:
     assert result["ended_by"] == "max_seconds"
     assert result["loop_ns"] >= 2 * 10**9
     assert 1 < result["steps"] == len(result["losses"]) < 60_000
+
+
+@pytest.mark.slow
+def test_a_rank_says_what_it_used(tmp_path: Path) -> None:
+    """The threads that TensorFlow was told, by what it says of itself afterwards; of GPUs none."""
+    prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, max_steps=2, intra_op_threads=3, inter_op_threads=5)
+    done = train(tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())["machine"]
+    cores = len(os.sched_getaffinity(0))
+    assert found == {"device": "cpu", "cores": cores, "intra_op_threads": 3, "inter_op_threads": 5}
+
+
+@pytest.mark.slow
+def test_a_rank_without_its_gpu_fails(tmp_path: Path) -> None:
+    """Nothing was assigned to it, or TensorFlow does not see what was: it says which, and takes no step on the CPU."""
+    told = prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, device="gpu")
+    assert train(tmp_path).returncode == 1
+    assert Markers(told).failure() == (
+        "rank 0 (chief): RuntimeError: device gpu: the scheduler assigned no GPU to this rank"
+    )
+    (tmp_path / "run" / "done" / "failed").unlink()
+    assert train(tmp_path, CUDA_VISIBLE_DEVICES="99").returncode == 1
+    assert Markers(told).failure() == (
+        "rank 0 (chief): RuntimeError: TensorFlow has device cpu, not what the job asks for although it was assigned "
+        "GPU 99"
+    )
+    assert Markers(told).finished() == set()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.framework import import_tensorflow
-from dlobd.job.training import storing
+from dlobd.job.training import machine, storing
 from dlobd.job.training.agreement import Agreement
 from dlobd.job.training.deadline import Deadlines
 from dlobd.job.training.evaluation import evaluate
@@ -80,11 +80,13 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
 
     tracing.instant(names.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
+    machine.choose(tf, job)
     exchange: Exchange = EXCHANGES.get(job.exchange)()
     os.environ.update(node.environment)
     with tracing.span("tensorflow", names.JOIN_RANKS, {"rendezvous": names.JOIN_RANKS}):
         exchange.join(tf, node.peers, node.rank)
     tracing.instant(names.RANKS_JOINED)
+    machine_used = machine.used(tf, job)
 
     with tracing.span("tensorflow", names.BUILD):
         tf.random.set_seed(job.seed)
@@ -97,7 +99,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
 
     storage = job.storage()
     loop = Loop(tf, job, node, step, agreement, model, storage)
-    result = loop.run(batches(tf, job, node, deadlines))
+    result = loop.run(batches(tf, job, node, deadlines)) | {"machine": machine_used}
     if node.feed and result["steps"] < job.fed_epochs * job.steps_per_epoch:
         node.feed.stop()
     if node.rank == 0:
