@@ -168,3 +168,37 @@ def test_this_process_records_nothing() -> None:
 if __name__ == "__main__":
     job_ = Job.read(sys.argv[1])
     trainer.main(job_, Node("chief", 0, ("",), ReadAhead(_broken, job_.steps)))
+
+
+QUEUE = """
+import threading
+from types import SimpleNamespace
+from dlobd.job.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFManager, TFNode
+from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos import _TfosFeed
+manager = TFManager.start(b"key", ["input", "output", "error"])
+queue = manager.get_queue("input")
+for _ in range(int(sys.argv[1])):
+    queue.put(bytes(100))
+told = SimpleNamespace(get_data_feed=lambda train_mode: TFNode.DataFeed(manager, train_mode))
+feed = _TfosFeed(told)
+ahead = ReadAhead(feed.next_block, wanted=1000, ahead_bytes=300, stop=feed.stop)
+print(len(ahead.next_block()))
+joining = threading.Thread(target=queue.join, daemon=True)
+joining.start()
+ahead.stop()
+joining.join(10)
+print(joining.is_alive(), ahead._thread.is_alive(), manager.get("state"))
+"""
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_trainer_that_has_enough_empties_its_queue(count: int) -> None:
+    """With TensorFlowOnSpark's own manager and queue: a feed task that waits until all was taken goes on, the next ones
+    are told to skip, and the thread ends, whether it held enough or waited for a block that never came."""
+    command = [sys.executable, "-c", f"import sys{QUEUE}", str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["100", "False False 'terminating'"]

@@ -49,9 +49,8 @@ def _taken_and_trained(evidence: Evidence) -> Figures:
     fed = job["input"] == "feed"
     taken = _bytes(evidence, names.GET) if fed else _input_bytes(evidence)
     trained = _sum(evidence, "samples")
-    # a rank that reads is ahead of its steps
-    why = "" if fed else cut_short(evidence)
-    return Figures(taken // Layout.of_job(job).record_bytes if taken else None, trained, why=why)
+    taken = taken // Layout.of_job(job).record_bytes if taken else None
+    return Figures(taken, trained, why=cut_short(evidence))  # a rank takes batches ahead of its steps
 
 
 def _sum(evidence: Evidence, key: str) -> int | None:

@@ -16,6 +16,9 @@ from dlobd.tracing import names
 AHEAD_BYTES = 8 << 20
 """Of blocks that wait for the trainer: some hundred steps on MNIST, which last longer than the start of a task."""
 
+END_S = 5.0
+"""For the thread to end after `stop`."""
+
 
 class ReadAhead:
     """See `dlobd.job.launchers.base.Feed`.
@@ -24,10 +27,19 @@ class ReadAhead:
         take: the next block, or None at the end of the feed; called by the thread.
         wanted: how many blocks the trainer asks for at most; no more than these are taken.
         ahead_bytes: how much may lie here when the next block is taken.
+        stop: says that no more are wanted, and ends a `take` that still waits for one.
     """
 
-    def __init__(self, take: Callable[[], bytes | None], wanted: int, ahead_bytes: int = AHEAD_BYTES) -> None:
+    def __init__(
+        self,
+        take: Callable[[], bytes | None],
+        wanted: int,
+        ahead_bytes: int = AHEAD_BYTES,
+        stop: Callable[[], None] = lambda: None,
+    ) -> None:
         self._take = take
+        self._stop = stop
+        self._stopped = False
         self._wanted = wanted
         self._ahead_bytes = ahead_bytes
         self._blocks: deque[bytes] = deque()
@@ -35,7 +47,8 @@ class ReadAhead:
         self._ended = False
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
-        threading.Thread(target=self._read, name="dlobd-reader", daemon=True).start()
+        self._thread = threading.Thread(target=self._read, name="dlobd-reader", daemon=True)
+        self._thread.start()
 
     def next_block(self) -> bytes | None:
         """The next block, or None once the feed has ended. Raises what `take` raised, once no block is left."""
@@ -52,13 +65,21 @@ class ReadAhead:
             raise self._failure
         return None
 
+    def stop(self) -> None:
+        """See the contract. What was taken ahead is dropped."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._stop()
+        self._thread.join(END_S)
+
     def _read(self) -> None:
         failure = None
         try:
             with tracing.span("feed", names.READ_AHEAD):
                 for _ in range(self._wanted):
                     block = self._take()
-                    if block is None:
+                    if block is None or self._stopped:
                         break
                     self._keep(block)
         except BaseException as error:  # noqa: BLE001  the trainer raises it: this thread has nobody to tell
@@ -73,4 +94,4 @@ class ReadAhead:
             self._blocks.append(block)
             self._held_bytes += len(block)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._held_bytes < self._ahead_bytes)
+            self._changed.wait_for(lambda: self._held_bytes < self._ahead_bytes or self._stopped)

@@ -25,7 +25,6 @@ FEED_TIMEOUT_S = 7 * 24 * 3600
 """What TensorFlowOnSpark lets the ranks take for one partition. An epoch may last as long as the job, whose deadline,
 `timeout_s`, is at most this; a rank that dies is noticed without it."""
 
-
 TERMINATE = {
     "cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)",
     "cause_period_ns": 5_000_000_000,
@@ -146,7 +145,7 @@ class _TfosMain:
         tracing.identify(ctx.job_name, ctx.task_index)
         feed: Feed | None = _TfosFeed(ctx) if self._fed else None
         if feed and self._ahead:
-            feed = ReadAhead(feed.next_block, tf_args["job"].steps)
+            feed = ReadAhead(feed.next_block, tf_args["job"].most_steps, stop=feed.stop)
         # TensorFlowOnSpark's own rendezvous has told each node where all are
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
@@ -170,6 +169,7 @@ class _TfosFeed:
     def stop(self) -> None:
         with tracing.span("feed", names.TERMINATE_FEED, TERMINATE):
             self._feed.terminate()
+        self._feed.queue_in.put(None)  # the end of the feed, for a thread that still waits for a block
 
 
 class FeedTask:
