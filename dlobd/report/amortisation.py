@@ -25,7 +25,8 @@ import pandas as pd
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.report import paired
-from dlobd.report.blocks import NATIVE, Repeat, Taken, check_equal, sound, warnings
+from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
+from dlobd.report.chosen import Repeat
 from dlobd.report.paired import Estimate, hodges_lehmann
 from dlobd.report.summary import first_step_s, teardown_s
 

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import dlobd
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.report.chosen import Repeat, named
 from dlobd.report.repeats import left_out
-from dlobd.run import series
 from dlobd.schema import Experiment
 
 NATIVE = "native"
@@ -35,13 +34,10 @@ WAY = frozenset(
 
 MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel")
 
-Repeat = tuple[str, int]
-"""The series that a run belongs to, empty for none, and its repeat there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A run of dlobd's own training job, and its repeat."""
+    """A run of dlobd's own training job, and its repeat; the key of the series is empty for one that is of none."""
 
     repeat: Repeat
     run: Run
@@ -69,25 +65,12 @@ def taken(paths: Sequence[Path]) -> list[Taken]:
     Bundles that come without their series are paired by order: the n-th of each experiment belongs to repeat n.
 
     Raises:
-        UsageError: there is none, or one of the user's own script, which has no native counterpart.
+        UsageError: there is none, or one of the user's own script.
         BundleError: a series or a bundle cannot be read.
     """
-    found: dict[str, tuple[Repeat | None, Run]] = {}
-    for path in paths:
-        if path.name.startswith("series-") and path.suffix == ".json":
-            of = series.load(path)
-            ended = {cell: bundle.read() for cell, bundle in of.ended().items()}
-            found |= {run.run_id: ((of.key, cell.repeat), run) for cell, run in ended.items()}
-        else:
-            run = dlobd.load(path).run
-            found.setdefault(run.run_id, (None, run))
-    if not found:
-        raise UsageError("There is no run that has ended.", "name series files or bundles of runs")
     numbers: Counter[str] = Counter()
     every = []
-    for repeat, run in sorted(found.values(), key=lambda one: (one[1].started_at, one[1].run_id)):
-        if run.own:
-            raise UsageError(f"Run {run.run_id} is of your own script: there is no native run to compare.", "omit it")
+    for repeat, run in named(paths)[0]:
         if repeat is None:
             numbers[run.experiment_key] += 1
         every.append(Taken(repeat or ("", numbers[run.experiment_key]), run))

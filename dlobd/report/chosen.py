@@ -13,6 +13,9 @@ from dlobd.errors import UsageError
 from dlobd.run import series as scheduling
 from dlobd.schema import Experiment
 
+Repeat = tuple[str, int]
+"""The key of the series that a run belongs to, and its repeat there."""
+
 SILENT = ("name", "timeout_s", "accept_timeout_s")
 """Fields of an experiment that say nothing of what is run, or how."""
 
@@ -38,34 +41,43 @@ class Chosen:
         return _label(run, self.axes or differing(self.runs), but)
 
 
-def read(paths: Sequence[str]) -> Chosen:
-    """The runs of bundles (directories) and of series (their files `series-KEY.json`); each once.
+def named(paths: Iterable[Path]) -> tuple[list[tuple[Repeat | None, Run]], tuple[str, ...]]:
+    """The runs of series (files `series-KEY.json`) that have ended, and those of bundles (directories): each once, in
+    the order of their start, with the repeat of those of a series; and the axes of the sweeps among them.
 
     Raises:
-        BundleError: a bundle or a series cannot be read.
-        UsageError: no run is ok, or one is of a user's own script.
+        UsageError: there is none, or one is of a user's own script.
+        BundleError: a series or a bundle cannot be read.
     """
-    found: dict[str, Run] = {}
+    found: dict[str, tuple[Repeat | None, Run]] = {}
     axes: dict[str, None] = {}
-    for path in map(Path, paths):
+    for path in paths:
         if path.name.startswith("series-") and path.suffix == ".json":
             series = scheduling.load(path)
             axes |= dict.fromkeys(series.axes)
-            bundles = list(series.ended().values())
+            ended = {cell: bundle.read() for cell, bundle in series.ended().items()}
+            found |= {run.run_id: ((series.key, cell.repeat), run) for cell, run in ended.items()}
         else:
-            bundles = [find(path, Path("."))]
-        found |= {bundle.run_id: bundle.read() for bundle in bundles}
-    runs = sorted(found.values(), key=lambda run: run.run_id)
-    for run in runs:
+            run = find(path, Path(".")).read()
+            found.setdefault(run.run_id, (None, run))
+    if not found:
+        raise UsageError("There is no run that has ended.", "name series files or bundles of runs")
+    for _, run in found.values():
         if run.own:
             raise UsageError(
-                f"Run {run.run_id} is of your own script, which has none of the settings compared.", "omit it"
+                f"Run {run.run_id} is of your own script: its training is not dlobd's to compare.", "omit it"
             )
-    sound = tuple(run for run in runs if run.status == "ok" and run.wall_ns)
+    return sorted(found.values(), key=lambda one: (one[1].started_at, one[1].run_id)), tuple(axes)
+
+
+def read(paths: Iterable[Path]) -> Chosen:
+    """The runs of `named` that are ok. Raises UsageError, also if none is, and BundleError."""
+    every, axes = named(paths)
+    sound = tuple(run for _, run in every if run.status == "ok" and run.wall_ns)
     if not sound:
-        raise UsageError("None of the runs has ended ok.", "name bundles, or series-KEY.json of a series")
-    bad = tuple(f"left out: run {run.run_id} is {run.status}: {run.reason}" for run in runs if run not in sound)
-    return Chosen(sound, tuple(axes), bad)
+        raise UsageError("None of the runs has ended ok.", "name others")
+    bad = tuple(f"left out: run {run.run_id} is {run.status}: {run.reason}" for _, run in every if run not in sound)
+    return Chosen(sound, axes, bad)
 
 
 def configuration(run: Run) -> Experiment:

@@ -26,7 +26,7 @@ def main(name: str, doc: str | None, made: Made, arguments: Sequence[str] | None
         arguments: in place of the command line's.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="SERIES|RUN", help="a series-KEY.json, or a run's bundle")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json, or a run's bundle")
     parser.add_argument("-o", "--out", type=Path, default=Path("."), metavar="DIR", help="where the pictures go")
     asked = parser.parse_args(arguments)
     try:

@@ -17,7 +17,8 @@ from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report import paired
-from dlobd.report.blocks import NATIVE, Repeat, Taken, check_equal, sound, warnings
+from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
+from dlobd.report.chosen import Repeat
 from dlobd.report.paired import Estimate
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}

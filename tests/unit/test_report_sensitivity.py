@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from itertools import product
@@ -14,6 +15,7 @@ from dlobd.errors import UsageError
 from dlobd.report import sensitivity
 from dlobd.report.chosen import Chosen
 from dlobd.report.sensitivity import Sensitivity
+from dlobd.schema import NotMeasured
 
 AXES = ("workers", "launcher")
 
@@ -94,6 +96,19 @@ def test_each_layer_and_the_throughput_are_figures_of_their_own() -> None:
     assert found["HDFS", sensitivity.RUN_TO_RUN].first.value == pytest.approx(1, abs=0.02)
     runs[0] = made({"spark": 5, "tensorflow": 9, "hdfs": 1}, workers=1)
     assert "samples/s" not in sensitivity.figures(runs)
+
+
+def test_a_layer_that_takes_no_part_is_0_and_one_that_was_not_measured_is_no_figure() -> None:
+    """YARN without YARN, and a channel inside TensorFlow."""
+    absent = (NotMeasured("yarn", "", "plain processes"), NotMeasured("channel", "tensorflow", "inside a step"))
+    runs = []
+    for launcher, seconds in (("tfos", {"yarn": 3, "channel": 1}), ("native", {})):
+        for _ in range(3):
+            run = made({"spark": 5, **seconds}, launcher=launcher)
+            runs.append(run if seconds else dataclasses.replace(run, not_measured=absent))
+    found = sensitivity.figures(runs)
+    assert [found["YARN"](run) for run in runs] == [3, 3, 3, 0, 0, 0]
+    assert "Channel" not in found
 
 
 def test_what_has_no_answer_is_refused() -> None:
