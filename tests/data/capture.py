@@ -33,6 +33,7 @@ KEEP = (
     "evidence/collected.json",
     "evidence/event-log.jsonl",
     "evidence/driver-jvm.log",
+    "evidence/resources.jsonl",
     "logs/driver.*",
     "logs/daemons/resourcemanager.log",
     "logs/daemons/nodemanager-[0-9].log",
