@@ -21,7 +21,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,9 +70,10 @@ def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
     the context, a line that says why if it could not.
     """
     failed: list[str] = []
+    search = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, str(path), json.dumps(asdict(assignment))],
-        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -147,7 +148,7 @@ class Sampler:
         write: gets each line, as a dictionary.
     """
 
-    def __init__(self, assignment: Assignment, write: Any) -> None:
+    def __init__(self, assignment: Assignment, write: Callable[[dict[str, Any]], object]) -> None:
         self._write = write
         self._tree = ProcessTree({**assignment.roots, "sampler": os.getpid()})
         self._programs: dict[int, str] = {}
