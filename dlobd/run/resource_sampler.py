@@ -151,7 +151,7 @@ class Sampler:
     def __init__(self, assignment: Assignment, write: Callable[[dict[str, Any]], object]) -> None:
         self._write = write
         self._tree = ProcessTree({**assignment.roots, "sampler": os.getpid()})
-        self._programs: dict[int, str] = {}
+        self._programs: dict[psutil.Process, str] = {}
         self._interfaces = _interfaces()
         self._disks = [name for name in psutil.disk_io_counters(perdisk=True) or {} if _is_hardware("block", name)]
         self._gpus = _gpus()
@@ -199,9 +199,9 @@ class Sampler:
         """Its counters; None if it has ended."""
         try:
             with process.oneshot():
-                if self._programs.get(process.pid) != (name := process.name()):
+                if self._programs.get(process) != (name := process.name()):
                     self._write(_described(process, name))
-                    self._programs[process.pid] = name
+                    self._programs[process] = name
                 times, rss = process.cpu_times(), process.memory_info().rss
                 reaped_s = times.children_user + times.children_system
                 return [_ns(times.user), _ns(times.system), _ns(reaped_s), rss, *_io(process)]

@@ -53,21 +53,23 @@ def children() -> list[psutil.Process]:
 
 
 def test_a_process_that_burns_cpu_has_what_it_says_itself(tmp_path: Path) -> None:
-    """To two of the kernel's ticks, user and system; and the machine was busy for at least as long."""
+    """To three of the kernel's ticks: user, system, and saying it; the machine was busy for at least as long."""
     with sampling(tmp_path / "r", assignment()) as failed:
         burner = subprocess.Popen(
             [sys.executable, "-c", BURN, "0.5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert burner.stdout is not None
-        own_ns = int(burner.stdout.readline())
-        time.sleep(4 * PERIOD_NS / 1e9)  # samples that see all of it
+        own_ns, told_ns = int(burner.stdout.readline()), clock.monotonic_ns()
+        while sampled(tmp_path / "r").samples[-1].at_ns <= told_ns:
+            time.sleep(0.02)  # it does nothing until it has been sampled
         burner.communicate()
     assert failed == []
     found = sampled(tmp_path / "r")
     process = next(one for one in found.processes if one.pid == burner.pid)
-    assert abs(process.samples[-1].cpu_ns - own_ns) <= 2 * clock.tick_ns()
+    after = next(sample for sample in process.samples if sample.at_ns > told_ns)
+    assert abs(after.cpu_ns - own_ns) <= 3 * clock.tick_ns()
     assert process.parent == os.getpid()
-    assert process.samples[-1].rss_bytes > 1_000_000
+    assert after.rss_bytes > 1_000_000
     busy = Counter((sample.at_ns, sample.cpu_busy_ns) for sample in found.samples)
     first_ns, last_ns = found.samples[0].at_ns, found.samples[-1].at_ns
     cores = os.cpu_count() or 1
@@ -87,7 +89,6 @@ def test_samples_cover_the_context_and_the_sampler_is_gone(tmp_path: Path) -> No
     found = sampled(tmp_path / "r")
     assert found.samples[0].at_ns < begin_ns
     assert found.samples[-1].at_ns > end_ns
-    assert len(found.samples) >= 3
     costs = [sample.cost_ns for sample in found.samples]
     assert costs == sorted(costs)
     assert costs[0] > 0
@@ -97,11 +98,14 @@ def test_samples_cover_the_context_and_the_sampler_is_gone(tmp_path: Path) -> No
 def test_no_argument_of_a_command_is_written(tmp_path: Path) -> None:
     """They may be secrets: the kernel's name of the program is all that a file says of it."""
     with sampling(tmp_path / "r", assignment()):
-        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.3)", "--password=sesame"], check=True)
+        command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--password=sesame"]
+        secretive = subprocess.Popen(command, stdin=subprocess.PIPE)
+        while secretive.pid not in {process.pid for process in sampled(tmp_path / "r").processes}:
+            time.sleep(0.02)
+        secretive.communicate()
     text = (tmp_path / "r").read_text()
-    assert len(sampled(tmp_path / "r").processes) >= 3
     assert "sesame" not in text
-    assert "import time" not in text
+    assert "stdin" not in text
 
 
 def test_an_exception_ends_the_sampler(tmp_path: Path) -> None:
