@@ -18,6 +18,7 @@ from rich.console import Console
 from strategies import span
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers import recorder
 from dlobd.hadoop.embedded.processes import identify
 from dlobd.job.training import inputs as training_inputs
 from dlobd.job.training import step as training_step
@@ -194,3 +195,58 @@ def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: False)
     assert truth.read(tmp_path) == []
     assert time.monotonic() > began_s
+
+
+FED = """
+import os, sys, time
+from pathlib import Path
+from dlobd import tracing
+from dlobd.selftest import hooks
+role, where = sys.argv[1], Path(sys.argv[2])
+hooks.install(str(where))
+from dlobd.job.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFManager, TFNode
+from dlobd.job.launchers.read_ahead import ReadAhead
+from dlobd.job.launchers.tfos import FeedTask
+if role == "feeder":
+    manager = TFManager.start(b"key", ["input"])
+    queue = manager.get_queue("input")
+    (where / "address").write_text(manager.address)
+    def put_all(blocks):
+        for block in blocks:
+            queue.put(block)
+        queue.join()
+    FeedTask(put_all, 0)(iter([bytes(100)] * 40))
+else:
+    while not (where / "address").exists():
+        time.sleep(0.01)
+    tracing.start(where / "spans", "chief")
+    data = TFNode.DataFeed(TFManager.connect((where / "address").read_text(), b"key"))
+    def take():
+        return data.next_batch(1)[0]
+    feed = ReadAhead(take, wanted=40)
+    print(sum(len(feed.next_block()) for _ in range(40)))
+    tracing.flush()
+"""
+
+
+def test_a_slow_feed_holds_the_step_loop_up_although_blocks_are_taken_ahead(tmp_path: Path) -> None:
+    """At both ends of TensorFlowOnSpark's own queue each delay is made, and for as long as it lasts the step loop waits
+    for the block: else the breakdown would be right not to blame anybody."""
+    plan = {"spark/slow-task": [0.05, 0.2], "feed/put": [0.05, 0.2], "feed/get": [0.05, 0.2]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    command = [sys.executable, "-c", FED]
+    with subprocess.Popen([*command, "feeder", str(tmp_path)]) as feeder:
+        try:
+            done = subprocess.run([*command, "trainer", str(tmp_path)], capture_output=True, text=True, timeout=50)
+            assert done.stdout == "4000\n", done.stderr
+            assert feeder.wait(timeout=50) == 0
+        finally:
+            feeder.kill()
+    assert score.missing(plan, truth.read(tmp_path)) == []
+    (trainer,) = recorder.read_all(tmp_path / "spans")
+    waits = trainer.named("await block")
+    for delay in truth.read(tmp_path):
+        held = sum(max(0, min(wait.end_ns, delay.end_ns) - max(wait.start_ns, delay.start_ns)) for wait in waits)
+        assert held > 0.9 * delay.ns, delay
