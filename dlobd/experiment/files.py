@@ -322,14 +322,18 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
         return UsageError(f"{sources.get(name, whole).at(name)}: {why}", remedy)
 
     global_batch = experiment.workers * experiment.batch_size
+    if experiment.train_samples < global_batch:
+        raise refuse(
+            "train_samples",
+            f"{training.batches(experiment)}, is more than the {experiment.train_samples} training samples.",
+            f"lower batch_size or workers, or train_samples = {global_batch}",
+        )
     if rest := experiment.train_samples % global_batch:
-        lower = experiment.train_samples - rest
-        near = lower or global_batch
         raise refuse(
             "train_samples",
             f"train_samples {experiment.train_samples} is not a multiple of workers x batch_size = {global_batch}: "
             "every rank must take equally many full batches.",
-            f"for example train_samples = {near}",
+            f"for example train_samples = {experiment.train_samples - rest}",
         )
     for name, why in own_files.contradictions(dataclasses.asdict(experiment)):
         raise refuse(name, why)

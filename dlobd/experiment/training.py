@@ -36,6 +36,8 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
         every = experiment.evaluate_every_epochs
         why = f"evaluate_every_epochs {every} is more than epochs, which is {experiment.epochs}."
         yield "evaluate_every_epochs", why, f"evaluate_every_epochs = {experiment.epochs}, or raise epochs"
+    if experiment.device == "gpu" and experiment.scheduler == "local-cluster":
+        yield "device", "device gpu needs a scheduler that hands out GPUs; local-cluster does not.", 'device = "cpu"'
     if experiment.max_seconds >= experiment.timeout_s:
         why = f"max_seconds {experiment.max_seconds} must be less than timeout_s, which is {experiment.timeout_s}."
         yield "max_seconds", why, "lower max_seconds, or raise timeout_s"

@@ -5,7 +5,7 @@ Every request has a deadline. What does not answer is named with its address and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,6 +23,16 @@ MAX_NODES = 64
 """So many NodeManagers are asked one by one; on larger clusters only those that are known to have had a container."""
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a NodeManager that runs has for containers: in all, and of its memory now. `resources` has all types that
+    the ResourceManager knows, such as yarn.io/gpu, with how many of each the node has."""
+
+    memory_mb: int
+    free_memory_mb: int
+    resources: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,24 @@ class HadoopWeb:
         for node in ((answer or {}).get("nodes") or {}).get("node", []):
             if node.get("nodeHTTPAddress"):
                 yield node.get("nodeHostName", ""), f"http://{node['nodeHTTPAddress']}"
+
+    def offers(self) -> list[Offer]:
+        """Of each NodeManager that runs; empty where the ResourceManager does not say."""
+        answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
+        found = []
+        for node in ((answer or {}).get("nodes") or {}).get("node", []):
+            total = node.get("totalResource") or {}
+            types = (total.get("resourceInformations") or {}).get("resourceInformation", [])
+            if "memory" in total:
+                resources = {kind["name"]: kind.get("value", 0) for kind in types}
+                found.append(Offer(total["memory"], node.get("availMemoryMB", total["memory"]), resources))
+        return found
+
+    def setting(self, key: str) -> int | None:
+        """A number of the ResourceManager's configuration; None where it does not say."""
+        answer = self.get_json(f"{self.rm_url}/conf", format="json", name=key)
+        value = str(((answer or {}).get("property") or {}).get("value", ""))
+        return int(value) if value.isdecimal() else None
 
     def application(self, application_id: str) -> dict[str, Any]:
         """The ResourceManager's record of it; empty if it has none."""

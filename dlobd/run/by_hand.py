@@ -56,6 +56,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
         )
     runner.check(experiment, cluster, progress)
     place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
+    external.check_capacity(experiment, place.web, progress)
     place.upload()
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
     bundle = store.create(out, experiment.name)

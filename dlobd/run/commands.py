@@ -17,6 +17,7 @@ from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
 from dlobd.run import staging, submissions
+from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.deploy.base import Place
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -43,6 +44,8 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         name=f"dlobd-{experiment.name}",
         deploy_mode=experiment.deploy_mode,
         workers=experiment.workers,
+        executor_cores=cores_of(experiment),
+        executor_gpus=gpus_of(experiment),
         executor_memory_mb=experiment.executor_memory_mb,
         executor_overhead_mb=experiment.executor_overhead_mb,
         # replication: the event log's, and of whatever else Spark writes there

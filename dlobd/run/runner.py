@@ -35,6 +35,7 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import (
+    devices,
     machine_noise,
     memory_check,
     own_model,
@@ -95,12 +96,13 @@ def check(experiment: Runnable, lent: Lent = None, progress: Progress = lambda m
 
     Raises:
         UsageError: the user's own model or data set does not work.
-        SetupError: a data set is missing, or memory does not suffice.
+        SetupError: a data set or device is missing, or memory or cores do not suffice.
     """
     if not isinstance(experiment, OwnJob):
         dataset_of(experiment)
         own_model.check(experiment, lambda message: progress(f"prepare: {message}"))
     if choice.kind_of(experiment, lent).here:  # another cluster's memory is unknown
+        devices.check_here(experiment)
         memory_check.check_memory(experiment, default_settings())
 
 

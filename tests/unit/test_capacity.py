@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from dlobd.errors import SetupError
 from dlobd.experiment import files
 from dlobd.hadoop.embedded.configuration import ClusterSettings
-from dlobd.run import memory_check
+from dlobd.hadoop.web import HadoopWeb
+from dlobd.run import devices, memory_check
+from dlobd.run.deploy import external
 from dlobd.schema import Experiment
 
 QUICK = "softmax-mnist-quick"
@@ -55,3 +64,120 @@ def test_a_driver_in_a_container_takes_room_from_executors() -> None:
     check(*settings)
     with pytest.raises(SetupError, match=r"next to the ApplicationMaster of 1536 MB: there is room for 5"):
         check(*settings, "deploy_mode=cluster")
+
+
+def test_vcores_are_counted_too() -> None:
+    """A NodeManager has four: two executors of two leave none for the ApplicationMaster, and none has five."""
+    small = ("executor_overhead_mb=500", "train_samples=1200")
+    check(*small, "executor_cores=2", "workers=3")
+    with pytest.raises(SetupError) as refusal:
+        check(*small, "executor_cores=2", "workers=4")
+    assert refusal.value.what == (
+        "4 executors of 512 + 500 MB and 2 vcores do not fit on 2 NodeManagers of 6144 MB and 4 vcores next to the "
+        "ApplicationMaster of 896 MB: there is room for 3."
+    )
+    with pytest.raises(SetupError, match="An executor needs a container of 5 vcores, but YARN allows at most 4"):
+        check("executor_cores=5")
+
+
+NODES = {
+    "nodes": {
+        "node": [
+            {
+                "availMemoryMB": free_mb,
+                "totalResource": {
+                    "memory": memory_mb,
+                    "vCores": 4,
+                    "resourceInformations": {"resourceInformation": [{"name": "memory-mb", "value": memory_mb}, *more]},
+                },
+            }
+            for memory_mb, free_mb, more in ((8192, 8192, []), (4096, 512, [{"name": "yarn.io/gpu", "value": 1}]))
+        ]
+    }
+}
+"""Two NodeManagers as Hadoop 3.5.0's ResourceManager tells of them, without what is not read."""
+
+SETTINGS = {"maximum-allocation-mb": "8192", "minimum-allocation-mb": "1024", "maximum-allocation-vcores": "4"}
+
+
+@contextmanager
+def resourcemanager(nodes: dict[str, Any]) -> Iterator[HadoopWeb]:
+    """A web server that answers as one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            key = parse_qs(url.query).get("name", [""])[0].removeprefix("yarn.scheduler.")
+            answer = {"property": {"value": SETTINGS.get(key)}} if url.path == "/conf" else nodes
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    conf: Any = None
+    try:
+        yield HadoopWeb(conf, "me", "", f"http://127.0.0.1:{server.server_port}", "3.5.0", "/user/me")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def told(nodes: dict[str, Any], *settings: str) -> list[str]:
+    """What is said of the quick experiment with `settings` on another cluster."""
+    said: list[str] = []
+    with resourcemanager(nodes) as web:
+        external.check_capacity(chosen(*settings), web, said.append)
+    return said
+
+
+def test_another_clusters_room_is_known_before_the_upload() -> None:
+    """Containers are rounded up to its minimum; the ApplicationMaster goes where it leaves most room; what is only busy
+    now is no refusal; and a cluster that does not say is tried."""
+    assert told(NODES) == []
+    assert told(NODES, "workers=4", "train_samples=1200") == [
+        "prepare: the cluster is busy: now there is room for 3 of 4 executors"
+    ]
+    with pytest.raises(SetupError) as refusal:
+        told(NODES, "workers=6", "train_samples=1200")
+    assert refusal.value.what == (
+        "6 executors of 512 + 1280 MB and 1 vcore do not fit on 2 NodeManagers of 4096 to 8192 MB next to the "
+        "ApplicationMaster of 1024 MB: there is room for 5."
+    )
+    with pytest.raises(SetupError, match=r"512 [+] 8000 MB, but YARN allows at most 8192 MB"):
+        told(NODES, "executor_overhead_mb=8000")
+    with pytest.raises(SetupError, match="container of 5 vcores, but YARN allows at most 4"):
+        told(NODES, "executor_cores=5")
+    assert told({}, "workers=100", "batch_size=10", "train_samples=5000") == []
+
+
+def test_a_cluster_without_gpus_is_not_asked_for_one() -> None:
+    """Its resource types say so, or how many there are."""
+    assert told(NODES, "device=gpu", "workers=1") == []
+    with pytest.raises(SetupError, match="2 workers need a GPU each, but YARN's nodes have 1"):
+        told(NODES, "device=gpu")
+    plain: Any = {"nodes": {"node": NODES["nodes"]["node"][:1]}}
+    with pytest.raises(SetupError, match=r"device gpu: YARN at http://.* has no resource type yarn.io/gpu"):
+        told(plain, "device=gpu")
+
+
+def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, before anything is started; the embedded YARN hands out none even where there is one."""
+    monkeypatch.setattr(devices, "gpus_here", lambda: 0)
+    devices.check_here(chosen())
+    with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
+        devices.check_here(chosen("device=gpu"))
+    monkeypatch.setattr(devices, "gpus_here", lambda: 1)
+    with pytest.raises(SetupError, match=r"the embedded cluster's YARN has no resource type yarn\.io/gpu"):
+        devices.check_here(chosen("device=gpu"))
+    with pytest.raises(SetupError, match="2 workers need a GPU each, but this machine has 1"):
+        devices.check_here(chosen("device=gpu", "scheduler=standalone"))
+    devices.check_here(chosen("device=gpu", "scheduler=standalone", "workers=1"))
+
+
+def test_nvidias_library_is_asked() -> None:
+    """On any machine it says how many there are: as many as TensorFlow could be given."""
+    assert devices.gpus_here() == len(list(Path("/proc/driver/nvidia/gpus").glob("*")))

@@ -140,6 +140,12 @@ def test_settings_of_the_training_that_go_together(tmp_path: Path) -> None:
             'schedule = "cosine"\nlearning_rate_decay_factor = 0.1',
             "/mine.toml:3: learning_rate_decay_factor 0.1 has no effect with schedule cosine.",
         ),
+        ("batch_size = 30001", "batch 30001 a worker, 60002 in all, is more than the 60000 training samples."),
+        ('device = "tpu"', "/mine.toml:2: Unknown device 'tpu'"),
+        (
+            'device = "gpu"\nscheduler = "local-cluster"',
+            "/mine.toml:2: device gpu needs a scheduler that hands out GPUs; local-cluster does not.",
+        ),
         ("max_steps = -1", "/mine.toml:2: max_steps must be between 0 and 1000000000, not -1."),
         ("target_accuracy = 0.9", "/mine.toml:2: target_accuracy 0.9 needs evaluate_every_epochs above 0"),
         ("evaluate_every_epochs = 3", "/mine.toml:2: evaluate_every_epochs 3 is more than epochs, which is 2."),

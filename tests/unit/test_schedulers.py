@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,8 +14,10 @@ from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.paths import python
+from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.deploy.spark_workers import links_home
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
+from dlobd.run.schedulers.yarn import GPUS
 
 QUICK = "softmax-mnist-quick"
 TARGET = Target(
@@ -147,6 +151,8 @@ def _command(scheduler: str, target: Target | None = TARGET, *settings: str) -> 
         "dlobd-x",
         chosen.deploy_mode,
         chosen.workers,
+        cores_of(chosen),
+        gpus_of(chosen),
         chosen.executor_memory_mb,
         chosen.executor_overhead_mb,
         conf,
@@ -237,3 +243,30 @@ def test_workers_write_into_a_home_of_links(tmp_path: Path) -> None:
     assert list((links / "work").iterdir()) == []
     assert [path.name for path in (home / "work").iterdir()] == ["file"]
     assert sorted(path.name for path in links.iterdir()) == ["bin", "jars", "work"]
+
+
+def test_cores_and_gpus_belong_to_the_one_task_of_an_executor() -> None:
+    """They are requested twice over, so that an executor never runs two tasks; without them nothing is said."""
+    plain = _conf(_command("yarn"))
+    assert not [key for key in plain if "gpu" in key or key == "spark.task.cpus"]
+    command = _command("yarn", TARGET, "executor_cores=3", "device=gpu")
+    conf = _conf(command)
+    assert (_option(command, "--executor-cores"), conf["spark.task.cpus"]) == ("3", "3")
+    assert conf["spark.executor.resource.gpu.amount"] == conf["spark.task.resource.gpu.amount"] == "1"
+    assert conf["spark.executor.resource.gpu.discoveryScript"] == "./gpus.sh"
+    assert _option(command, "--files").endswith("/jobs/gpus.sh")
+    beside = _option(_command("yarn", TARGET, "deploy_mode=cluster", "device=gpu"), "--files").split(",")
+    assert [Path(name).name for name in beside] == ["job.json", "gpus.sh"]
+    standalone = _conf(_command("standalone", TARGET, "executor_cores=3"))
+    assert (standalone["spark.cores.max"], standalone["spark.executor.cores"]) == ("6", "3")
+    assert "local-cluster[2,3,512]" in _command("local-cluster", TARGET, "executor_cores=3").argv
+
+
+def test_a_container_says_which_gpus_it_has(tmp_path: Path) -> None:
+    """As Spark's discovery wants it, from what nvidia-smi lists."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\nprintf '0\\n3\\n'\n")
+    smi.chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    said = subprocess.run([GPUS], capture_output=True, check=True, timeout=20, env={"PATH": path}).stdout
+    assert json.loads(said) == {"name": "gpu", "addresses": ["0", "3"]}

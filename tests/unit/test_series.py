@@ -219,7 +219,7 @@ def test_what_points_lack_is_said_before_the_first_run(tmp_path: Path, runs: Run
     with pytest.raises(SetupError, match="2 of 3 points cannot be run here"):
         series.run(found, 1, lambda message: None, lines.append)
     assert [line.partition(": ")[0] for line in lines] == ["a", "b"]
-    assert all("1000 executors of 512 + 1280 MB do not fit" in line for line in lines)
+    assert all("1000 executors of 512 + 1280 MB and 1 vcore do not fit" in line for line in lines)
     with pytest.raises(SetupError, match="1000 executors"):
         go(series.opened({"a": large["a"]}, 0, tmp_path), 1)
     assert (runs.made, list(tmp_path.iterdir())) == ([], [])

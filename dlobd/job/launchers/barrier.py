@@ -97,7 +97,7 @@ class _RankTask:
         rank = context.partitionId()
         with tracing.span("launcher", names.BARRIER_TASK, task_attempt=context.taskAttemptId()):
             with tracing.span("launcher", names.START_CHILD):
-                child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment(context))
             try:
                 self._run(context, rank, child, blocks)
             finally:
@@ -152,6 +152,12 @@ class _RankTask:
 
     def _report_failure(self, cause: str) -> None:
         self._unpickled_done().report_failure(cause)
+
+
+def _environment(context: Any) -> dict[str, str]:
+    """This process's own, with the GPUs that Spark assigned to the task, if any."""
+    gpu = context.resources().get("gpu")
+    return {**os.environ, **({"CUDA_VISIBLE_DEVICES": ",".join(gpu.addresses)} if gpu else {})}
 
 
 def start_child(**options: Any) -> subprocess.Popen[bytes]:

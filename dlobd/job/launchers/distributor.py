@@ -47,7 +47,9 @@ class DistributorLauncher:
             from spark_tensorflow_distributor import MirroredStrategyRunner
         with tracing.span("launcher", names.MIRRORED_STRATEGY_RUNNER):
             # a strategy of the trainer's own: its exchange
-            runner = MirroredStrategyRunner(num_slots=roles.ranks, use_gpu=False, use_custom_strategy=True)
+            runner = MirroredStrategyRunner(
+                num_slots=roles.ranks, use_gpu=job.device == "gpu", use_custom_strategy=True
+            )
         program = runner._get_spark_task_program
         runner._get_spark_task_program = lambda function, **arguments: _Task(program(function, **arguments))
         try:

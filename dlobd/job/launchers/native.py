@@ -60,7 +60,8 @@ class NativeLauncher:
                 for rank in range(roles.ranks):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     # one by one: what was started is ended, also when the next one cannot be
-                    ranks.append(start_child(env={**environment, "LOG_DIRS": str(spans)}))
+                    gpu = {"CUDA_VISIBLE_DEVICES": str(rank)} if job.device == "gpu" else {}
+                    ranks.append(start_child(env={**environment, **gpu, "LOG_DIRS": str(spans)}))
             with tracing.span("launcher", names.TELL_PLACES):
                 work = pickle.dumps((main, job))
                 addresses = free_addresses(roles.ranks)

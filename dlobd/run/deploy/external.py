@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from dlobd.bundle.store import Bundle
-from dlobd.errors import ClusterError, UsageError
+from dlobd.errors import ClusterError, SetupError, UsageError
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
@@ -30,7 +30,7 @@ from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
-from dlobd.run import packing, submissions
+from dlobd.run import capacity, packing, submissions
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.deploy.base import Lent, Progress
@@ -42,6 +42,9 @@ from dlobd.tracing.clock import timed
 
 TELL_S = 2.0
 """An upload says this often how far it is."""
+
+GPU = "yarn.io/gpu"
+"""YARN's own name of the resource."""
 
 SLACK_MS = 2000
 """HDFS's lines of an application begin before it is submitted and end after it: staging, and the last renames."""
@@ -79,6 +82,34 @@ def check(experiment: Runnable) -> None:
             "page_cache cold needs the embedded cluster: nothing in HDFS drops what another machine has in memory.",
             "--set page_cache=as-is, or warm",
         )
+
+
+def check_capacity(experiment: Runnable, web: HadoopWeb, progress: Progress) -> None:
+    """Whether YARN could give what the job asks for, if nothing else ran there; what is only busy now is told.
+
+    Whether its scheduler counts vcores it does not say, so that only the largest container is held to them.
+
+    Raises:
+        SetupError: it could not.
+    """
+    offers = web.offers()
+    if not offers:
+        return  # it does not say
+    largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(offer.memory_mb for offer in offers)
+    largest = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
+    step_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
+    nodes = [capacity.Node(offer.memory_mb, None) for offer in offers]
+    capacity.check(experiment, capacity.Cluster(nodes, step_mb, largest))
+    if wanted := experiment.workers * capacity.gpus_of(experiment):
+        found = [offer.resources[GPU] for offer in offers if GPU in offer.resources]
+        if not found:
+            raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", "--set device=cpu")
+        if wanted > sum(found):
+            raise SetupError(f"{wanted} workers need a GPU each, but YARN's nodes have {sum(found)}.", "lower workers")
+    free = [capacity.Node(offer.free_memory_mb, None) for offer in offers]
+    room = capacity.room(experiment, capacity.Cluster(free, step_mb, largest))
+    if experiment.workers > room:
+        progress(f"prepare: the cluster is busy: now there is room for {room} of {experiment.workers} executors")
 
 
 class RemoteHadoop:
@@ -297,9 +328,15 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def reached(cluster: ExternalCluster, setup: dict[str, int | None], progress: Progress) -> RemoteHadoop:
-    """An external cluster that has answered and has what its nodes need."""
+def reached(
+    cluster: ExternalCluster,
+    setup: dict[str, int | None],
+    progress: Progress,
+    ask: Callable[[HadoopWeb], None] = lambda web: None,
+) -> RemoteHadoop:
+    """An external cluster that has answered and has what its nodes need. `ask` is called before any upload."""
     remote = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
+    ask(remote.web)
     submissions.end_orphans(remote.rm_url, remote.web.node_urls(), progress)
     with timed(setup, "upload_ns"):
         remote.upload()
@@ -331,4 +368,12 @@ class ExternalKind:
     ) -> Iterator[RemoteHadoop]:
         """The one of a series, or it is reached now."""
         check(experiment)
-        yield lent if isinstance(lent, RemoteHadoop) else reached(lent, setup, progress)
+
+        def ask(web: HadoopWeb) -> None:
+            check_capacity(experiment, web, progress)
+
+        if isinstance(lent, RemoteHadoop):
+            ask(lent.web)
+            yield lent
+        else:
+            yield reached(lent, setup, progress, ask)

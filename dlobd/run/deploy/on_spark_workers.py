@@ -13,6 +13,7 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings, work_dir_name
 from dlobd.job.description import Job
 from dlobd.paths import cluster_dir, spark_home
+from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.collect import embedded
 from dlobd.run.deploy import embedded as hadoop
 from dlobd.run.deploy.base import Lent, Progress
@@ -92,7 +93,15 @@ class SparkWorkersKind:
                 yield OnSparkWorkers(cluster, experiment.replication, home, "")
                 return
             variables = environment(target_of(cluster))
-            workers = SparkWorkers(home, cluster.work_dir, variables, experiment.workers, experiment.executor_memory_mb)
+            workers = SparkWorkers(
+                home,
+                cluster.work_dir,
+                variables,
+                experiment.workers,
+                experiment.executor_memory_mb,
+                cores_of(experiment),
+                gpus_of(experiment),
+            )
             with timed(setup, "spark_up_ns"):
                 master = workers.start(lambda message: progress(f"prepare: {message}"))
             try:

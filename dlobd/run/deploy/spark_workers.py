@@ -6,6 +6,7 @@ kernel ends them with the process that started them.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -50,7 +51,7 @@ def links_home(home: Path, work_dir: Path) -> Path:
 
 
 class SparkWorkers:
-    """One Master and `WORKERS` Workers with `executors` cores together.
+    """One Master and `WORKERS` Workers with room for all executors together.
 
     Args:
         home: of `links_home`; work and logs go below it.
@@ -59,11 +60,20 @@ class SparkWorkers:
     """
 
     def __init__(
-        self, home: Path, work_dir: Path, environment: dict[str, str], executors: int, executor_memory_mb: int
+        self,
+        home: Path,
+        work_dir: Path,
+        environment: dict[str, str],
+        executors: int,
+        executor_memory_mb: int,
+        executor_cores: int,
+        executor_gpus: int,
     ) -> None:
         self._home = home
         self._executors = executors
         self._executor_memory_mb = executor_memory_mb
+        self._executor_cores = executor_cores
+        self._executor_gpus = executor_gpus
         self._environment = {
             **os.environ,
             **environment,
@@ -85,14 +95,16 @@ class SparkWorkers:
             log = self._launch("master.Master", "master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
             url = str(self._await(log, _MASTER_URL, deadline)[1])
             workers = min(WORKERS, self._executors)
-            cores = -(-self._executors // workers)
-            memory = f"{cores * self._executor_memory_mb}m"
+            each = -(-self._executors // workers)
+            cores = each * self._executor_cores
+            memory = f"{each * self._executor_memory_mb}m"
             logs = [
                 self._launch(
                     "worker.Worker",
                     f"worker-{i}",
                     *("--host", LOOPBACK, "--port", "0", "--webui-port", "0"),
                     *("--cores", str(cores), "--memory", memory, "--work-dir", str(self._home / "work"), url),
+                    **self._gpus(i, each),
                 )
                 for i in range(workers)
             ]
@@ -115,13 +127,26 @@ class SparkWorkers:
                 process.wait()
         self._started.clear()
 
-    def _launch(self, kind: str, name: str, *arguments: str) -> Path:
+    def _gpus(self, worker: int, each: int) -> dict[str, str]:
+        """The environment that tells a Worker its GPUs: so many an executor, one Worker's after the other's."""
+        count = each * self._executor_gpus
+        if not count:
+            return {}
+        last = min((worker + 1) * count, self._executors * self._executor_gpus)
+        addresses = [str(address) for address in range(worker * count, last)]
+        told = self._home / f"worker-{worker}-gpus.json"
+        gpu = {"componentName": "spark.worker", "resourceName": "gpu"}
+        told.write_text(json.dumps([{"id": gpu, "addresses": addresses}]))
+        options = (f"-Dspark.worker.resource.gpu.amount={len(addresses)}", f"-Dspark.worker.resourcesFile={told}")
+        return {"SPARK_WORKER_OPTS": " ".join(options)}
+
+    def _launch(self, kind: str, name: str, *arguments: str, **environment: str) -> Path:
         log = self._home / f"{name}.log"
         with log.open("wb") as output:
             self._started.append(
                 subprocess.Popen(
                     [str(self._home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments],
-                    env=self._environment,
+                    env={**self._environment, **environment},
                     cwd=self._home,
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -48,7 +48,9 @@ class Submission:
 
     name: str  # the application's
     deploy_mode: str
-    workers: int  # executors of one core each
+    workers: int  # executors, which run one task each
+    executor_cores: int
+    executor_gpus: int
     executor_memory_mb: int
     executor_overhead_mb: int
     conf: Mapping[str, str]  # what the launcher wants Spark to be told

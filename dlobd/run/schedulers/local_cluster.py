@@ -15,6 +15,6 @@ class LocalClusterScheduler:
     """See `dlobd.run.schedulers.base`."""
 
     def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
-        """The spark-submit line: one Worker an executor, each with one core."""
-        master = f"local-cluster[{submission.workers},1,{submission.executor_memory_mb}]"
+        """The spark-submit line: one Worker an executor, each with its cores."""
+        master = f"local-cluster[{submission.workers},{submission.executor_cores},{submission.executor_memory_mb}]"
         return on_spark_workers(submission, target, evidence, master)

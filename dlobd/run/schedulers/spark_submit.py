@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from dlobd.paths import plain, python, spark_home
@@ -15,7 +14,7 @@ JVM_LOG = "-Xlog:gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,ta
 DRIVER_MEMORY_MB = 512
 
 
-def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, str]:
+def common_conf(target: Target, submission: Submission) -> dict[str, str]:
     """Settings for every scheduler. Everything that Spark's defaults already say is left out."""
     return {
         # a fixed number of executors, all of them before the first job
@@ -34,7 +33,17 @@ def common_conf(target: Target, launcher_conf: Mapping[str, str]) -> dict[str, s
         # machine a job in a hundred dies of it (Spark 4.3); nothing of dlobd reads the pages
         "spark.ui.enabled": "false",
         "spark.ui.port": "0",  # if the user sets spark.ui.enabled=true
-        **launcher_conf,
+        **_one_task(submission),
+        **submission.conf,
+    }
+
+
+def _one_task(submission: Submission) -> dict[str, str]:
+    """An executor runs one task at a time, which has all its cores and GPUs."""
+    cores, gpus = submission.executor_cores, submission.executor_gpus
+    return {
+        **({"spark.task.cpus": str(cores)} if cores > 1 else {}),
+        **({f"spark.{whose}.resource.gpu.amount": str(gpus) for whose in ("executor", "task")} if gpus else {}),
     }
 
 
@@ -79,11 +88,11 @@ def on_spark_workers(submission: Submission, target: Target, evidence: Path, mas
     An executor's working directory is its log directory: the Worker keeps it, with stdout and stderr.
     """
     conf = {
-        **common_conf(target, submission.conf),
+        **common_conf(target, submission),
         **driver_address(target),
-        "spark.cores.max": str(submission.workers),
+        "spark.cores.max": str(submission.workers * submission.executor_cores),
         # as settings: spark-submit's own options for these do not reach local-cluster
-        "spark.executor.cores": "1",
+        "spark.executor.cores": str(submission.executor_cores),
         "spark.executor.memory": f"{submission.executor_memory_mb}m",
         "spark.executor.extraJavaOptions": JVM_LOG.format(file="jvm.log"),
         "spark.executorEnv.LOG_DIRS": ".",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dlobd.paths import plain, python, spark_home
+from dlobd.paths import plain, python, shipped, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
     DRIVER_MEMORY_MB,
@@ -20,6 +20,10 @@ MIN_OVERHEAD_MB = 384
 """Spark's own minimum of memory beside a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
 
 
+GPUS = plain(shipped("jobs")) / "gpus.sh"
+"""By which an executor says which GPUs its container has; YARN brings it there."""
+
+
 class YarnScheduler:
     """See `dlobd.run.schedulers.base`."""
 
@@ -28,12 +32,13 @@ class YarnScheduler:
         home = spark_home()
         container_log = JVM_LOG.format(file="<LOG_DIR>/jvm.log")
         conf = {
-            **common_conf(target, submission.conf),
+            **common_conf(target, submission),
             "spark.executor.memoryOverhead": f"{submission.executor_overhead_mb}m",
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.tags": submission.tag,
             "spark.executor.maxNumFailures": "1",
             "spark.executor.extraJavaOptions": container_log,
+            **({"spark.executor.resource.gpu.discoveryScript": f"./{GPUS.name}"} if submission.executor_gpus else {}),
             **_installation(target),
         }
         client_log = client_jvm_options(target, evidence)
@@ -48,15 +53,16 @@ class YarnScheduler:
                 "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
                 "spark.yarn.am.extraJavaOptions": container_log,
             }
+        files = [*(submission.files if in_cluster else ()), *((GPUS,) if submission.executor_gpus else ())]
         argv = [
             str(home / "bin" / "spark-submit"),
             *("--master", "yarn", "--deploy-mode", submission.deploy_mode),
             *("--name", submission.name),
-            *("--num-executors", str(submission.workers), "--executor-cores", "1"),
+            *("--num-executors", str(submission.workers), "--executor-cores", str(submission.executor_cores)),
             *("--executor-memory", f"{submission.executor_memory_mb}m", "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
             *("--driver-java-options", container_log if in_cluster else client_log),
             *(("--py-files", _uri(target.packed.package)) if target.packed else ()),
-            *(("--files", ",".join(map(_uri, submission.files))) if in_cluster and submission.files else ()),
+            *(("--files", ",".join(map(_uri, files))) if files else ()),
         ]
         for key, value in sorted(conf.items()):
             argv += ["--conf", f"{key}={value}"]
