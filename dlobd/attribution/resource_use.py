@@ -48,13 +48,13 @@ _Counters = Mapping[str, Counter | None]
 
 
 def resource_use(evidence: Evidence, segments: Sequence[Segment], window: Window) -> dict[str, Any] | None:
-    """The member `resources` of run.json; None for a run that was not sampled.
+    """The member `resources` of run.json; None for a run that was not sampled, at least not in its window.
 
     Args:
         segments: of the attribution; together they are the window.
     """
     found = evidence.resources
-    if found is None:
+    if found is None or not _sampled(found, *window):
         return None
     counters = {name: _counter(found, of) for name, of in _COUNTERS.items()}
     gpus = [_gpu_busy(found, index) for index in range(len(found.gpus))]
@@ -131,14 +131,15 @@ def _layer(
     found: SampledHost, counters: _Counters, gpus: Sequence[Counter], layer: str, stretches: Sequence[Window]
 ) -> dict[str, Any]:
     sampled_ns = sum(_sampled(found, *stretch) for stretch in stretches)
-    grown = _growth(counters, stretches)
-    busy_ns = sum(gpu.between(*stretch) for gpu in gpus for stretch in stretches)
+    grown = _growth(counters, stretches) if sampled_ns else dict.fromkeys(counters)
+    cpu_busy_ns = grown["cpu_busy_ns"]
+    gpu_busy_ns = sum(gpu.between(*stretch) for gpu in gpus for stretch in stretches)
     return {
         "layer": layer,
         "ns": sum(end_ns - start_ns for start_ns, end_ns in stretches),
         "sampled_ns": sampled_ns,
-        "cpu_busy_share": (grown["cpu_busy_ns"] or 0) / (sampled_ns * found.cores) if sampled_ns else None,
-        "gpu_busy_share": busy_ns / (sampled_ns * len(gpus)) if sampled_ns and gpus else None,
+        "cpu_busy_share": cpu_busy_ns / (sampled_ns * found.cores) if cpu_busy_ns is not None else None,
+        "gpu_busy_share": gpu_busy_ns / (sampled_ns * len(gpus)) if sampled_ns and gpus else None,
         **grown,
     }
 

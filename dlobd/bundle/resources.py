@@ -44,19 +44,19 @@ class ProcessUse:
 
 @dataclass(frozen=True, slots=True)
 class LayerUse:
-    """What the machine of dlobd used while the attributed time was a layer's."""
+    """What the machine of dlobd used while the attributed time was a layer's; None where none of it was sampled."""
 
     layer: str
     ns: int
     sampled_ns: int
     cpu_busy_share: float | None
     gpu_busy_share: float | None
-    cpu_busy_ns: int
+    cpu_busy_ns: int | None
     disk_read_bytes: int | None
     disk_written_bytes: int | None
     loopback_bytes: int | None
-    net_received_bytes: int
-    net_sent_bytes: int
+    net_received_bytes: int | None
+    net_sent_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -47,11 +48,11 @@ def _layers(found: ResourceUse, console: Console) -> None:
                ("written", "right", 9), ("loopback", "right", 9), ("network", "right", 8)]  # fmt: skip
     table = text.table(*columns, *([("GPU %", "right", 6)] if gpus else []))
     for row in found.layers:
-        sizes = (row.disk_read_bytes, row.disk_written_bytes, row.loopback_bytes)
-        network = row.net_received_bytes + row.net_sent_bytes
+        net = (row.net_received_bytes, row.net_sent_bytes)
+        sizes = (row.disk_read_bytes, row.disk_written_bytes, row.loopback_bytes, _sum(net))
         shares = [row.cpu_busy_share, *([row.gpu_busy_share] if gpus else [])]
         cpu, *gpu = ("-" if share is None else text.percent(share) for share in shares)
-        rates = (_rate(size, row.sampled_ns) for size in (*sizes, network))
+        rates = (_rate(size, row.sampled_ns) for size in sizes)
         text.row(table, title(row.layer), text.seconds(row.ns), cpu, *rates, *gpu)
     console.print(table)
     text.line(console, "Of the whole machine while the wall time was the layer's: CPU % of all cores, the rest MB/s.")
@@ -119,9 +120,15 @@ def _rate(size: int | None, ns: int) -> str:
     return "-" if size is None or not ns else f"{size / ns * 1e3:.2f}"
 
 
-def _total_mb(sizes: list[int | None]) -> str:
+def _total_mb(sizes: Sequence[int | None]) -> str:
+    total = _sum(sizes)
+    return "unknown" if total is None else f"{total / 1e6:.1f}"
+
+
+def _sum(sizes: Sequence[int | None]) -> int | None:
+    """Of those that are known."""
     known = [size for size in sizes if size is not None]
-    return f"{sum(known) / 1e6:.1f}" if known else "unknown"
+    return sum(known) if known else None
 
 
 def _gb(size: int) -> str:

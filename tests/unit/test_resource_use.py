@@ -123,7 +123,8 @@ def test_what_was_not_sampled_is_not_counted_as_idle() -> None:
     found = use(lines, ("yarn", 1, 3), ("spark", 3, 4))
     yarn, spark = found["layers"]
     assert (yarn["sampled_ns"], yarn["cpu_busy_share"]) == (1 * S, 1.0)
-    assert (spark["sampled_ns"], spark["cpu_busy_share"]) == (0, None)
+    assert (spark["sampled_ns"], spark["cpu_busy_share"], spark["cpu_busy_ns"]) == (0, None, None)
+    assert spark["net_received_bytes"] is None
     assert found["hosts"][0]["sampled_ns"] == 1 * S
 
 
@@ -260,3 +261,6 @@ def test_a_run_that_was_not_sampled_has_nothing(tmp_path: Path) -> None:
     assert Evidence(tmp_path).resources is None
     assert resources.read([host()]) is None
     assert resources.read(["", "{"]) is None
+    before = SimpleNamespace(resources=resources.read([host(), sample(0, 0), sample(1, 1)]))
+    window = [Segment(2 * S, 3 * S, "yarn", None, "span", ())]
+    assert resource_use(cast(Evidence, before), window, (2 * S, 3 * S)) is None  # killed before the job began
