@@ -226,7 +226,11 @@ else:
     def take():
         return data.next_batch(1)[0]
     feed = ReadAhead(take, wanted=40)
-    print(sum(len(feed.next_block()) for _ in range(40)))
+    taken = 0
+    for _ in range(40):
+        taken += len(feed.next_block())
+        time.sleep(0.02)  # a step, during which blocks are taken ahead
+    print(taken)
     tracing.flush()
 """
 
