@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,10 +40,26 @@ def sweep(
     from dlobd.run import series as scheduling
 
     wanted = sweeps.load(file, print_note)
-    _say_impossible(wanted)
     cluster = external_cluster(hadoop_conf, archive)
+    if cluster:
+        wanted = _possible_there(wanted)
+    _say_impossible(wanted)
     series = scheduling.opened(wanted.points, order_seed, out, cluster, wanted.axes, wanted.scaling)
     return run_series(series, repeats, dry_run, cluster, _show)
+
+
+def _possible_there(wanted: Sweep) -> Sweep:
+    """Points that do not run on an external cluster are impossible ones."""
+    from dlobd.run.deploy import external
+
+    points, impossible = {}, dict(wanted.impossible)
+    for label, point in wanted.points.items():
+        try:
+            external.check(point)
+            points[label] = point
+        except UsageError as error:
+            impossible[label] = error.line
+    return replace(wanted, points=points, impossible=impossible)
 
 
 def _say_impossible(wanted: Sweep) -> None:

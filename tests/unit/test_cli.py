@@ -253,6 +253,10 @@ def test_a_sweep_says_every_impossible_combination(command: Command) -> None:
     code, out, err = command("sweep", "s.toml", "--dry-run", "--repeats", "2")
     assert (code, out) == (0, "   1  repeat 1  workers=1\n   2  repeat 2  workers=1\n")
     assert "skipped: workers=7: " in err
+    code, _, err = command("sweep", "s.toml", "--dry-run", "--hadoop-conf", "conf")
+    assert code == 2
+    assert "skipped: workers=1: --hadoop-conf needs scheduler = yarn" in err
+    assert err.splitlines()[-1].startswith("dlobd: 2 of 2 combinations of the axes are impossible.")
     assert not Path("runs").exists()
 
 
