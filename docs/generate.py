@@ -243,7 +243,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
         "samples/s",
         (
             "`samples_per_step` / mean of the steps' times with input: "
-            "from the end of the chief's step before, or of its checkpoint or evaluation since"
+            "from the end of the chief's step before, or of its checkpoint, evaluation or agreement since"
         ),
     ),
     "throughput.uncertainty": (

@@ -32,7 +32,7 @@ WARMUP_STEPS = 10
 MAD_TO_DEVIATION = 1.4826
 """Of normally distributed values the median absolute deviation times this is the standard deviation."""
 
-PAUSES = (names.CHECKPOINT, names.EVALUATE)
+PAUSES = (names.CHECKPOINT, names.EVALUATE, names.AGREE)
 """What the chief does between steps that is no part of training."""
 
 

@@ -28,7 +28,7 @@ def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
     stored = bundle.read_json()
     experiment = own_job.from_dict(stored["configuration"])
     assert isinstance(experiment, Experiment)
-    experiment = dataclasses.replace(experiment, target_accuracy=target)
+    experiment = dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1)
     (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": stored["metrics"]}))
     found = stored | {"configuration": dataclasses.asdict(experiment), "experiment_key": key(experiment)}
     found = json.loads(json.dumps(found | record.computed(bundle, experiment)))

@@ -38,7 +38,7 @@ def exported(run: str, directory: Path, target: float, evaluated: tuple[int, ...
     stored = bundle.read_json()
     experiment = own_job.from_dict(stored["configuration"])
     assert isinstance(experiment, Experiment)
-    experiment = dataclasses.replace(experiment, target_accuracy=target)
+    experiment = dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1)
     found = stored | {"configuration": dataclasses.asdict(experiment)} | record.computed(bundle, experiment)
     bundle.write(json.loads(json.dumps(found)))
     log = directory / "run.log"
