@@ -17,9 +17,10 @@ def bars(chosen: Chosen) -> dict[str, Seconds]:
     alike: dict[str, list[Run]] = {}
     for model, runs in grouped(chosen.runs, lambda run: configuration(run).model).items():
         for run in runs:
-            label = " ".join(filter(None, (model, setting(run, runs))))
+            details = chosen.label(run, "model") if chosen.axes else setting(run, runs)
+            label = f"{model} {details}".strip()
             alike.setdefault(label, []).append(run)
-    return {label: layer_bars.means(runs) for label, runs in alike.items()}
+    return {label: layer_bars.means(alike[label]) for label in sorted(alike)}
 
 
 def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:

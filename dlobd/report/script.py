@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -38,10 +39,13 @@ def main(name: str, doc: str | None, made: Made, arguments: Sequence[str] | None
         for suffix in pictures.SUFFIXES:
             path = asked.out / f"{name}{suffix}"
             pictures.write(figure, path)
-            print(path)
+            print(path, flush=True)
     except DlobdError as error:
         print(f"{name.replace('-', '_')}: {error.line}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:
+        # the reader of the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
     return 0
 
 
