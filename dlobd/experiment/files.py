@@ -20,7 +20,7 @@ from typing import Any, get_type_hints
 
 from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.errors import UsageError
-from dlobd.experiment import own_files, training, ways
+from dlobd.experiment import memory, own_files, training, ways
 from dlobd.job.datasets import own as own_datasets
 from dlobd.job.datasets.base import declared
 from dlobd.paths import PACKAGE
@@ -266,7 +266,10 @@ def build(
         told(line)
     experiment = Experiment(**checked | changed)
     _check_together(experiment, sources, whole, stored)
-    return experiment
+    if stored or not (sizes := memory.derived(experiment)):
+        return experiment
+    told(f"derived: {', '.join(f'{name}={value}' for name, value in sizes.items())}")
+    return dataclasses.replace(experiment, **sizes)  # type: ignore[arg-type]
 
 
 def check_value(name: str, value: Any, source: Source, stored: bool = False) -> Any:
@@ -300,7 +303,7 @@ def check_value(name: str, value: Any, source: Source, stored: bool = False) -> 
         raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {AXES[name]}")
     if name in RANGES:
         low, high = RANGES[name]
-        if not (math.isfinite(value) and low <= value <= high):
+        if not (math.isfinite(value) and low <= value <= high) and not (name in memory.KEYS and value == 0):
             raise UsageError(f"{where}: {name} must be between {_plain(low)} and {_plain(high)}, not {value}.")
     return value
 

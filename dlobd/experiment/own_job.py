@@ -148,6 +148,10 @@ def _build(
         raise UsageError(
             "scheduler none runs only dlobd's own trainers: it cannot record your script.", "--set scheduler=yarn"
         )
+    if not values["executor_memory_mb"]:
+        raise UsageError(
+            "executor_memory_mb 0: what your own script needs cannot be derived.", "--set executor_memory_mb=1024"
+        )
     changed, lines = ways.implied(values, where)
     values |= changed
     if values["launcher"] not in DAEMONS:

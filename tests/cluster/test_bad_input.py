@@ -250,7 +250,10 @@ def test_too_little_disk_for_hdfs(alone: Any) -> None:
         ),
         (
             ["workers=10"],
-            r"10 executors of 512 \+ 1280 MB do not fit on 2 NodeManagers of 6144 MB .*: there is room for 5\. .*",
+            (
+                r"10 executors of 512 \+ 1280 MB and 1 vcore do not fit on 2 NodeManagers of 6144 MB and 4 vcores .*: "
+                r"there is room for 5\. .*"
+            ),
         ),
     ],
 )

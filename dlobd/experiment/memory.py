@@ -1,0 +1,71 @@
+"""Memory of an executor where an experiment does not say it: `executor_memory_mb` or `executor_overhead_mb` is 0. Pure.
+
+    heap        what Spark itself needs: it streams records through, block by block
+    overhead    launcher + model x max(1, batch / 50) + input, rounded up to what YARN hands out
+        launcher    Python workers and a trainer with SoftMax regression
+        model       what another model takes beyond that, with batches of up to 50
+        input       feed: a rank's partition, which TensorFlowOnSpark's queue holds whole, and once more on its way; the
+                    barrier launcher keeps it for later epochs. read: the batches that tf.data has ahead, as float32
+
+Launcher and model are bounds found by running, not sizes measured: with them the runs of docs/models.md ended well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from dlobd.experiment import ways
+from dlobd.job.datasets.base import declared, layout_of
+from dlobd.schema import Experiment
+
+KEYS = ("executor_memory_mb", "executor_overhead_mb")
+
+HEAP_MB = 512
+LAUNCHER_MB = 1280
+"""Of every launcher that `ways.SUITS` does not name."""
+
+MODEL_MB: Mapping[str, int] = {
+    "softmax-regression": 0,
+    "mlp": 0,
+    "lenet": 256,
+    "cifar10-quick": 256,
+    "alexnet-cifar": 256,
+    "resnet20": 256,
+    "resnet56": 768,
+    "vgg16-cifar": 1792,
+}
+LARGEST_MB = max(MODEL_MB.values())
+"""For a model that is not dlobd's own."""
+
+BATCH = 50
+BATCHES_AHEAD = 10
+"""That tf.data prefetches, decodes and hands over; see `dlobd.job.training.inputs`."""
+
+STEP_MB = 128
+
+
+def derived(experiment: Experiment) -> dict[str, int]:
+    """The values of those keys that are 0.
+
+    Raises:
+        ValueError: the data set is none.
+    """
+    found = {"executor_memory_mb": HEAP_MB, "executor_overhead_mb": _overhead_mb(experiment)}
+    return {name: found[name] for name in KEYS if not getattr(experiment, name)}
+
+
+def _overhead_mb(experiment: Experiment) -> int:
+    launcher = ways.SUITS.get(experiment.launcher, {}).get("executor_overhead_mb", LAUNCHER_MB)
+    model = MODEL_MB.get(experiment.model, LARGEST_MB) * max(1, experiment.batch_size / BATCH)
+    steps: int = math.ceil((launcher + model + _input_mb(experiment)) / STEP_MB)
+    return steps * STEP_MB
+
+
+def _input_mb(experiment: Experiment) -> float:
+    layout = layout_of(declared(experiment))
+    if experiment.input == "read":
+        values = math.prod(layout.shape)
+        return BATCHES_AHEAD * experiment.batch_size * values * 4 / 2**20
+    partition = experiment.train_samples / experiment.workers * layout.record_bytes / 2**20
+    return partition if experiment.launcher == "barrier" else 2 * partition
