@@ -145,7 +145,7 @@ def test_resources_are_sampled_and_plausible(record: dict[str, Any]) -> None:
     assert machine["processes_cpu_ns"] == sum(process["cpu_ns"] for process in found["processes"])
     assert seen_ns <= machine["cpu_busy_ns"] + slack_ns
     roles = {(process["role"], process["index"]): process for process in found["processes"]}
-    wanted = {("executor", 1), ("executor", 2), ("chief", 0), ("worker", 1), ("driver", 0), ("application-master", 0)}
+    wanted = {("executor", 1), ("executor", 2), ("chief", 0), ("worker", 0), ("driver", 0), ("application-master", 0)}
     daemons = {
         ("namenode", 0),
         ("resourcemanager", 0),
