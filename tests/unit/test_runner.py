@@ -44,7 +44,7 @@ def test_a_run_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
 
     def burns(command: Command) -> Command:
-        code = "import time\nwhile time.process_time() < 0.3: pass\nraise SystemExit(1)"
+        code = "import time\nwhile time.process_time() < 1.5: pass\nraise SystemExit(1)"
         return replace(command, argv=(sys.executable, "-c", code))
 
     experiment = load("softmax-mnist-quick", ["launcher=native", "input=read"])
@@ -55,7 +55,7 @@ def test_a_run_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert Bundle(path).verify() == []
     driver = next(process for process in found.processes if process.role == "driver")
     seen_ns = driver.cpu_ns + found.hosts[0].unseen_cpu_ns
-    assert seen_ns >= 300_000_000 - 2 * tick_ns()
+    assert seen_ns >= 1_500_000_000 - 2 * tick_ns()
     assert found.hosts[0].sampled_ns == record.wall_ns
     assert {"dlobd", "sampler"} <= {process.role for process in found.processes}
     assert not any("resource_sampler" in " ".join(child.cmdline()) for child in psutil.Process().children())
