@@ -45,7 +45,9 @@ def machine(runs: Sequence[Run]) -> list[str]:
     """The machine, the versions and the commits of the runs, one line each."""
     here = provenance.platform()
     memory = int(here["memory_bytes"] or 0) / 2**30
-    used = sorted({(run.versions.get(name) or "-", name) for run in runs for name in ("pyspark", "tensorflow", "java")})
+    names = ("pyspark", "tensorflow", "java")
+    # a native run has no Java
+    used = sorted({(version, name) for run in runs for name in names if (version := run.versions.get(name))})
     commits = {(git.commit or "-")[:12] + " with changes" * bool(git.dirty) for run in runs if (git := run.git)}
     bad = ", ".join(f"{run.run_id} {run.status}" for run in runs if run.status != "ok")
     size = f"{here['cores']} cores, {memory:.0f} GiB"

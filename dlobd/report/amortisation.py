@@ -157,6 +157,16 @@ def amortisation(every: Sequence[Taken]) -> Amortisation:
     return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), tuple(doubts))
 
 
+def report(found: Amortisation, epochs: Sequence[int]) -> list[str]:
+    """What a person reads: doubts, the lines, what they predict for so many epochs, and how long runs compare."""
+    tables = (table(found), prediction_table(found, epochs), check_table(found))
+    return [
+        *(f"warning: {words}" for words in found.warnings),
+        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}",
+        *(made.to_string(index=False) + "\n" for made in tables if len(made)),
+    ]
+
+
 def table(found: Amortisation) -> pd.DataFrame:
     """One row a launcher and input, seconds first; in brackets 95 % intervals."""
     over = {one.line.label: one for one in found.against}

@@ -1,10 +1,11 @@
-"""What the scripts of analysis/ share that compare runs: arguments, output, pictures, and errors of one line."""
+"""What the scripts of analysis/ share: arguments, output, pictures, and errors of one line."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -14,29 +15,50 @@ from dlobd.errors import DlobdError, UsageError
 from dlobd.report import pictures
 from dlobd.report.chosen import Chosen, read
 
-Made = Callable[[Chosen], tuple[Iterable[str], Figure]]
-"""From runs to what is printed, in pieces, and the picture."""
+Shown = tuple[Iterable[str], Figure | None]
+"""What is printed, in pieces, and the picture if there is one to be drawn."""
 
 
-def main(name: str, doc: str | None, made: Made, arguments: Sequence[str] | None = None) -> int:
-    """Prints what `made` gives, and writes its picture as NAME.png and NAME.svg; returns the exit code.
+def main(name: str, doc: str | None, made: Callable[[Chosen], Shown], arguments: Sequence[str] | None = None) -> int:
+    """A script that compares runs which are chosen by what sets them apart. See `run`."""
+
+    def shown(asked: Namespace) -> Shown:
+        chosen = read(asked.runs)
+        pieces, figure = made(chosen)
+        return (*chosen.left_out, *pieces), figure
+
+    return run(name, parser(doc), shown, arguments)
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """Of a script that takes series and bundles; `doc` is its docstring, its help."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json, or a run's bundle")
+    return made
+
+
+def run(
+    name: str,
+    parser: argparse.ArgumentParser,
+    shown: Callable[[Namespace], Shown],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Prints what `shown` gives, and writes its picture as NAME.png and NAME.svg; returns the exit code.
 
     Args:
         name: of the pictures; the script has the same with `_` instead of `-`.
-        doc: the script's docstring, its help.
+        parser: gets the option of where pictures go.
         arguments: in place of the command line's.
     """
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json, or a run's bundle")
     parser.add_argument("-o", "--out", type=Path, default=Path("."), metavar="DIR", help="where the pictures go")
     asked = parser.parse_args(arguments)
     try:
-        chosen = read(asked.runs)
-        pieces, figure = made(chosen)
-        for piece in (*chosen.left_out, *pieces):
+        pieces, figure = shown(asked)
+        for piece in pieces:
             print(piece)
         _make(asked.out)
-        for suffix in pictures.SUFFIXES:
+        for suffix in pictures.SUFFIXES if figure else ():
+            assert figure
             path = asked.out / f"{name}{suffix}"
             pictures.write(figure, path)
             print(path, flush=True)

@@ -87,6 +87,18 @@ def share(point: Point, group: str) -> Estimate | None:
     return point.groups[group][1] if group in point.groups else None
 
 
+def report(found: StackOverhead) -> list[str]:
+    """What a person reads: doubts, both tables, and the published figures."""
+    return [
+        *(f"warning: {words}" for words in found.warnings),
+        "Wall and what the stack adds to native, mean seconds with 95 % intervals",
+        table(found).to_string(index=False),
+        "\nSeconds of each layer that come on top of native",
+        layer_table(found).to_string(index=False),
+        f"\n{PUBLISHED}",
+    ]
+
+
 def table(found: StackOverhead) -> pd.DataFrame:
     """One row a point, seconds first; in brackets 95 % intervals."""
     return pd.DataFrame([_row(point) for point in found.points])

@@ -115,6 +115,7 @@ def test_amortisation_of_a_series(tmp_path: Path) -> None:
         ("stack_overhead.py", [DATA / "own-run"], 2, "your own script"),
         ("stack_overhead.py", ["series-none.json"], 7, "cannot be read"),
         ("amortisation.py", [DATA / "quick-run"], 2, "no repeat with runs of several numbers of epochs"),
+        ("resource_use.py", [DATA / "quick-run"], 2, "has no samples of its resources"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(
