@@ -35,6 +35,10 @@ WAY = frozenset(
 MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel")
 
 
+CACHED_APART = 0.1
+"""Shares of the training files in memory that lie further apart are different states of the page cache."""
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """A run of dlobd's own training job, and its repeat; the key of the series is empty for one that is of none."""
@@ -123,6 +127,14 @@ def warnings(every: Sequence[Taken]) -> list[str]:
         "states of dlobd's code", {"commit": {(run.git.commit or "") if run.git else "" for run in runs}}
     )
     lines += _differing("page cache states", {"page_cache": {one.experiment.page_cache for one in every}})
+    kept = [
+        run.page_cache.resident_bytes / run.page_cache.total_bytes
+        for run in runs
+        if run.page_cache and run.page_cache.total_bytes
+    ]
+    if kept and max(kept) - min(kept) > CACHED_APART:
+        words = f"{min(kept):.0%} to {max(kept):.0%} of their training files were in memory"
+        lines.append(f"The runs began with different page cache states: {words}.")
     if any(one.repeat[0] == "" for one in every):
         lines.append("Some runs are of no series: they are paired by the order of their start.")
     if not interleaved(every):

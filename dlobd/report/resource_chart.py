@@ -59,7 +59,7 @@ def layer_table(run: Run) -> pd.DataFrame:
             "disk read, MB/s": use.disk_read_bytes,
             "disk written, MB/s": use.disk_written_bytes,
             "loopback, MB/s": use.loopback_bytes,
-            "network, MB/s": use.net_received_bytes + use.net_sent_bytes,
+            "network, MB/s": None if use.net_sent_bytes is None else (use.net_received_bytes or 0) + use.net_sent_bytes,
         }
         share = {"CPU busy, %": use.cpu_busy_share, "GPU busy, %": use.gpu_busy_share}
         row: dict[str, Any] = {"layer": use.layer, "seconds": use.ns / 1e9}

@@ -57,11 +57,11 @@ def run(
         for piece in pieces:
             print(piece)
         _make(asked.out)
-        for suffix in pictures.SUFFIXES if figure else ():
-            assert figure
-            path = asked.out / f"{name}{suffix}"
-            pictures.write(figure, path)
-            print(path, flush=True)
+        if figure:
+            for suffix in pictures.SUFFIXES:
+                path = asked.out / f"{name}{suffix}"
+                pictures.write(figure, path)
+                print(path, flush=True)
     except DlobdError as error:
         print(f"{name.replace('-', '_')}: {error.line}", file=sys.stderr)
         return error.exit_code

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from repeats import experiment, on_disk, record, taken
 
+from dlobd.bundle.run import PageCache
 from dlobd.bundle.store import Bundle
 from dlobd.errors import UsageError
 from dlobd.report import blocks, charts, pictures
@@ -115,7 +116,7 @@ def changed(every: list[Taken], place: int, **changes: Any) -> list[Taken]:
 
 def test_what_makes_a_comparison_doubtful_is_said() -> None:
     """A failed run, another machine, another version, and repeats that lie in each other."""
-    every = runs()
+    every = changed(runs(), 1, page_cache=PageCache("as-is", 90, 100, 90))
     assert blocks.warnings(every) == []
     failed = stack_overhead(changed(every, 3, status="failed", reason="died"))
     assert "Left out: 1 of 12 runs, not ok: 1 failed: 20260102T030005Z-0a1b is failed (died)." in failed.warnings
@@ -124,6 +125,7 @@ def test_what_makes_a_comparison_doubtful_is_said() -> None:
         ({"platform": {"system": "Linux", "cores": 8}}, "different machines: cores 2 and 8"),
         ({"versions": {"dlobd": "0.2.0"}}, "different versions: dlobd 0.1.0 and 0.2.0"),
         ({"started_at": "2026-01-02T03:59:00Z"}, "not interleaved"),
+        ({"page_cache": PageCache("as-is", 5, 100, 5)}, "5% to 90% of their training files were in memory"),
     ):
         (line,) = blocks.warnings(changed(every, 2, **changes))
         assert said in line
