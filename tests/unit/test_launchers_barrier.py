@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -40,6 +42,21 @@ def test_blocks_arrive_whole_and_in_order(epochs: int) -> None:
 def test_a_feed_without_blocks_ends() -> None:
     """An empty partition is an end, not a wait for ever."""
     assert fed([], 2) == []
+
+
+def test_a_trainer_that_has_enough_closes_its_pipe() -> None:
+    """Its task then feeds no more, in whichever epoch and however much is left, and notices at once."""
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb") as source, ThreadPoolExecutor(1) as tasks:
+        sink = os.fdopen(write_fd, "wb")
+        feeding = tasks.submit(barrier._feed, sink, iter([b"a", b"b" * (2 << 20)]), 10_000)
+        feed = child._PipeFeed(source)
+        assert [feed.next_block() for _ in range(3)] == [b"a", b"b" * (2 << 20), b"a"]
+        feed.stop()
+        with pytest.raises(BrokenPipeError):
+            feeding.result(20)
+        with suppress(BrokenPipeError):
+            sink.close()
 
 
 @pytest.mark.parametrize("cut", [3, 10])

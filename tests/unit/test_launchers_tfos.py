@@ -10,11 +10,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
+from dlobd.job.launchers import tfos
 
 
 def python(code: str, *arguments: object, **environment: str) -> list[str]:
@@ -299,6 +302,31 @@ print(type(TFManager.qdict["input"]).__module__)
 manager.shutdown()
 """
     assert python(code) == ["[100000, 1] False", "True [] True", "False True", "Empty", "queue"]
+
+
+@pytest.mark.parametrize(
+    ("stops_after", "reported_after", "early", "fed"),
+    [(99, 99, False, [7]), (99, 99, True, [1] * 7), (3, 99, True, [1] * 3), (99, 4, True, [1] * 4), (3, 3, False, [7])],
+)
+def test_epochs_are_fed_until_no_more_are_wanted(
+    stops_after: int, reported_after: int, early: bool, fed: list[int]
+) -> None:
+    """All in one job where nothing ends training early; else one by one, until a feed task asks the server to stop,
+    or a rank has reported that it is done."""
+    epochs: list[int] = []
+
+    class Cluster:
+        @property
+        def server(self) -> Any:
+            return SimpleNamespace(done=len(epochs) >= stops_after)
+
+        def train(self, blocks: Any, count: int, feed_timeout: int) -> None:
+            epochs.append(count)
+
+    done: Any = SimpleNamespace(finished=lambda: {1} if len(epochs) >= reported_after else set())
+    blocks: Any = None
+    tfos._train(Cluster(), blocks, 7, done, may_end_early=early)
+    assert epochs == fed
 
 
 def test_the_daemon_measures_nothing_outside_a_container() -> None:
