@@ -104,7 +104,7 @@ def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
         axes.set_xlabel(f"seconds {name.removesuffix(', s')}")
     figure.axes[0].set_ylabel("test accuracy")
     figure.axes[0].set_title("Test accuracy after each epoch, a line a run", loc="left")
-    figure.axes[0].legend(fontsize="small", frameon=False, loc="lower right")
+    figure.axes[0].legend(fontsize="small", frameon=False, loc="best")
     return pieces, figure
 
 
