@@ -19,6 +19,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import (
     devices,
+    generation,
     machine_noise,
     memory_check,
     own_model,
@@ -179,7 +181,10 @@ def _execute(
         bundle.add(Path(experiment.script), files.SCRIPT)
     else:
         with timed(setup, "staging_ns"):
-            staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"))
+            make = (
+                partial(generation.make, experiment, place, bundle, progress) if generation.wanted(experiment) else None
+            )
+            staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"), make)
             job = job_of(experiment, place, staged, bundle)
             place.prepare(job.run_dir)
             own_model.send(experiment, job, place.storage, bundle)

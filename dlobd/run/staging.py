@@ -17,13 +17,13 @@ from dlobd.errors import ClusterError
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.hadoop.webhdfs import words
-from dlobd.job.datasets.base import Dataset, dataset_of, layout_of, partition
+from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.job.datasets.own import is_own
-from dlobd.job.datasets.parts import Part, write_part
+from dlobd.job.datasets.parts import write_part
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.job.description import STAGED, part_name
+from dlobd.job.generation import note_whole, parts_of
 from dlobd.schema import Experiment
-from dlobd.tracing import names
 
 FORMAT = 1
 """Raised whenever the files' content changes for equal parameters."""
@@ -63,10 +63,17 @@ def _own_name(experiment: Experiment) -> str:
     return f"own-{plain}-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}"
 
 
-def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable[[str], None]) -> StagedData:
+def stage(
+    experiment: Experiment,
+    storage: Storage,
+    top: str,
+    progress: Callable[[str], None],
+    make: Callable[[str], None] | None = None,
+) -> StagedData:
     """Writes the training and test files unless they are there.
 
     Args:
+        make: writes them all into a directory in another way; without it this process does.
         top: what every path begins with: nothing in the embedded HDFS, else a directory of dlobd's.
 
     Raises:
@@ -79,7 +86,7 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
     try:
         reused = storage.exists(f"{base}/{STAGED}")
         if not reused:
-            _write(dataset, experiment, storage, base, progress)
+            make(base) if make else _write(experiment, storage, base, progress)
         sizes = storage.sizes(f"{base}/train")
     except failures() as error:
         where = "This machine's disk" if isinstance(storage, LocalDirectory) else "HDFS"
@@ -92,22 +99,13 @@ def stage(experiment: Experiment, storage: Storage, top: str, progress: Callable
     return StagedData(f"{base}/train", f"{base}/test.tfrecord", layout, sum(sizes.values()), reused)
 
 
-def _write(
-    dataset: Dataset, experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]
-) -> None:
-    """All files of a data set; the last one says that the others are whole."""
-    e = experiment
-    orders = partition(dataset.train_size, e.workers, e.seed, e.train_samples, dataset.permutes)
-    parts = {
-        f"{base}/train/{part_name(i)}": Part(dataset, "train", order, e.block_size_mb) for i, order in enumerate(orders)
-    }
-    parts[f"{base}/test.tfrecord"] = Part(dataset, "test", range(e.test_samples))
+def _write(experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]) -> None:
+    """All files of a data set, by this process; the last one says that the others are whole."""
     checksums = {}
-    for path, part in parts.items():
+    for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")
         checksums[path] = write_part(part, storage, path)
-    # what HDFS should say of them: an audit asks it after each run
-    storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), names.DATA_SET)
+    note_whole(storage, base, checksums)
 
 
 def _check(

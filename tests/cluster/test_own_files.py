@@ -24,6 +24,7 @@ def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None
         "train_samples=4000",
         "test_samples=1000",
         "deploy_mode=cluster",
+        "input=read",
         "epochs=3",
         "min_accuracy=0.9",
         "page_cache=cold",

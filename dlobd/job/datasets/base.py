@@ -8,7 +8,8 @@ A data set
     4. gives images and labels as they are, in pieces (`chunks`), in the order in which they are asked for: what a
        trainer does to them is the trainer's time, and the whole of it need not fit into memory;
     5. says whether any order may be asked for (`permutes`). Where not, every rank gets a stretch of the published
-       order, and a seed does not change which.
+       order, and a seed does not change which;
+    6. may say `anywhere = True`: it has no files, and any process on any node makes the same samples.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ class Synthetic:
     name: ClassVar[str] = "synthetic"
     dtype: ClassVar[str] = "uint8"
     permutes: ClassVar[bool] = False
+    anywhere: ClassVar[bool] = True
 
     def __init__(self, shape: tuple[int, ...], classes: int, train_size: int, test_size: int, seed: int) -> None:
         self.shape = shape

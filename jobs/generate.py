@@ -1,0 +1,8 @@
+"""spark-submit entry: makes a data set on the nodes. Usage: spark-submit ... jobs/generate.py MAKING.json"""
+
+import sys
+
+from dlobd.job.generation import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
