@@ -242,7 +242,10 @@ def _sum(
     for interval, overlap_ns in _overlaps(trace.intervals, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
-    within = {interval.layer for interval in trace.intervals}
+    # one that was at work, but held nobody up, has 0: a layer without a row took no part
+    taking_part = {interval.layer for interval in trace.intervals} | {
+        span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns
+    }
     rows = tuple(
         LayerTime(
             layer,
@@ -255,7 +258,7 @@ def _sum(
             _largest_first(names[layer]),
         )
         for layer in LAYERS
-        if total[layer] or layer in within
+        if total[layer] or layer in taking_part
     )
     return Attribution(
         wall_ns, rows, total[UNATTRIBUTED], trace.not_measured, trace.intervals, _merged(clips), tuple(segments)

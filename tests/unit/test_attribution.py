@@ -24,8 +24,8 @@ def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
 
 
 def parts(attribution: Attribution) -> dict[str, int]:
-    """Layer to nanoseconds, with `unattributed` and the unexplained part where there are some."""
-    found = {row.layer: row.ns for row in attribution.layers}
+    """Layer to nanoseconds, with `unattributed` and the unexplained part, where there are some."""
+    found = {row.layer: row.ns for row in attribution.layers if row.ns}
     found |= {f"{row.layer}?": row.unexplained_ns for row in attribution.layers if row.unexplained_ns}
     return found | ({UNATTRIBUTED: attribution.unattributed_ns} if attribution.unattributed_ns else {})
 
@@ -157,6 +157,18 @@ def test_waits_are_replaced_in_turn() -> None:
     )
     assert parts(attribution) == {"tensorflow": 100}
     assert attribution.segments[0].chain == (MAIN_LANE, "driver", "rank 0")
+
+
+def test_a_layer_that_held_nobody_up_has_a_row_of_0() -> None:
+    """It was at work, beside the chain; one that was not, within the window, has no row."""
+    main = span("train", "tensorflow", 0, 100)
+    beside = span("take blocks", "feed", 10, 90, "rank 0/reader")
+    later = span("stop", "yarn", 100, 120, "node")
+    rows = attribute(trace(main, beside, later, end_ns=100)).layers
+    assert [(row.layer, row.ns, row.lo_ns, row.hi_ns) for row in rows] == [
+        ("feed", 0, 0, 0),
+        ("tensorflow", 100, 100, 100),
+    ]
 
 
 def test_the_lane_that_ends_last_releases_a_join() -> None:
@@ -338,7 +350,7 @@ def test_a_boundary_where_lanes_meet_is_as_uncertain_as_the_coarser() -> None:
                 span("w", "tensorflow", 40, 100, "rank 0", resolution_ns=work_ns),
             )
         )
-        assert [(row.lo_ns, row.hi_ns) for row in attribution.layers] == [(33, 47), (53, 67)]
+        assert [(row.lo_ns, row.hi_ns) for row in attribution.layers if row.ns] == [(33, 47), (53, 67)]
 
 
 def test_a_boundary_inside_one_layer_is_certain() -> None:
@@ -354,7 +366,7 @@ def test_an_interval_widens_the_layer_it_hides_in() -> None:
     rows = {row.layer: row for row in attribution.layers}
     assert (rows["hdfs"].ns, rows["hdfs"].lo_ns, rows["hdfs"].hi_ns) == (0, 0, 30)
     assert (rows["spark"].ns, rows["spark"].lo_ns, rows["spark"].hi_ns) == (50, 18, 52)
-    assert parts(attribution) == {"spark": 50, "hdfs": 0, UNATTRIBUTED: 50}
+    assert parts(attribution) == {"spark": 50, UNATTRIBUTED: 50}
 
 
 def test_an_interval_is_no_wider_than_what_was_attributed_there() -> None:
@@ -373,7 +385,7 @@ def test_names_and_lanes_of_a_lane_split() -> None:
     )
     attribution = attribute_lane(evidence, "rank 0")
     assert (attribution.wall_ns, parts(attribution)) == (80, {"tensorflow": 70, UNATTRIBUTED: 10})
-    assert attribution.layers[0].names == (("step", 70),)
+    assert next(row for row in attribution.layers if row.ns).names == (("step", 70),)
     assert attribute_lane(evidence, "nobody").wall_ns == 0
 
 

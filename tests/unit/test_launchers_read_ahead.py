@@ -6,6 +6,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
 from dlobd.job.description import Job, Markers
+from dlobd.job.launchers import tfos
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.training import inputs, trainer
@@ -45,15 +47,15 @@ def counted(given: list[bytes]) -> tuple[Callable[[], bytes | None], list[int], 
 
 def test_all_blocks_come_in_their_order_and_then_the_end() -> None:
     """However often it is asked for."""
-    feed = ReadAhead(iter([*blocks(50), None]).__next__, wanted=100, ahead_bytes=35)
+    feed = ReadAhead(iter([*blocks(50), None]).__next__, wanted=100, ahead=3)
     assert [feed.next_block() for _ in range(52)] == [*blocks(50), None, None]
 
 
 def test_no_more_is_taken_than_fits_or_is_wanted() -> None:
-    """It waits for room once it holds so many bytes, takes one block for one that leaves, and ends with the last that
-    is wanted: nobody would take another one from it."""
+    """It waits for room once it holds so many, takes one block for one that leaves, and ends with the last that is
+    wanted: nobody would take another one from it."""
     take, taken, called = counted(blocks(50))
-    feed = ReadAhead(take, wanted=6, ahead_bytes=25)
+    feed = ReadAhead(take, wanted=6, ahead=3)
     for _ in range(3):
         assert called.acquire(timeout=PATIENCE_S)
     assert not called.acquire(timeout=0.2)
@@ -65,10 +67,65 @@ def test_no_more_is_taken_than_fits_or_is_wanted() -> None:
     assert len(taken) == 6
 
 
-def test_a_block_larger_than_the_bound_passes() -> None:
-    """One at a time."""
-    feed = ReadAhead(iter([*blocks(3, size=1000), None]).__next__, wanted=9, ahead_bytes=10)
+def test_one_ahead_is_one_at_a_time() -> None:
+    """All blocks come."""
+    feed = ReadAhead(iter([*blocks(3, size=1000), None]).__next__, wanted=9, ahead=1)
     assert [feed.next_block() for _ in range(4)] == [*blocks(3, size=1000), None]
+
+
+def test_every_rank_gets_its_share_of_small_partitions() -> None:
+    """As Spark hands them out: an executor begins the next task once its last one's blocks are all taken. Rank 1 starts
+    late, and a step needs both: a rank that took whole partitions ahead of it would leave it without one."""
+    job: Any = SimpleNamespace(batch_size=10, layout=SimpleNamespace(record_bytes=100), steps_per_epoch=8)
+    epochs, ranks = 5, 2
+    tasks: queue.Queue[list[bytes]] = queue.Queue()
+    for _ in range(epochs * ranks):
+        tasks.put(blocks(job.steps_per_epoch))
+    queues: list[queue.Queue[bytes]] = [queue.Queue() for _ in range(ranks)]
+    step = threading.Barrier(ranks)
+    got = [0] * ranks
+
+    def executor(own: queue.Queue[bytes]) -> None:
+        while True:
+            try:
+                task = tasks.get_nowait()
+            except queue.Empty:
+                return
+            for block in task:
+                own.put(block)
+            own.join()
+
+    def train(rank: int) -> None:
+        def take() -> bytes:
+            block = queues[rank].get()
+            queues[rank].task_done()
+            return block
+
+        wanted = epochs * job.steps_per_epoch
+        feed = ReadAhead(take, wanted, tfos._blocks_ahead(job))
+        for _ in range(wanted):
+            assert feed.next_block()
+            step.wait(PATIENCE_S)
+            got[rank] += 1
+
+    first = [threading.Thread(target=executor, args=(queues[0],), daemon=True)]
+    first.append(threading.Thread(target=train, args=(0,), daemon=True))
+    late = [threading.Thread(target=executor, args=(queues[1],), daemon=True)]
+    late.append(threading.Thread(target=train, args=(1,), daemon=True))
+    for threads in (first, late):
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in (*first, *late):
+        thread.join(PATIENCE_S)
+    assert got == [epochs * job.steps_per_epoch] * ranks
+
+
+@pytest.mark.parametrize(("steps", "ahead"), [(1, 0), (2, 1), (9, 4), (20_000, 8388)])
+def test_at_most_half_a_partition_and_8_mib_are_taken_ahead(steps: int, ahead: int) -> None:
+    """Of a partition of one block none."""
+    job: Any = SimpleNamespace(batch_size=10, layout=SimpleNamespace(record_bytes=100), steps_per_epoch=steps)
+    assert tfos._blocks_ahead(job) == ahead
 
 
 def test_a_failure_comes_after_the_blocks_before_it() -> None:
@@ -80,7 +137,7 @@ def test_a_failure_comes_after_the_blocks_before_it() -> None:
             return block
         raise EOFError("the manager is gone")
 
-    feed = ReadAhead(take, wanted=9)
+    feed = ReadAhead(take, wanted=9, ahead=5)
     assert [feed.next_block(), feed.next_block()] == blocks(2)
     for _ in range(2):
         with pytest.raises(EOFError, match="the manager is gone"):
@@ -106,7 +163,7 @@ def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(inputs, "FEED_PATIENCE_S", 0.2)
     monkeypatch.setattr(inputs, "decode_block", lambda block, layout: (block, 0))
     job: Any = SimpleNamespace(input="feed", augment="none", layout=None, steps=7, most_steps=7)
-    node = Node("chief", 0, ("",), ReadAhead(take, wanted=7))
+    node = Node("chief", 0, ("",), ReadAhead(take, wanted=7, ahead=5))
     tf = SimpleNamespace(constant=lambda value: value)
     assert [batch[0] for batch in inputs.batches(tf, job, node, Deadlines(give_up))] == [b"block"]
     assert told.get(timeout=PATIENCE_S) == "the feed stalled: no block came for 0 s, after 1 of 7"
@@ -129,7 +186,7 @@ def take():
         there.set()
     with tracing.span("feed", "get", bytes=len(block or b"")):
         return block
-feed = ReadAhead(take, wanted=9)
+feed = ReadAhead(take, wanted=9, ahead=5)
 threading.Timer(0.2, wanted.set).start()
 print(feed.next_block())
 there.wait(20)
@@ -167,7 +224,7 @@ def test_this_process_records_nothing() -> None:
 
 if __name__ == "__main__":
     job_ = Job.read(sys.argv[1])
-    trainer.main(job_, Node("chief", 0, ("",), ReadAhead(_broken, job_.steps)))
+    trainer.main(job_, Node("chief", 0, ("",), ReadAhead(_broken, job_.steps, ahead=5)))
 
 
 QUEUE = """
@@ -184,7 +241,7 @@ for _ in range(int(sys.argv[1])):
     queue.put(bytes(100))
 told = SimpleNamespace(get_data_feed=lambda train_mode: TFNode.DataFeed(manager, train_mode))
 feed = _TfosFeed(told)
-ahead = ReadAhead(feed.next_block, wanted=1000, ahead_bytes=300, stop=feed.stop)
+ahead = ReadAhead(feed.next_block, wanted=1000, ahead=3, stop=feed.stop)
 print(len(ahead.next_block()))
 joining = threading.Thread(target=queue.join, daemon=True)
 joining.start()

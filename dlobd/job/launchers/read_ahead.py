@@ -13,9 +13,6 @@ from collections.abc import Callable
 from dlobd import tracing
 from dlobd.tracing import names
 
-AHEAD_BYTES = 8 << 20
-"""Of blocks that wait for the trainer: some hundred steps on MNIST, which last longer than the start of a task."""
-
 END_S = 5.0
 """For the thread to end after `stop`."""
 
@@ -26,7 +23,7 @@ class ReadAhead:
     Args:
         take: the next block, or None at the end of the feed; called by the thread.
         wanted: how many blocks the trainer asks for at most; no more than these are taken.
-        ahead_bytes: how much may lie here when the next block is taken.
+        ahead: how many blocks may have been taken that the trainer has not asked for; at least 1.
         stop: says that no more are wanted, and ends a `take` that still waits for one.
     """
 
@@ -34,16 +31,15 @@ class ReadAhead:
         self,
         take: Callable[[], bytes | None],
         wanted: int,
-        ahead_bytes: int = AHEAD_BYTES,
+        ahead: int,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._take = take
         self._stop = stop
         self._stopped = False
         self._wanted = wanted
-        self._ahead_bytes = ahead_bytes
+        self._ahead = ahead
         self._blocks: deque[bytes] = deque()
-        self._held_bytes = 0
         self._ended = False
         self._failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -58,7 +54,6 @@ class ReadAhead:
                     self._changed.wait_for(lambda: self._blocks or self._ended)
             if self._blocks:
                 block = self._blocks.popleft()
-                self._held_bytes -= len(block)
                 self._changed.notify_all()
                 return block
         if self._failure:
@@ -92,6 +87,5 @@ class ReadAhead:
     def _keep(self, block: bytes) -> None:
         with self._changed:
             self._blocks.append(block)
-            self._held_bytes += len(block)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._held_bytes < self._ahead_bytes or self._stopped)
+            self._changed.wait_for(lambda: len(self._blocks) < self._ahead or self._stopped)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dlobd import tracing
+from dlobd.job.description import Job
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import Done, Feed, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.read_ahead import ReadAhead
@@ -29,6 +30,10 @@ TERMINATE = {
     "cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)",
     "cause_period_ns": 5_000_000_000,
 }
+
+
+AHEAD_BYTES = 8 << 20
+"""Of blocks that a trainer takes ahead: some hundred steps on MNIST, which last longer than the start of a task."""
 
 
 class TfosLauncher:
@@ -133,6 +138,14 @@ def _unregistered(error: tfos_compat.NotRegistered, roles: Roles) -> str:
     return f"{missing} did not register with TensorFlowOnSpark within {RESERVATION_TIMEOUT_S} s"
 
 
+def _blocks_ahead(job: Job) -> int:
+    """How many blocks a trainer may take ahead of its steps; 0: it takes each when it needs it.
+
+    At most half of a partition. Once all blocks of a feed task are taken, its executor begins the next task that Spark
+    has: were that possible before the steps have come near, it would get partitions that another rank then lacks."""
+    return min(AHEAD_BYTES // (job.batch_size * job.layout.record_bytes), job.steps_per_epoch // 2)
+
+
 class _TfosMain:
     """`main(job, node)` in the form that TensorFlowOnSpark calls, `main(tf_args, ctx)`. Runs in the trainer process."""
 
@@ -144,8 +157,8 @@ class _TfosMain:
     def __call__(self, tf_args: Any, ctx: Any) -> None:
         tracing.identify(ctx.job_name, ctx.task_index)
         feed: Feed | None = _TfosFeed(ctx) if self._fed else None
-        if feed and self._ahead:
-            feed = ReadAhead(feed.next_block, tf_args["job"].most_steps, stop=feed.stop)
+        if feed and self._ahead and (ahead := _blocks_ahead(tf_args["job"])):
+            feed = ReadAhead(feed.next_block, tf_args["job"].most_steps, ahead, feed.stop)
         # TensorFlowOnSpark's own rendezvous has told each node where all are
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
