@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dlobd import tracing
-from dlobd.job.description import Job
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import Done, Feed, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.read_ahead import ReadAhead
@@ -17,6 +16,8 @@ from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
+
+    from dlobd.job.description import Job
 
 DONE_POLL_S = 0.1
 SHUTDOWN_POLL = "TensorFlowOnSpark TFCluster.shutdown poll"
