@@ -60,6 +60,8 @@ def read(path: str, sha256: str = "") -> str:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", "name a .py file on this machine") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text.", "name a .py file") from None
+    except (RuntimeError, ValueError) as error:  # of ~ before a name that no user has; of a NUL
+        raise UsageError(f"{path!r} is not the path of a file: {error}.", "name a .py file on this machine") from None
     return _checked(path, text, sha256)
 
 

@@ -21,6 +21,7 @@ from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Span, Trace
+from dlobd.tracing import names
 
 SPANS = {
     "id": "str",
@@ -156,7 +157,7 @@ class RunBundle:
         rows = [
             {**self._span_row(span), "step": span.call}
             for span in self.trace.spans
-            if span.layer == "tensorflow" and span.call is not None
+            if span.layer == "tensorflow" and span.call is not None and _is_step(span)
         ]
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
 
@@ -215,6 +216,11 @@ class RunBundle:
             "truncated": span.truncated,
             "attrs": dict(span.attrs),
         }
+
+
+def _is_step(span: Span) -> bool:
+    """Not another collective that is counted, such as what ranks agree on between steps."""
+    return span.rendezvous in ("", f"{names.STEP_RENDEZVOUS} {span.call}")
 
 
 def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:

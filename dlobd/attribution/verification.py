@@ -36,6 +36,9 @@ SINCE = {
 }
 """The schema version that brought a field: an older record cannot contain what is computed today."""
 
+ROWS_OF_0_SINCE = 6
+"""The schema version since which a layer that was at work, but held nobody up, has a row."""
+
 SHOWN = 5
 """So many differences of one kind are told in full."""
 
@@ -102,7 +105,11 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         return Answer(question, False, f"it cannot be recomputed: {type(error).__name__}: {error}")
     stored, again = (json.loads(json.dumps(each.to_json())) for each in (run, Run.from_json(run.to_json() | found)))
-    said = [name for name in found if SINCE.get(name, 0) <= _version_as_written(bundle)]
+    version = _version_as_written(bundle)
+    said = [name for name in found if SINCE.get(name, 0) <= version]
+    if version < ROWS_OF_0_SINCE:
+        there = {row["layer"] for row in stored["layers"]}
+        again["layers"] = [row for row in again["layers"] if row["ns"] or row["layer"] in there]
     differences = [line for name in said for line in _differences(name, stored[name], again[name])]
     made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""

@@ -9,7 +9,7 @@ import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
 from dlobd.cli.printing import print_cost, print_json, print_run
-from dlobd.errors import BundleError
+from dlobd.errors import BundleError, UsageError
 
 
 def show(
@@ -29,6 +29,8 @@ def show(
     from dlobd.bundle import store
 
     bundle = store.find(run, out)
+    if as_json and price is not None:
+        raise UsageError("--price-per-hour and --json do not go together: run.json has no costs.", "leave out one")
     if as_json:
         print_json(bundle.read_json())
         return

@@ -73,7 +73,9 @@ def load(name_or_path: str | Path, told: Callable[[str], None] = lambda line: No
     excludes = _excludes(values.pop("exclude", []), axes, whole)
     values.setdefault("name", path.stem)
     base = {name: files.check_value(name, value, sources.get(name, whole)) for name, value in values.items()}
-    if twice := [name for name in axes if sources.get(name) == whole]:
+    # strong scaling keeps the global batch that these workers have
+    both = {"workers"} if settings["scaling"] == "strong" else set()
+    if twice := [name for name in axes if sources.get(name) == whole and name not in both]:
         raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
     _check_scaling(settings, axes, whole)
     needed = set(files.FIELDS) - set(ADDED) - (set(axes) if settings["scaling"] == "weak" else set(axes) - {"workers"})

@@ -64,7 +64,7 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
         hi_s=("hi_s", "mean"),
         unexplained_s=("unexplained_s", "mean"),
     )
-    # a layer without any time in any run has no row
+    # a layer that took no part in any run has no row
     seen = {layer.layer for run in runs for layer in run.layers} | {UNATTRIBUTED, "wall"}
     rows = rows[rows.index.isin(seen)].reset_index()
     rows["title"] = [LAYERS[name].title if name in LAYERS else name for name in rows["layer"]]

@@ -29,6 +29,7 @@ from dlobd.paths import PACKAGE
 from dlobd.schema import Experiment
 from dlobd.tracing import names
 
+END_S = 5.0
 PATIENCE_S = 120
 """For TensorFlow's import, 3 s on an idle machine, and whatever the model does until its first step."""
 
@@ -97,7 +98,7 @@ def _try(told: str, model: str) -> None:
         ended = f"it ended its process ({_how(process.returncode)})"
     except subprocess.TimeoutExpired:
         _kill(process)
-        out, _ = process.communicate()
+        out = _rest(process)
         ended = f"it did not end within {PATIENCE_S} s"
     finally:
         _kill(process)  # and what the file has started
@@ -107,6 +108,14 @@ def _try(told: str, model: str) -> None:
             raise UsageError(f"{wrong.rstrip('.')}.", "docs/models.md has a model that works")
         return
     raise UsageError(f"model {model}: {ended} while {lines[-1] if lines else 'starting'}.", "correct the file")
+
+
+def _rest(process: subprocess.Popen[bytes]) -> bytes:
+    """What a killed process had said. What it has started in another session may hold its output open."""
+    try:
+        return process.communicate(timeout=END_S)[0]
+    except subprocess.TimeoutExpired as error:
+        return error.stdout or b""
 
 
 def _how(code: int) -> str:

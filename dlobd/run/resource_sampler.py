@@ -105,7 +105,7 @@ def _end(process: subprocess.Popen[bytes]) -> str:
         _, errors = process.communicate(timeout=STOP_DEADLINE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        _, errors = process.communicate()
+        _, errors = process.communicate()  # it starts nothing that could hold its output open
     except ValueError:
         return ""  # it was ended before
     return (errors.decode(errors="replace").strip().splitlines() or ["no error message"])[-1]

@@ -28,10 +28,12 @@ from dlobd.attribution import reasons, record
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
-from dlobd.errors import DlobdError, Interrupted
+from dlobd.errors import ClusterError, DlobdError, Interrupted
 from dlobd.experiment.files import most_steps
 from dlobd.experiment.training import batches
 from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.hadoop.failures import failures
+from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
@@ -193,14 +195,14 @@ def _execute(
 
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = changed(command_of(experiment, place.target(), plain(bundle.path)))
+    if job and isinstance(experiment, Experiment):
+        with timed(setup, "page_cache_ns"):
+            _prepare_page_cache(experiment, place, job.train_dir, bundle, progress)
     run_record["command"] = redact_words(command.argv)
     run_record["reason"] = record.INTERRUPTED
     bundle.write(run_record)  # what stays if this process is killed
     with timed(setup, "noise_ns"):
         _note_noise(bundle, place, progress)
-    if job and isinstance(experiment, Experiment):
-        with timed(setup, "page_cache_ns"):
-            _prepare_page_cache(experiment, place, job.train_dir, bundle, progress)
     progress(f"submit: starting {Path(command.argv[0]).name}")
     with submissions.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -266,16 +268,23 @@ def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
 def _prepare_page_cache(
     experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, progress: Progress
 ) -> None:
-    """The page cache as the experiment wants it, just before the window. Of other machines only WebHDFS's reads can
-    warm it, and nobody says what is there."""
+    """The page cache as the experiment wants it, before the window. Of other machines only WebHDFS's reads can warm it,
+    and nobody says what is there.
+
+    Raises:
+        ClusterError: HDFS did not give the files.
+    """
     progress(f"prepare: page cache {experiment.page_cache}")
     paths = place.local_files(train_dir)
     if paths is not None:
         bundle.add_bytes(json.dumps(page_cache.prepared(experiment.page_cache, paths)).encode(), files.PAGE_CACHE)
     elif experiment.page_cache == "warm":
-        for name in place.storage.sizes(train_dir):
-            for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, names.DATA_SET):
-                pass
+        try:
+            for name in place.storage.sizes(train_dir):
+                for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, names.DATA_SET):
+                    pass
+        except failures() as error:
+            raise ClusterError(f"HDFS did not give {train_dir}: {words(error)}", "--set page_cache=as-is") from error
 
 
 def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:

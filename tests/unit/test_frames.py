@@ -40,6 +40,7 @@ def _trace() -> Trace:
     spans.append(
         Span("j", "worker", "tensorflow", "join ranks", worker, "worker", 2_100, 2_200, rendezvous="join ranks")
     )
+    spans.append(Span("a", "chief", "tensorflow", "agree", chief, "chief", 5_000, 5_100, rendezvous="agree 1", call=1))
     return Trace(1_000, 9_000, tuple(spans))
 
 
@@ -77,7 +78,7 @@ def test_spans_count_from_the_start_of_the_window(bundle: store.Bundle) -> None:
     """One row a span in order of start, parents before children, with documented columns and types."""
     table = dlobd.load(bundle.path).spans()
     assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.SPANS
-    assert len(table) == 8
+    assert len(table) == 9
     assert table["start_ns"].is_monotonic_increasing
     assert table.iloc[0][["layer", "start_ns", "end_ns", "duration_ns", "parent"]].tolist() == [
         "client",
@@ -90,7 +91,7 @@ def test_spans_count_from_the_start_of_the_window(bundle: store.Bundle) -> None:
 
 
 def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
-    """Steps are found by their rendezvous, so that the first is among them and a join of ranks is not."""
+    """Steps are found by their rendezvous: the first is among them, and a join of ranks or an agreement is not."""
     table = dlobd.load(bundle.path).steps()
     assert {name: str(kind) for name, kind in table.dtypes.items()} == frames.STEPS
     expected = pd.DataFrame(

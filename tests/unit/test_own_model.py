@@ -79,6 +79,7 @@ def test_an_experiment_holds_the_name_and_the_sha256_of_the_file(here: Path) -> 
         (["model_sha256=" + 64 * "0"], "model_sha256 cannot be set: it is computed from the file that model names"),
         (["model_sha256=x", "model=net.py:build"], "model_sha256 cannot be set"),
         (["model=binary.py:build"], "binary.py is not UTF-8 text"),
+        (["model=~no-such-user/net.py:build"], "'~no-such-user/net.py' is not the path of a file"),
     ],
 )
 def test_what_is_no_file_is_said(here: Path, sets: list[str], line: str) -> None:

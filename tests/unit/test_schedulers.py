@@ -13,7 +13,7 @@ import pytest
 from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.paths import python
+from dlobd.paths import python, shipped
 from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.deploy.spark_workers import links_home
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
@@ -268,5 +268,7 @@ def test_a_container_says_which_gpus_it_has(tmp_path: Path) -> None:
     smi.write_text("#!/bin/sh\nprintf '0\\n3\\n'\n")
     smi.chmod(0o755)
     path = f"{tmp_path}:/usr/bin:/bin"
-    said = subprocess.run([GPUS], capture_output=True, check=True, timeout=20, env={"PATH": path}).stdout
+    said = subprocess.run(
+        [shipped("jobs") / GPUS], capture_output=True, check=True, timeout=20, env={"PATH": path}
+    ).stdout
     assert json.loads(said) == {"name": "gpu", "addresses": ["0", "3"]}

@@ -39,6 +39,12 @@ def test_strong_scaling_keeps_the_global_batch(tmp_path: Path) -> None:
     assert [p.workers * p.batch_size for p in both.points.values()] == [100, 200, 100, 200]
 
 
+def test_strong_scaling_takes_the_global_batch_of_its_own_workers(tmp_path: Path) -> None:
+    """A key beside the axis of that name: else it could come from an experiment that is extended only."""
+    found = load(tmp_path, 'workers = 4\n[axes]\nworkers = [1, 2]\n[sweep]\nscaling = "strong"\n')
+    assert [(p.workers, p.batch_size) for p in found.points.values()] == [(1, 400), (2, 200)]
+
+
 def test_training_samples_are_fitted_to_all_points_alike(tmp_path: Path) -> None:
     """The largest number below that of the file which every global batch divides, and it is said."""
     told: list[str] = []

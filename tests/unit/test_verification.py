@@ -68,6 +68,23 @@ def test_a_record_of_before_cannot_have_said_what_is_computed_today(bundle: Bund
         assert ("report follows from the evidence" not in wrong(bundle)) == holds
 
 
+def test_a_record_of_before_had_no_rows_of_0(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layer that held nobody up is in records since version 6: that an older one lacks it is no difference."""
+    again = record.computed
+
+    def with_a_row_of_0(*words: Any) -> dict[str, Any]:
+        found = again(*words)
+        nothing = {**found["layers"][0], "layer": "channel", "ns": 0, "lo_ns": 0, "hi_ns": 0, "causes": [], "names": []}
+        return found | {"layers": [*found["layers"], nothing]}
+
+    monkeypatch.setattr(record, "computed", with_a_row_of_0)
+    for version, holds in ((5, True), (6, False)):
+        run = json.loads((bundle.path / "run.json").read_text())
+        (bundle.path / "run.json").write_text(json.dumps(run | {"schema_version": version}))
+        bundle.seal()
+        assert ("report follows from the evidence" not in wrong(bundle)) == holds
+
+
 def text(name: str, pattern: str, instead: str, count: int = 1) -> Callable[[Path], None]:
     """Replaces what `pattern` finds in a file; `name` may be a glob, of which the first file that has it is changed."""
 

@@ -41,7 +41,8 @@ class ClusterSettings:
 
     `work_dir` holds everything, HDFS's content included. One DataNode and one NodeManager is started for each host;
     other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves
-    containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written.
+    containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written. Of
+    `resource_types`, such as yarn.io/gpu, YARN knows the names; no node has any.
     """
 
     work_dir: Path
@@ -51,6 +52,7 @@ class ClusterSettings:
     nodemanager_vcores: int = 4
     daemon_heap_mb: int = 256
     log_aggregation: bool = False
+    resource_types: tuple[str, ...] = ()
     port_base: int | None = None
 
 
@@ -222,6 +224,7 @@ def _common_values(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> 
         "nodemanager_memory_mb": str(settings.nodemanager_memory_mb),
         "nodemanager_vcores": str(settings.nodemanager_vcores),
         "log_aggregation": str(settings.log_aggregation).lower(),
+        "resource_types": ",".join(settings.resource_types),
     }
 
 

@@ -38,9 +38,9 @@ def dataset_of(experiment: Experiment) -> Any:
     try:
         dataset = kind.of(experiment)
         wrong = _wrong(dataset)
-    except DlobdError:
+    except (DlobdError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a file may also call sys.exit
         raise UsageError(f"data set {name}: {_said(error, kind)}.") from error
     if wrong:
         raise UsageError(f"data set {name}: {wrong}.", "dlobd/job/datasets/base.py has what a data set says of itself")
@@ -64,9 +64,9 @@ def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple
         for images, labels in dataset.chunks(split, order, samples):
             given += len(labels)
             yield np.asarray(images), np.asarray(labels)
-    except DlobdError:
+    except (DlobdError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:
+    except BaseException as error:
         if type(dataset).__module__.startswith("dlobd."):
             raise
         raise SetupError(f"Data set {described(dataset)}, {split}: {_said(error, type(dataset))}.") from error
@@ -76,7 +76,7 @@ def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple
         )
 
 
-def _said(error: Exception, kind: Any) -> str:
+def _said(error: BaseException, kind: Any) -> str:
     return own_file.said(error, (own_file.path_of(kind) if isinstance(kind, type) else None) or str(kind.__module__))
 
 

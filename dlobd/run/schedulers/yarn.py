@@ -19,9 +19,8 @@ AM_MEMORY_MB = 512
 MIN_OVERHEAD_MB = 384
 """Spark's own minimum of memory beside a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
 
-
-GPUS = plain(shipped("jobs")) / "gpus.sh"
-"""By which an executor says which GPUs its container has; YARN brings it there."""
+GPUS = "gpus.sh"
+"""Of jobs/; by which an executor says which GPUs its container has. YARN brings it there."""
 
 
 class YarnScheduler:
@@ -38,7 +37,7 @@ class YarnScheduler:
             "spark.yarn.tags": submission.tag,
             "spark.executor.maxNumFailures": "1",
             "spark.executor.extraJavaOptions": container_log,
-            **({"spark.executor.resource.gpu.discoveryScript": f"./{GPUS.name}"} if submission.executor_gpus else {}),
+            **({"spark.executor.resource.gpu.discoveryScript": f"./{GPUS}"} if submission.executor_gpus else {}),
             **_installation(target),
         }
         client_log = client_jvm_options(target, evidence)
@@ -53,7 +52,10 @@ class YarnScheduler:
                 "spark.yarn.am.memory": f"{AM_MEMORY_MB}m",
                 "spark.yarn.am.extraJavaOptions": container_log,
             }
-        files = [*(submission.files if in_cluster else ()), *((GPUS,) if submission.executor_gpus else ())]
+        files = [
+            *(submission.files if in_cluster else ()),
+            *((plain(shipped("jobs")) / GPUS,) if submission.executor_gpus else ()),
+        ]
         argv = [
             str(home / "bin" / "spark-submit"),
             *("--master", "yarn", "--deploy-mode", submission.deploy_mode),
