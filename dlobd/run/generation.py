@@ -13,6 +13,7 @@ from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.job.generation import Making
 from dlobd.paths import plain, shipped
 from dlobd.run import submissions
+from dlobd.run.collect import application
 from dlobd.run.deploy.base import Place, Progress
 from dlobd.run.schedulers.base import Submission
 from dlobd.run.submit import Window, submit
@@ -72,6 +73,8 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, progress: Progres
         window = submit(
             command, logs, experiment.timeout_s, experiment.accept_timeout_s, lambda line: None, place.abort
         )
+    if place.rm_url and window.application_id:  # its containers must not be waited for within the run's window
+        application.await_end(place.rm_url, (), window.application_id, kill=bool(window.ended_by))
     for log in sorted(logs.iterdir()):
         bundle.add(log, f"logs/{LOGS}/{log.name}")  # again, without the secrets that third parties print
     if window.ended_by == "interrupt":

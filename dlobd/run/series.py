@@ -30,6 +30,7 @@ from dlobd.errors import BundleError, DlobdError, UsageError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.hadoop.web import HadoopWeb
 from dlobd.paths import replace_file
 from dlobd.run import runner
 from dlobd.run.deploy import choice, embedded, external
@@ -217,13 +218,18 @@ def run(
     left = [cell for cell in cells if cell not in ended]
     if not left:
         return series
-    _check(series, {cell.point for cell in left}, told, external_cluster)
+    labels = {cell.point for cell in left}
+    _check(series, labels, told, lambda point: runner.check(point, external_cluster))
     write(series)
     began_s = time.monotonic()
     with ExitStack() as stack:
         cluster: Lent = None
         if external_cluster:
-            cluster = external.reached(external_cluster, {}, progress)
+
+            def ask(web: HadoopWeb) -> None:
+                _check(series, labels, told, lambda point: external.check_capacity(point, web, progress))
+
+            cluster = external.reached(external_cluster, {}, progress, ask)
         elif any(choice.needs_cluster(series.points[cell.point]) for cell in left):
             cluster = stack.enter_context(embedded.cluster(default_settings(), {}, progress))
         for done, cell in enumerate(left, 1):
@@ -242,12 +248,12 @@ def run(
     return series
 
 
-def _check(series: Series, labels: set[str], told: Progress, external_cluster: ExternalCluster | None) -> None:
-    """Raises what a run of these points would raise before it starts anything; of several, tells all of it first."""
+def _check(series: Series, labels: set[str], told: Progress, check: Callable[[Runnable], None]) -> None:
+    """Raises what `check` raises of these points; of several, tells all of it first."""
     lacking: dict[str, DlobdError] = {}
     for label in sorted(labels):
         try:
-            runner.check(series.points[label], external_cluster)
+            check(series.points[label])
         except DlobdError as error:
             lacking[label] = error
     if not lacking:

@@ -16,6 +16,7 @@ from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, SetupError, UsageError
 from dlobd.experiment import files
+from dlobd.hadoop.web import Offer
 from dlobd.run import runner, series
 from dlobd.run.deploy import embedded, external
 from dlobd.schema import Experiment
@@ -178,7 +179,7 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reached, and given what its nodes need, once; its runs are no series with those of another cluster."""
     opened: list[Any] = []
-    monkeypatch.setattr(external, "reached", lambda elsewhere, setup, progress: opened.append(elsewhere) or "there")
+    monkeypatch.setattr(external, "reached", lambda elsewhere, *more: opened.append(elsewhere) or "there")
     monkeypatch.setattr(Runs, "__call__", lambda self, point, out, progress, running, began: lent(point, out, running))
     elsewhere = SimpleNamespace(read=lambda: SimpleNamespace(fs_uri="hdfs://nn:8020"))
     used: list[Any] = []
@@ -197,6 +198,28 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
     assert series.load(found.path).cluster == "hdfs://nn:8020"
     with pytest.raises(UsageError, match="--hadoop-conf needs scheduler = yarn"):
         series.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]
+
+
+def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anything(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, once it says what it has: else the series would end at the first of them, some runs later."""
+    nodes = SimpleNamespace(offers=lambda: [Offer(4096, 4096, {})], setting=lambda name: None)
+    uploaded: list[str] = []
+
+    def reached(elsewhere: Any, setup: Any, progress: Any, ask: Any) -> None:
+        ask(nodes)
+        uploaded.append("all")
+
+    monkeypatch.setattr(external, "reached", reached)
+    elsewhere: Any = SimpleNamespace(read=lambda: SimpleNamespace(fs_uri="hdfs://nn:8020"))
+    base = files.load("softmax-mnist-quick")
+    yarn = {str(n): dataclasses.replace(base, name=f"w{n}", workers=n) for n in (1, 10, 20)}
+    told: list[str] = []
+    with pytest.raises(SetupError, match=r"2 of 3 points cannot be run here"):
+        series.run(series.opened(yarn, 0, tmp_path, elsewhere), 1, lambda message: None, told.append, elsewhere)
+    assert [line.partition(" executors")[0] for line in told] == ["10: 10", "20: 20"]
+    assert (uploaded, runs.made) == ([], [])
 
 
 def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
