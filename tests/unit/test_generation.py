@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def _made(experiment: Experiment, base: Path) -> subprocess.CompletedProcess[str
     file.write_text(Making(experiment, str(base), "", "someone").to_json())
     options = ("--master", "local[2]", "--conf", "spark.ui.enabled=false")
     command = [str(spark_home() / "bin" / "spark-submit"), *options, str(shipped("jobs") / "generate.py"), str(file)]
-    environment = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    environment = {**os.environ, **pythons, "JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=110, env=environment, check=False)
 
 

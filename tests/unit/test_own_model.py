@@ -228,7 +228,9 @@ def test_a_traceback_has_the_name_and_the_lines_of_a_file_that_is_not_there() ->
 
 
 def _installed(top: Path, entry_points: str, module: str) -> None:
-    """A package with entry points, as pip leaves it."""
+    """A package with entry points, as pip leaves it. Another test may have had another one of this name."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "their_package"]:
+        del sys.modules[name]
     (top / "their_package").mkdir()
     (top / "their_package" / "__init__.py").write_text("")
     (top / "their_package" / "net.py").write_text(module)
