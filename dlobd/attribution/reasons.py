@@ -19,6 +19,7 @@ _TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed
 _OF_A_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
 _OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
+_REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource request! )?(.*?)[, ]*$", re.MULTILINE)
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
 _STAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
@@ -45,6 +46,7 @@ def failure(evidence: Evidence) -> str:
     reason = (
         _submitter_killed(evidence)
         or next(_memory_limits(evidence), None)
+        or _refused(evidence)
         or _without_hdfs(evidence, "namenode")
         or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
@@ -148,6 +150,14 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
                 f"{_name(evidence, match[1])} was killed by YARN: it was running {match[2]}; "
                 "raise executor_overhead_mb or lower batch_size"
             )
+
+
+def _refused(evidence: Evidence) -> str | None:
+    """What YARN said to an ApplicationMaster that asked for containers as no node could ever have them."""
+    for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
+        if match := _REFUSED.search(log.read_text(errors="replace")):
+            return f"YARN refused the request for executors: {match[1]}"
+    return None
 
 
 def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:

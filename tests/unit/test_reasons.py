@@ -155,6 +155,16 @@ def test_a_submission_that_died_is_quoted(run: Path, stderr: str, said: str) -> 
     assert reasons.failure(Evidence(run)) == f"spark-submit exited with code 1{said}"
 
 
+def test_yarns_refusal_of_a_request_is_quoted(run: Path) -> None:
+    """The ApplicationMaster died of it, but its exit code says nothing."""
+    (stderr,) = (run / "logs" / "containers").glob("*_000001/stderr")
+    words = "Cannot allocate containers. Requested resource type=[yarn.io/gpu], "
+    said = f"org.apache.hadoop.yarn.exceptions.InvalidResourceRequestException: Invalid resource request! {words}"
+    stderr.write_text(f"{stderr.read_text()}\n{said}\n\tat org.apache.hadoop\n")
+    asked = "Cannot allocate containers. Requested resource type=[yarn.io/gpu]"
+    assert reasons.failure(Evidence(run)) == f"YARN refused the request for executors: {asked}"
+
+
 def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
     """In client mode YARN sees the ApplicationMaster alone."""
     assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
