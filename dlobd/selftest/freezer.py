@@ -58,7 +58,8 @@ TRIGGERS: Mapping[str, _Trigger] = {
     ),
     "hdfs/read": _Trigger(
         "namenode-audit",
-        re.compile(r"cmd=open\s+src=\S*/train/part-\S*\s.*proto=webhdfs"),
+        # of a reader that is redirected; dlobd's own question where the blocks are, before the window, is an open only
+        re.compile(r"cmd=getfileinfo\s+src=\S*/train/part-\S*\s.*proto=webhdfs"),
         lambda cluster, log, match: _daemon(cluster, "datanode"),
     ),
     "hdfs/write": _Trigger(
