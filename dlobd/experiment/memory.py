@@ -43,6 +43,7 @@ BATCHES_AHEAD = 10
 """That tf.data prefetches, decodes and hands over; see `dlobd.job.training.inputs`."""
 
 STEP_MB = 128
+"""Containers of the embedded cluster are multiples of it: yarn.scheduler.minimum-allocation-mb of yarn/base."""
 
 
 def derived(experiment: Experiment) -> dict[str, int]:

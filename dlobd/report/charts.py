@@ -14,7 +14,7 @@ from dlobd.layers import LAYERS
 from dlobd.report.amortisation import GOAL, SHORT, Amortisation, Line
 from dlobd.report.blocks import NATIVE
 from dlobd.report.paired import Estimate
-from dlobd.report.pictures import HATCHES, colour
+from dlobd.report.pictures import HATCHES, LINE_COLOURS, colour
 from dlobd.report.stack_overhead import PUBLISHED_PERCENT, StackOverhead, share
 
 WIDE = 0.05
@@ -23,10 +23,7 @@ WIDE = 0.05
 GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
 """Layer group of the published figures to the layer whose colour stands for it."""
 
-LINES = (
-    ("-", "o", "#0072B2"), ("--", "s", "#D55E00"), ("-.", "^", "#009E73"), (":", "D", "#CC79A7"), ("-", "v", "#E69F00"),
-    ("--", "P", "#56B4E9"), ("-.", "X", "black"),
-)  # fmt: skip
+LINES = tuple(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", LINE_COLOURS, strict=True))
 """Style, marker and colour of the lines, one after the other: told apart by each of the three alone or together."""
 
 READABLE = [patheffects.withStroke(linewidth=2.5, foreground="white")]

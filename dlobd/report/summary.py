@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
 from dlobd.bundle.run import Audit, RankSteps, Run
 from dlobd.experiment.training import batches
@@ -18,7 +19,7 @@ from dlobd.tracing import names
 UNEXPLAINED_LIMIT = 0.05
 """A run that cannot explain more than this share of its wall says so first."""
 
-SAMPLES_FOR_P99 = 299
+SAMPLES_FOR_P99 = fewest(0.99)
 """With fewer samples the 99th percentile is not bounded by the maximum with 95 % confidence: it is not shown."""
 
 LARGEST = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlobd.errors import SetupError
+from dlobd.experiment.memory import STEP_MB
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.embedded.startup import available_memory_bytes
 from dlobd.run import capacity
@@ -10,9 +11,6 @@ from dlobd.run.capacity import driver_mb
 from dlobd.run.deploy import spark_workers
 from dlobd.run.schedulers.yarn import AM_MEMORY_MB, MIN_OVERHEAD_MB
 from dlobd.schema import Runnable
-
-YARN_STEP_MB = 128
-"""Containers are multiples of it: yarn.scheduler.minimum-allocation-mb of yarn/base."""
 
 
 def check_memory(experiment: Runnable, settings: ClusterSettings) -> None:
@@ -39,7 +37,7 @@ def embedded(settings: ClusterSettings) -> capacity.Cluster:
     """What the embedded cluster's YARN offers. Its scheduler counts vcores (DominantResourceCalculator of yarn/base),
     and a NodeManager is also the largest container; no container is held to its vcores."""
     node = capacity.Node(settings.nodemanager_memory_mb, settings.nodemanager_vcores)
-    return capacity.Cluster([node] * len(settings.nodemanager_hosts), YARN_STEP_MB, node)
+    return capacity.Cluster([node] * len(settings.nodemanager_hosts), STEP_MB, node)
 
 
 def asked_mb(experiment: Runnable) -> dict[str, int]:
