@@ -25,7 +25,7 @@ models: setup ## train every model once through TensorFlowOnSpark, write docs/mo
 stack-overhead: setup ## the main job natively and through the stack, write docs/stack-overhead.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.stack_overhead --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-amortisation: setup ## fixed cost and cost an epoch of each launcher, write docs/amortisation.md; REPEATS=N, LOADED=1
+amortisation: setup ## fixed cost and cost per epoch of each launcher, write docs/amortisation.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.amortisation --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 check: static ## formatting, types, import directions, unit and contract tests (no cluster, two minutes)

@@ -1,4 +1,4 @@
-"""Fixed cost and cost an epoch of each launcher and input, and how the stack's overhead shrinks with epochs.
+"""Fixed cost and cost per epoch of each launcher and input, and how the stack's overhead shrinks with epochs.
 
     python analysis/amortisation.py SERIES|RUN... [--epochs N...] [-o DIR]
 

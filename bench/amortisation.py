@@ -1,4 +1,4 @@
-"""Measures fixed cost and cost an epoch of each launcher, checks them by long runs, and writes docs/amortisation.md.
+"""Measures fixed cost and cost per epoch of each launcher, checks them by long runs, and writes docs/amortisation.md.
 
     python -m bench.amortisation [--repeats N] [--long-repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -72,7 +72,7 @@ def write(
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(charts.amortisation(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
-    parts = [f"![Stack overhead over epochs]({picture.name})", "Fixed cost and cost an epoch:", of_frame(table(found))]
+    parts = [f"![Stack overhead over epochs]({picture.name})", "Fixed cost and cost per epoch:", of_frame(table(found))]
     parts += ["What one more run would take:", of_frame(prediction_table(found, epochs))]
     if found.checks:
         parts += ["What long runs took, which gave nothing to the lines:", of_frame(check_table(found))]

@@ -36,7 +36,11 @@ def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
         UsageError: there is no such experiment or way, or native is not among them.
     """
     split = [one.partition(" ") for one in ways]
-    every = [files.load(experiment, [f"launcher={a}", *([f"input={b}"] if b else [])]) for a, _, b in split]
+    # warm: whatever the machine did before, all runs find the same
+    every = [
+        files.load(experiment, [f"launcher={a}", *([f"input={b}"] if b else []), "page_cache=warm"])
+        for a, _, b in split
+    ]
     found = {blocks.label(each): each for each in every}
     if blocks.NATIVE not in found:
         raise UsageError("Without native runs there is nothing to compare with.", "add native to --ways")

@@ -29,7 +29,7 @@ def load(path: str | Path) -> RunBundle:
 
 
 def load_sweep(path: str | Path) -> pd.DataFrame:
-    """One row a run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`. Its columns are in
+    """One row per run of a sweep or another series: `dlobd.load_sweep("runs/series-KEY.json")`. Its columns are in
     `dlobd.report.sweeps.COLUMNS`, and those of the axes.
 
     Raises:

@@ -221,7 +221,7 @@ DEVICES = Registry(
         Row("cpu", "the cores of an executor's container"),
         Row(
             "gpu",
-            "one GPU a rank, requested from YARN or Spark; not run on a GPU yet",
+            "one GPU per rank, requested from YARN or Spark; not run on a GPU yet",
         ),
     ],
 )

@@ -80,6 +80,11 @@ def python() -> Path:
     return plain(executable.parent.parent) / executable.parent.name / executable.name
 
 
+def python_path() -> str:
+    """PYTHONPATH for a child of this process: what finds this dlobd comes first."""
+    return os.pathsep.join([str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 def plain(path: Path, longest: int | None = None) -> Path:
     """`path` by a name that Spark's and Hadoop's scripts, URIs and configuration files leave as it is.
 

@@ -222,7 +222,7 @@ class Experiment:
     loss: str
     workers: int
     epochs: int
-    batch_size: int  # samples a worker and step
+    batch_size: int  # samples per worker and step
     learning_rate: float
     momentum: float
     weight_decay: float

@@ -1,4 +1,4 @@
-"""spark-submit entry: makes a data set on the nodes. Usage: spark-submit ... jobs/generate.py MAKING.json"""
+"""spark-submit entry: makes a data set on the nodes. Usage: spark-submit ... jobs/generate.py REQUEST.json"""
 
 import sys
 

@@ -27,7 +27,7 @@ def experiment(**settings: Any) -> Experiment:
 
 
 def record(layers_s: Mapping[str, float], rate: float | None = None, **settings: Any) -> dict[str, Any]:
-    """A run.json whose layers, in seconds, sum to its wall; `rate` in samples a second."""
+    """A run.json whose layers, in seconds, sum to its wall; `rate` in samples per second."""
     chosen = experiment(**settings)
     number = next(_NUMBERS)
     spent = {name: round(seconds * S) for name, seconds in layers_s.items()}

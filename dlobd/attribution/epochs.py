@@ -111,13 +111,14 @@ def _reads(evidence: Evidence) -> Iterator[Event]:
 
 
 def time_to_accuracy(
-    target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None
+    target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None, recorded: bool = True
 ) -> TimeToAccuracy | None:
     """On both clocks; None without a target.
 
     Args:
         target: share of the test samples; 0: there is none.
         start_ns: start of the window.
+        recorded: whether the chief's own marks are there.
     """
     if not target:
         return None
@@ -127,5 +128,8 @@ def time_to_accuracy(
         since_touch_ns = reached.known_ns - touched.at_ns if touched else None
         return TimeToAccuracy(target, reached.epoch, reached.known_ns - start_ns, since_touch_ns, None)
     best = max(tested, key=lambda one: one[1], default=None)
-    why = f"the best test accuracy was {best[1]:.4f}, after epoch {best[0].epoch}" if best else "no epoch was evaluated"
+    if best:
+        why = f"the best test accuracy was {best[1]:.4f}, after epoch {best[0].epoch}"
+    else:
+        why = "no epoch was evaluated" if recorded else "nothing was recorded of the epochs"
     return TimeToAccuracy(target, None, None, None, why)

@@ -162,7 +162,7 @@ class RunBundle:
         return self._frame(rows, STEPS).sort_values(["role", "index", "step"], ignore_index=True)
 
     def epochs(self) -> pd.DataFrame:
-        """One row an epoch, with the columns `EPOCHS`; what was not evaluated is missing. Empty for a run that marked
+        """One row per epoch, with the columns `EPOCHS`; what was not evaluated is missing. Empty for a run that marked
         none."""
         run = self.run
         start_ns = run.window.start_ns if run.window else 0

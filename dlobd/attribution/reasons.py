@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
+from dlobd.schema import Runnable
 from dlobd.tracing import names
 
 MAX_REASON_CHARACTERS = 300
@@ -35,6 +36,25 @@ _RACE = re.compile(
 _LOST_RACE = "Spark's driver hit a race condition while setting up its web pages"
 """Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
 filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches them off; the user's own job may want them."""
+
+
+def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
+    """Why a job that was not interrupted ended otherwise than with exit code 0, in one line; None if it did not.
+
+    Args:
+        limits: its timeout_s and accept_timeout_s.
+    """
+    window = evidence.window
+    if window["ended_by"] == "timeout":
+        return timed_out(evidence, limits.timeout_s)
+    if window["ended_by"] == "accept timeout":
+        return never_started(evidence, limits.accept_timeout_s)
+    return failure(evidence) if window["exit_code"] else None
+
+
+def one_line(reason: str) -> str:
+    """One line, cut where it gets too long to read; the evidence has the rest."""
+    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def failure(evidence: Evidence) -> str:
@@ -67,11 +87,6 @@ def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
     """Why YARN left an application in ACCEPTED, in the ResourceManager's own words."""
     words = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "nothing"
     return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
-
-
-def one_line(reason: str) -> str:
-    """One line, cut where it gets too long to read; the evidence has the rest."""
-    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _words(evidence: Evidence) -> str:

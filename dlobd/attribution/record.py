@@ -91,15 +91,11 @@ def _status(
     experiment: Runnable, evidence: Evidence, attribution: Attribution, audits: Sequence[Audit]
 ) -> tuple[Status, str | None, list[Check]]:
     """How the run ended, why if not well, and the checks of one that ended by itself."""
-    window = evidence.window
-    if window["ended_by"] == "interrupt":
+    if evidence.window["ended_by"] == "interrupt":
         return "interrupted", INTERRUPTED, []
-    if window["ended_by"] == "timeout":
-        return "failed", reasons.timed_out(evidence, experiment.timeout_s), []
-    if window["ended_by"] == "accept timeout":
-        return "failed", reasons.never_started(evidence, experiment.accept_timeout_s), []
-    if window["exit_code"] != 0:
-        return "invalid" if reasons.diverged(evidence) else "failed", reasons.failure(evidence), []
+    if reason := reasons.ended_badly(evidence, experiment):
+        diverged = not evidence.window["ended_by"] and reasons.diverged(evidence)
+        return "invalid" if diverged else "failed", reason, []
     checks = check(experiment, evidence, attribution.clips, attribution.wall_ns)
     broken = next((item for item in checks if not item.ok), None)
     if broken:
@@ -120,7 +116,7 @@ def _spark_metrics(evidence: Evidence) -> dict[str, Any] | None:
 def _training_times(experiment: Runnable, evidence: Evidence, start_ns: int) -> dict[str, Any]:
     speed, passes, touched = throughput(evidence), epochs(evidence), first_touch(evidence)
     target = 0.0 if isinstance(experiment, OwnJob) else experiment.target_accuracy
-    reached = time_to_accuracy(target, passes, start_ns, touched)
+    reached = time_to_accuracy(target, passes, start_ns, touched, evidence.chief is not None)
     return {
         "throughput": asdict(speed) if speed else None,
         "epochs": _dicts(passes),

@@ -41,7 +41,7 @@ def print_run(run: Run, views: Sequence[str] = ()) -> None:
 
 
 def print_cost(run: Run, per_hour: float) -> None:
-    """What a run cost at a price an hour."""
+    """What a run cost at a price per hour."""
     from rich.console import Console
 
     from dlobd.report.training import cost

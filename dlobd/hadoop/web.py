@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class NodeResources:
     """What a NodeManager that runs has for containers: in all, and of its memory now. `resources` has all types that
     the ResourceManager knows, such as yarn.io/gpu, with how many of each the node has."""
 
@@ -70,7 +70,7 @@ class HadoopWeb:
             if node.get("nodeHTTPAddress"):
                 yield node.get("nodeHostName", ""), f"http://{node['nodeHTTPAddress']}"
 
-    def offers(self) -> list[Offer]:
+    def node_resources(self) -> list[NodeResources]:
         """Of each NodeManager that runs; empty where the ResourceManager does not say."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
         found = []
@@ -79,7 +79,7 @@ class HadoopWeb:
             types = (total.get("resourceInformations") or {}).get("resourceInformation", [])
             if "memory" in total:
                 resources = {kind["name"]: kind.get("value", 0) for kind in types}
-                found.append(Offer(total["memory"], node.get("availMemoryMB", total["memory"]), resources))
+                found.append(NodeResources(total["memory"], node.get("availMemoryMB", total["memory"]), resources))
         return found
 
     def setting(self, key: str) -> int | None:

@@ -46,7 +46,7 @@ class Job:
     workers: int
     epochs: int
     steps: int  # of all epochs
-    batch_size: int  # samples a worker and step; a block of the feed
+    batch_size: int  # samples per worker and step; a block of the feed
     learning_rate: float
     momentum: float
     weight_decay: float
@@ -60,7 +60,7 @@ class Job:
     webhdfs_url: str  # empty: the storage is this machine's own directories
     user: str
     replication: int  # of what ranks write to HDFS
-    train_dir: str  # one file a worker
+    train_dir: str  # one file per worker
     test_path: str
     run_dir: str
     image_shape: tuple[int, ...]  # and, with the next two, the layout of the files' records

@@ -22,7 +22,7 @@ from dlobd.tracing import names
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class Request:
     """What the job is told: the data set of which experiment, and the directory that it goes to."""
 
     experiment: Experiment
@@ -35,7 +35,7 @@ class Making:
         return json.dumps(asdict(self))
 
     @classmethod
-    def read(cls, path: str) -> Making:
+    def read(cls, path: str) -> Request:
         """Reads what `to_json` wrote."""
         values = json.loads(Path(path).read_text())
         return cls(**values | {"experiment": Experiment(**values["experiment"])})
@@ -49,7 +49,7 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a task says of its file."""
+    """What a task returns: its file."""
 
     path: str
     checksum: str
@@ -58,7 +58,7 @@ class Written:
 
 
 def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
-    """Path to content of all files of a data set: one a worker, and the test set."""
+    """Path to content of all files of a data set: one per worker, and the test set."""
     e = experiment
     dataset = dataset_of(e)
     orders = partition(dataset.train_size, e.workers, e.seed, e.train_samples, dataset.permutes)
@@ -82,24 +82,24 @@ def run(file: str) -> None:
     """
     from pyspark import SparkConf, SparkContext
 
-    making = Making.read(file)
-    files = len(parts_of(making.experiment, making.base))
-    sc = SparkContext(conf=SparkConf().setAppName(f"dlobd data set {making.experiment.dataset}"))
+    request = Request.read(file)
+    files = len(parts_of(request.experiment, request.base))
+    sc = SparkContext(conf=SparkConf().setAppName(f"dlobd data set {request.experiment.dataset}"))
     try:
-        written: list[Written] = sc.parallelize(range(files), files).map(partial(write, making)).collect()
+        written: list[Written] = sc.parallelize(range(files), files).map(partial(write, request)).collect()
     finally:
         sc.stop()
     if failed := [one.failed for one in written if one.failed]:
         raise RuntimeError(failed[0])
     print(f"peak of a Python worker: {max(one.peak_bytes for one in written)} bytes", flush=True)
-    note_whole(making.storage(), making.base, {one.path: one.checksum for one in written})
+    note_whole(request.storage(), request.base, {one.path: one.checksum for one in written})
 
 
-def write(making: Making, number: int) -> Written:
+def write(request: Request, number: int) -> Written:
     """A task: writes one of the files."""
-    path, part = list(parts_of(making.experiment, making.base).items())[number]
+    path, part = list(parts_of(request.experiment, request.base).items())[number]
     try:
-        checksum, failed = write_part(part, making.storage(), path), ""
+        checksum, failed = write_part(part, request.storage(), path), ""
     except Exception as error:  # noqa: BLE001  a value, so that Spark's stack does not surround it
         checksum, failed = "", f"{path}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return Written(path, checksum, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, failed)

@@ -103,7 +103,7 @@ def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
         _draw(axes, found, clock)
         axes.set_xlabel(f"seconds {name.removesuffix(', s')}")
     figure.axes[0].set_ylabel("test accuracy")
-    figure.axes[0].set_title("Test accuracy after each epoch, a line a run", loc="left")
+    figure.axes[0].set_title("Test accuracy after each epoch, a line per run", loc="left")
     figure.axes[0].legend(fontsize="small", frameon=False, loc="best")
     return pieces, figure
 

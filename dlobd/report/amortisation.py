@@ -1,4 +1,4 @@
-"""How the stack's overhead shrinks as training gets longer: fixed cost and cost an epoch, from short runs.
+"""How the stack's overhead shrinks as training gets longer: fixed cost and cost per epoch, from short runs.
 
     wall = fixed + epochs x epoch
 
@@ -298,7 +298,7 @@ def _doubts(line: Line) -> list[str]:
         what = f"a loop of 2 epochs is {line.bend.value:+.2f} s off the middle of 1 and 3"
         found.append(f"{line.label}: {what}: the loop is no line.")
     if _tells(line, line.outside_epoch):
-        what = f"start-up and teardown change by {line.outside_epoch.value:+.2f} s an epoch"
+        what = f"start-up and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
         found.append(f"{line.label}: {what}, which the model leaves out.")
     return found
 

@@ -1,7 +1,7 @@
 """How the same training scales with its workers: speed-up and efficiency, of the wall and of the training alone.
 
     speed-up of the wall        median wall of the fewest workers / median wall of n workers
-    speed-up of the training    median samples a second of n workers / that of the fewest
+    speed-up of the training    median samples per second of n workers / that of the fewest
     efficiency                  speed-up x fewest workers / n
 
 Intervals are those of `dlobd.attribution.statistics.ratio`. Start-up, which no worker makes shorter, is part of the

@@ -1,4 +1,4 @@
-"""A sweep's runs side by side: as a data frame of one row a run, and as tables of one row a point."""
+"""A sweep's runs side by side: as a data frame of one row per run, and as tables of one row per point."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ COLUMNS = {
 """Columns of `frame`, besides those of the fields in which the points differ, which come after `point` and `repeat`.
 
 `repeat` counts from 1. `reason` is why a run is not ok, else empty. `busy_percent`: how busy the machine's cores were
-before the run. `throughput` is in samples a second after the first ten steps, `samples_per_second` from the first batch
-to the last step. What was not measured is missing, not 0."""
+before the run. `throughput` is in samples per second after the first ten steps, `samples_per_second` from the first
+batch to the last step. What was not measured is missing, not 0."""
 
 
 def load(path: str | Path) -> pd.DataFrame:
@@ -54,7 +54,7 @@ def load(path: str | Path) -> pd.DataFrame:
 
 
 def frame(series: Series) -> pd.DataFrame:
-    """One row a run that is over, in the order of repeats and points; columns as in `COLUMNS`.
+    """One row per run that is over, in the order of repeats and points; columns as in `COLUMNS`.
 
     Its `attrs` have `axes`, the names of the sweep's axes; `scaling`, what it kept; and `seed`, that of the order.
     """
@@ -104,7 +104,7 @@ def write_csv(series: Series) -> Path:
 
 
 def table(points: Runs, console: Console) -> None:
-    """Prints one row a point: wall, throughput and accuracy; then the layers. Mean and standard deviation."""
+    """Prints one row per point: wall, throughput and accuracy; then the layers. Mean and standard deviation."""
     sound = {label: [run for run in runs if run.status == "ok"] for label, runs in points.items()}
     console.print("Points, mean ± standard deviation of the runs that are ok")
     rows = plain_table("point", "ok", "wall, s", "samples/s", "accuracy")

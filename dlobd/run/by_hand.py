@@ -16,13 +16,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from dlobd import own_file
 from dlobd.attribution import record
 from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
 from dlobd.experiment.files import from_dict
 from dlobd.hadoop.failures import failures
-from dlobd.job.description import Job
+from dlobd.hadoop.webhdfs import words
+from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
 from dlobd.run import commands, own_model, provenance, runner, staging, submissions
 from dlobd.run import run_record as run_records
@@ -31,7 +33,7 @@ from dlobd.run.collect import external as evidence
 from dlobd.run.deploy import external
 from dlobd.run.deploy.external import ExternalCluster, RemoteHadoop
 from dlobd.schema import Experiment, OwnJob, Runnable
-from dlobd.tracing import clock, span_cost
+from dlobd.tracing import clock, names, span_cost
 from dlobd.tracing.clock import WallToMonotonic, timed
 
 PREPARED = "prepared to be submitted by hand, and not collected yet"
@@ -58,6 +60,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
     external.check_capacity(experiment, place.web, progress)
     place.upload()
+    place = place.with_replication(experiment.replication)
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
     bundle = store.create(out, experiment.name)
     job = commands.job_of(experiment, place, staged, bundle)
@@ -131,7 +134,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
         "by_hand": True,
     }
     bundle.add_bytes(json.dumps(window, indent=1).encode(), files.WINDOW)
-    missing = _driver(bundle, job)
+    missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
     # HDFS's lines of a run in client mode begin when its driver started, which the ResourceManager has not seen
     begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
     home = run_dir.partition("/dlobd/")[0]
@@ -234,6 +237,17 @@ def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
         return bundle.read_json() | {"setup": {}} if (bundle.path / "run.json").exists() else begun
     except BundleError:
         return begun
+
+
+def _model(bundle: Bundle, experiment: Experiment, place: RemoteHadoop, run_dir: str) -> list[str]:
+    """The file of an own model, as the ranks read it, where the run was prepared on another machine."""
+    if own_file.named(experiment.model) is None or (bundle.path / files.MODEL).exists():
+        return []
+    try:
+        bundle.add_bytes(place.storage.read(f"{run_dir}/{MODEL_FILE}", names.MODEL_FILE), files.MODEL)
+    except failures() as error:
+        return [f"model: {words(error)}"]
+    return []
 
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from dlobd.axes import LAUNCHERS
 from dlobd.errors import SetupError
+from dlobd.experiment import spark_submit_line
 from dlobd.run.schedulers.spark_submit import DRIVER_MEMORY_MB
 from dlobd.run.schedulers.yarn import AM_MEMORY_MB, MIN_OVERHEAD_MB
 from dlobd.schema import Experiment, Runnable
+
+EXECUTOR_CORES = "spark.executor.cores"
 
 REMEDY = "lower executor_memory_mb, executor_overhead_mb or executor_cores with --set"
 
@@ -27,17 +30,17 @@ class Cluster:
     """What YARN offers to one job.
 
     Args:
-        step_mb: containers are multiples of it (yarn.scheduler.minimum-allocation-mb).
-        largest: container that YARN allows (yarn.scheduler.maximum-allocation-mb and -vcores).
+        minimum_allocation_mb: containers are multiples of it (yarn.scheduler.minimum-allocation-mb).
+        maximum_allocation: the largest one (yarn.scheduler.maximum-allocation-mb and -vcores).
     """
 
     nodes: Sequence[Node]
-    step_mb: int
-    largest: Node
+    minimum_allocation_mb: int
+    maximum_allocation: Node
 
     def rounded(self, container_mb: int) -> int:
         """The size that a container gets."""
-        return -(-container_mb // self.step_mb) * self.step_mb
+        return -(-container_mb // self.minimum_allocation_mb) * self.minimum_allocation_mb
 
 
 def driver_mb(experiment: Runnable) -> int:
@@ -47,8 +50,11 @@ def driver_mb(experiment: Runnable) -> int:
 
 
 def cores_of(experiment: Runnable) -> int:
-    """Cores of an executor; the user's own script has one."""
-    return experiment.executor_cores if isinstance(experiment, Experiment) else 1
+    """Cores of an executor; of the user's own script as its options say, else Spark's default on YARN."""
+    if isinstance(experiment, Experiment):
+        return experiment.executor_cores
+    said = spark_submit_line.parse(("spark-submit", *experiment.options, "script")).settings.get(EXECUTOR_CORES, "1")
+    return int(said) if said.isdecimal() else 1  # what is no number Spark refuses itself
 
 
 def gpus_of(experiment: Runnable) -> int:
@@ -63,7 +69,7 @@ def check(experiment: Runnable, cluster: Cluster) -> None:
         SetupError: the job asks for more than YARN could ever give.
     """
     executor_mb = cluster.rounded(experiment.executor_memory_mb + experiment.executor_overhead_mb)
-    cores, largest = cores_of(experiment), cluster.largest
+    cores, largest = cores_of(experiment), cluster.maximum_allocation
     asked = f"{experiment.executor_memory_mb} + {experiment.executor_overhead_mb} MB"
     if executor_mb > largest.memory_mb:
         raise SetupError(

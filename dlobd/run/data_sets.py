@@ -12,7 +12,7 @@ from typing import Literal
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.experiment.files import load
-from dlobd.job.datasets import cifar10
+from dlobd.job.datasets import cifar10, own
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import locked
 from dlobd.registry import unknown
@@ -80,7 +80,7 @@ def _found(name: str) -> Found:
     if why := row.reason():
         return Found(name, "missing", 0, None, why)
     try:
-        files = dataset_of(replace(load("softmax-mnist"), dataset=name)).files()
+        files = own.files(dataset_of(replace(load("softmax-mnist"), dataset=name)))
     except DlobdError as error:  # another package's
         return Found(name, "missing", 0, None, error.what)
     if not files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlobd.errors import SetupError
+from dlobd.job.launchers.visible_gpus import VISIBLE, named
 from dlobd.run.capacity import gpus_of
 from dlobd.schema import Runnable
 
@@ -10,7 +11,7 @@ ON_CPU = "--set device=cpu"
 
 
 def gpus_here() -> int:
-    """How many GPUs of NVIDIA this machine has, by NVIDIA's own library."""
+    """How many GPUs of NVIDIA this machine has, by NVIDIA's own library, and CUDA_VISIBLE_DEVICES lets dlobd use."""
     import pynvml
 
     try:
@@ -18,9 +19,11 @@ def gpus_here() -> int:
     except pynvml.NVMLError:
         return 0  # no driver, or no device
     try:
-        return int(pynvml.nvmlDeviceGetCount())
+        found = int(pynvml.nvmlDeviceGetCount())
     finally:
         pynvml.nvmlShutdown()
+    visible = named()
+    return found if visible is None else min(found, len(visible))
 
 
 def check_here(experiment: Runnable) -> None:
@@ -33,7 +36,8 @@ def check_here(experiment: Runnable) -> None:
     if not wanted:
         return
     if not (found := gpus_here()):
-        raise SetupError("device gpu: no NVIDIA GPU was found on this machine.", ON_CPU)
+        hidden = f", and {VISIBLE} names none" if named() == [] else ""
+        raise SetupError(f"device gpu: no NVIDIA GPU was found on this machine{hidden}.", ON_CPU)
     if experiment.scheduler == "yarn":
         raise SetupError(
             "device gpu: the embedded cluster's YARN has no resource type yarn.io/gpu.",

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+import json
+from dataclasses import asdict
 
 from dlobd import own_file
+from dlobd.attribution import reasons
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.axes import SCHEDULERS
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
 from dlobd.job.datasets.base import dataset_of, layout_of
-from dlobd.job.generation import Making
+from dlobd.job.generation import Request
 from dlobd.paths import plain, shipped
 from dlobd.run import submissions
 from dlobd.run.collect import application
 from dlobd.run.deploy.base import Place, Progress
 from dlobd.run.schedulers.base import Submission
-from dlobd.run.submit import Window, submit
+from dlobd.run.submit import submit
 from dlobd.schema import Experiment
 
 FROM_BYTES = 512 << 20
 """From this size on a data set is made on the nodes. To start Spark takes 15 to 20 s; meanwhile a client makes and
 writes about as much, at 30 to 60 MB/s, and less over a network."""
 
-LOGS = "generation"
-"""Of that job, below the bundle's logs."""
-
-_CAUSE = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
+BELOW = "logs/generation"
+"""Where that job's own logs and evidence lie in the run's bundle, in a bundle's folders."""
 
 
 def wanted(experiment: Experiment) -> bool:
@@ -43,16 +44,18 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, progress: Progres
     """Makes all files below `base`, the last of which says that they are whole.
 
     Raises:
-        ClusterError: the job failed, or did not end in time; what it left counts as absent.
+        ClusterError: the job failed, or did not end in time; what it left counts as absent, and its evidence is kept.
         KeyboardInterrupt: the user, or the system, ended it.
     """
     progress(f"prepare: making data set {experiment.dataset} on the nodes, by Spark")
     place.prepare("")  # its event log's directory
-    logs = bundle.logs / LOGS
-    logs.mkdir(parents=True)
+    own = Bundle(bundle.path / BELOW)
+    for folder in (own.logs, own.evidence):
+        folder.mkdir(parents=True)
     fields = place.job_fields()
-    file = logs / "making.json"
-    file.write_text(Making(experiment, base, fields["webhdfs_url"], fields["user"]).to_json())
+    file = own.logs / "request.json"
+    file.write_text(Request(experiment, base, fields["webhdfs_url"], fields["user"]).to_json())
+    own.add_bytes(json.dumps(asdict(experiment), indent=1).encode(), files.JOB)
     run_id = f"{bundle.run_id}-data"
     submission = Submission(
         name=f"dlobd-data-{experiment.dataset}",
@@ -68,28 +71,22 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, progress: Progres
         tag=submissions.tag_of(run_id),
         files=(plain(file.parent) / file.name,),
     )
-    command = SCHEDULERS.get(experiment.scheduler)().command(submission, place.target(), plain(logs))
+    command = SCHEDULERS.get(experiment.scheduler)().command(submission, place.target(), plain(own.evidence))
     with submissions.watched(run_id, place.rm_url):
         window = submit(
-            command, logs, experiment.timeout_s, experiment.accept_timeout_s, lambda line: None, place.abort
+            command, own.logs, experiment.timeout_s, experiment.accept_timeout_s, lambda line: None, place.abort
         )
-    if place.rm_url and window.application_id:  # its containers must not be waited for within the run's window
-        application.await_end(place.rm_url, (), window.application_id, kill=bool(window.ended_by))
-    for log in sorted(logs.iterdir()):
-        bundle.add(log, f"logs/{LOGS}/{log.name}")  # again, without the secrets that third parties print
+    own.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
+    for log in sorted(own.logs.glob("driver.*")):
+        own.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+    if window.exit_code or window.ended_by:
+        place.collect(window, None, own)
+    elif place.rm_url and window.application_id:  # its containers must not be waited for within the run's window
+        application.await_end(place.rm_url, (), window.application_id, kill=False)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
-    if window.exit_code or window.ended_by:
+    if why := reasons.ended_badly(Evidence(own.path), experiment):
         raise ClusterError(
-            f"Data set {experiment.dataset} could not be made on the nodes: {_cause(window, logs)}.",
-            "see YARN's logs of the application" if window.application_id else "",
+            f"Data set {experiment.dataset} could not be made on the nodes: {why.rstrip('.')}.",
+            f"see {own.path}",
         )
-
-
-def _cause(window: Window, logs: Path) -> str:
-    """Why the job did not end well, as far as its driver said."""
-    # spark-submit prints to stdout what its Python driver writes to stderr
-    said = _CAUSE.findall("\n".join(log.read_text(errors="replace") for log in sorted(logs.glob("driver.std*"))))
-    if window.ended_by:
-        return f"it was ended by {window.ended_by}; {window.diagnostics}".rstrip("; ")
-    return (said[-1] if said else f"application {window.application_id}, exit code {window.exit_code}").rstrip(".")

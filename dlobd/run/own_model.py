@@ -25,7 +25,7 @@ from dlobd.hadoop.file_system import Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import MODEL_FILE, Job
-from dlobd.paths import PACKAGE
+from dlobd.paths import python_path
 from dlobd.schema import Experiment
 from dlobd.tracing import names
 
@@ -82,14 +82,13 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
 @cache
 def _try(told: str, model: str) -> None:
     """Raises UsageError with what is wrong."""
-    path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         # -P: as on another machine, modules of the current directory are not found
         [sys.executable, "-P", "-m", "dlobd.job.training.trial"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "PYTHONPATH": python_path(), "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
         start_new_session=True,
         preexec_fn=partial(die_with_parent, signal.SIGKILL),
     )

@@ -30,7 +30,7 @@ from typing import Any
 import psutil
 
 from dlobd.hadoop.embedded.processes import die_with_parent
-from dlobd.paths import PACKAGE
+from dlobd.paths import python_path
 from dlobd.tracing import clock
 
 PERIOD_NS = 500_000_000
@@ -70,10 +70,9 @@ def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
     the context, a line that says why if it could not.
     """
     failed: list[str] = []
-    search = [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
         [sys.executable, "-m", __name__, str(path), json.dumps(asdict(assignment))],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+        env={**os.environ, "PYTHONPATH": python_path()},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -67,11 +67,17 @@ _SAMPLER_MARGIN_S = 300.0
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
-    """What `run` would do, one line a step, with the exact spark-submit line. Starts nothing.
+    """What `run` would do, one line per step, with the exact spark-submit line. Starts nothing.
 
     What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
+
+    Raises:
+        UsageError: the experiment cannot run there, or the user's own model or data set does not work.
+        SetupError: its device is missing.
     """
     kind = choice.kind_of(experiment, lent)
+    if kind.here:
+        devices.check_here(experiment)
     source, target = kind.planned(experiment, lent)
     command = command_of(experiment, target, Path("<bundle>"))
     if isinstance(experiment, OwnJob):
@@ -155,7 +161,7 @@ def run(
         _interrupted(bundle, run_record)
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
-        if run_record["command"]:
+        if run_record["command"] or (bundle.path / generation.BELOW).exists():
             _broken_off(bundle, run_record, error)
         else:
             discard(bundle, made)
@@ -296,7 +302,7 @@ def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
 
 
 def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) -> None:
-    """The job was submitted, and then a step of dlobd failed: what exists of the run is kept."""
+    """A job was submitted, and then a step of dlobd failed: what exists of the run is kept."""
     if run_record["status"] == "interrupted":  # it was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         run_record["status"] = "failed"

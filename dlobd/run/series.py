@@ -206,7 +206,7 @@ def run(
 
     Args:
         progress: gets the steps of each run.
-        told: gets one line a run that has ended, and one a point that cannot be run here, if several cannot.
+        told: gets one line per run that has ended, and one per point that cannot be run here, if several cannot.
         external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:

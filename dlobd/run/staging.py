@@ -1,4 +1,4 @@
-"""Puts a data set into HDFS, or a local directory, in the form a job reads: one TFRecord file a worker, all equal.
+"""Puts a data set into HDFS, or a local directory, in the form a job reads: one TFRecord file per worker, all equal.
 
 Each is one HDFS block, unless the experiment says how large a block is. What is there already is used again: the
 directory's name holds everything its content depends on.
@@ -18,6 +18,7 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of, layout_of
+from dlobd.job.datasets.own import files as files_of
 from dlobd.job.datasets.own import is_own
 from dlobd.job.datasets.parts import write_part
 from dlobd.job.datasets.tfrecord import Layout
@@ -56,7 +57,7 @@ def _own_name(experiment: Experiment) -> str:
     """Of a data set that is not dlobd's own: all that its content depends on, as far as it can be known. Its files
     count by size and time, since they may be large."""
     dataset = dataset_of(experiment)
-    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.files() if path.is_file()]
+    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files_of(dataset) if path.is_file()]
     package = "" if experiment.dataset_sha256 else DATASETS.row(experiment.dataset).package
     facts = (experiment.dataset, experiment.dataset_sha256, package, files, str(layout_of(dataset)))
     plain = re.sub(r"[^A-Za-z0-9]+", "-", dataset.name).strip("-")

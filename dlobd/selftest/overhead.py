@@ -79,7 +79,7 @@ def measure(
     Args:
         out: directory of the bundles.
         progress: gets the steps of each run.
-        told: gets one line a run that has ended.
+        told: gets one line per run that has ended.
 
     Raises:
         SetupError, ClusterError, Busy: a run could not be submitted.

@@ -48,7 +48,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
 
     Args:
         out: for bundles; what was injected is beside them, in injected/<run id>.
-        told: gets one line a run that has ended.
+        told: gets one line per run that has ended.
 
     Raises:
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.

@@ -91,10 +91,10 @@ def span(layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any
     return _NO_SPAN if _recorder is None else OpenSpan(_recorder, layer, name, wait, attrs)
 
 
-def instant(name: str, **attrs: Any) -> None:
-    """A point in time of this process."""
+def instant(name: str, at_ns: int | None = None, **attrs: Any) -> None:
+    """A point in time of this process: now, or an earlier one that turned out to be worth it."""
     if _recorder is not None:
-        _recorder.instant(name, **attrs)
+        _recorder.instant(name, at_ns, **attrs)
 
 
 def past(layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:

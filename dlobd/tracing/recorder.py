@@ -142,9 +142,9 @@ class Recorder:
         its kind `rendezvous` and the number of the collective, `call`."""
         return OpenSpan(self, layer, name, wait, attrs)
 
-    def instant(self, name: str, **attrs: Any) -> None:
-        """A point in time."""
-        line: dict[str, Any] = {"k": "i", "n": name, "t": self._now()}
+    def instant(self, name: str, at_ns: int | None = None, **attrs: Any) -> None:
+        """A point in time; None: now."""
+        line: dict[str, Any] = {"k": "i", "n": name, "t": self._now() if at_ns is None else at_ns}
         if attrs:
             line["a"] = attrs
         self._append(line)

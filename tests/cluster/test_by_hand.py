@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,8 @@ import pytest
 from cluster.conftest import warnings_of
 from cluster.test_ways import explained, same_training
 
+from dlobd.bundle.files import MODEL
+from dlobd.job.models import softmax
 from dlobd.run import packing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -57,7 +60,8 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     """In cluster mode nothing of a run is left on the machine that submitted it, and all of it is explained."""
     conf = shared_cluster.client_conf_dir
     archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster")
+    model = Path(shutil.copy(softmax.__file__, tmp_path / "own_model.py"))
+    line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster", f"model={model}:build")
     assert json.loads((bundle / "run.json").read_text())["reason"].startswith("prepared to be submitted by hand")
     application = submitted(line, tmp_path)
     elsewhere = tmp_path / "elsewhere"
@@ -73,6 +77,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     assert run["wall_ns"] == (record["finishedTime"] - record["startedTime"]) * 1_000_000
     assert run["versions"]["hadoop"] == "3.5.0"
     assert warnings_of(run) == []
+    assert (ended.bundle.path / MODEL).read_text() == model.read_text(), "it came out of HDFS"
     for container in ("000001", "000002", "000003"):
         (found,) = (ended.bundle.logs / "containers").glob(f"*_{container}")
         assert (found / "stderr").stat().st_size > 0

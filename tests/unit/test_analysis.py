@@ -88,7 +88,7 @@ def test_stack_overhead_of_real_runs(tmp_path: Path) -> None:
 
 
 def test_amortisation_of_a_series(tmp_path: Path) -> None:
-    """Fixed cost, cost an epoch, predictions, and whether a long run is inside; two pictures."""
+    """Fixed cost, cost per epoch, predictions, and whether a long run is inside; two pictures."""
     every, ways = [], (("native", 9.0), ("barrier feed", 30.0))
     for repeat in range(1, 7):
         for way, fixed_s in ways:

@@ -106,7 +106,7 @@ def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
 
 
 def test_accuracy_over_time(tmp_path: Path) -> None:
-    """A row an epoch that was evaluated, both clocks, the time to the target, and who has none."""
+    """A row per epoch that was evaluated, both clocks, the time to the target, and who has none."""
     records = [trained((0.5, None, 0.7 + r / 10), target=0.75, launcher="tfos") for r in range(3)]
     records += [trained((0.9,), target=0.75, launcher="barrier"), trained((None,), launcher="tfos-stock")]
     done = script("accuracy.py", on_disk(tmp_path / "runs", records, ("launcher",)), "-o", tmp_path, cwd=tmp_path)

@@ -14,10 +14,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from dlobd.errors import SetupError
-from dlobd.experiment import files
+from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.web import HadoopWeb
-from dlobd.run import devices, memory_check
+from dlobd.job.launchers import visible_gpus
+from dlobd.run import capacity, devices, memory_check, runner
 from dlobd.run.deploy import external
 from dlobd.schema import Experiment
 
@@ -170,6 +171,8 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     devices.check_here(chosen())
     with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
         devices.check_here(chosen("device=gpu"))
+    with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
+        runner.plan(chosen("device=gpu"))
     monkeypatch.setattr(devices, "gpus_here", lambda: 1)
     with pytest.raises(SetupError, match=r"the embedded cluster's YARN has no resource type yarn\.io/gpu"):
         devices.check_here(chosen("device=gpu"))
@@ -178,6 +181,31 @@ def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     devices.check_here(chosen("device=gpu", "scheduler=standalone", "workers=1"))
 
 
-def test_nvidias_library_is_asked() -> None:
+@pytest.mark.parametrize(
+    ("variable", "found"), [(None, None), ("", []), ("-1", []), ("2,GPU-7", ["2", "GPU-7"]), ("3,-1,4", ["3"])]
+)
+def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, variable: str | None, found: list[str] | None
+) -> None:
+    """As CUDA reads its variable; ranks get those that are left, in its order."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert visible_gpus.named() == found
+    if found != []:
+        assert visible_gpus.address(0) == (found or ["0"])[0]
+
+
+def test_nvidias_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """On any machine it says how many there are: as many as TensorFlow could be given."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert devices.gpus_here() == len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+def test_an_own_script_has_the_cores_of_its_line(tmp_path: Path) -> None:
+    """Spark's default of one, unless its tasks take more; YARN is asked for as many."""
+    script = tmp_path / "job.py"
+    script.touch()
+    asked = ("--executor-cores", "3", "--conf", "spark.task.cpus=3")
+    assert capacity.cores_of(own_job.from_line(["spark-submit", str(script)])) == 1
+    assert capacity.cores_of(own_job.from_line(["spark-submit", *asked, str(script)])) == 3

@@ -152,10 +152,13 @@ def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -
     nothing = time_to_accuracy(0.5, [], 0, None)
     assert nothing is not None
     assert nothing.reason == "no epoch was evaluated"
+    unrecorded = time_to_accuracy(0.5, [], 0, None, recorded=False)
+    assert unrecorded is not None
+    assert unrecorded.reason == "nothing was recorded of the epochs"
 
 
 def test_epochs_as_a_data_frame(tmp_path: Path) -> None:
-    """A row an epoch with documented columns and types, times from the window's start; what is unknown is missing."""
+    """A row per epoch with documented columns and types, times from the window's start; what is unknown is missing."""
     bundle = marked("native-run", tmp_path, evaluated=(2,))
     found = with_target(bundle, 0.7)
     table = dlobd.load(bundle.path).epochs()

@@ -16,10 +16,11 @@ from dlobd.errors import ClusterError
 from dlobd.experiment import files
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.file_system import LocalDirectory
-from dlobd.job.generation import Making
+from dlobd.job.generation import Request
 from dlobd.paths import shipped, spark_home
 from dlobd.run import generation, staging
 from dlobd.run.schedulers.base import Command, Submission
+from dlobd.run.submit import Window
 from dlobd.schema import Experiment
 
 
@@ -30,8 +31,8 @@ def _synthetic(*sets: str) -> Experiment:
 
 def _made(experiment: Experiment, base: Path) -> subprocess.CompletedProcess[str]:
     """By the script that is submitted, on a Spark of this machine."""
-    file = base.parent / "making.json"
-    file.write_text(Making(experiment, str(base), "", "someone").to_json())
+    file = base.parent / "request.json"
+    file.write_text(Request(experiment, str(base), "", "someone").to_json())
     options = ("--master", "local[2]", "--conf", "spark.ui.enabled=false")
     command = [str(spark_home() / "bin" / "spark-submit"), *options, str(shipped("jobs") / "generate.py"), str(file)]
     pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -114,16 +115,18 @@ class Elsewhere:
     def abort(self, application_id: str) -> str:
         return "diagnosed"
 
+    def collect(self, window: Window, job: None, bundle: store.Bundle) -> tuple[list[str], dict[str, Any]]:
+        if window.exit_code == 3:
+            bundle.add_bytes(b"dlobd: job failed: of a container\n", "logs/containers/container_1_000001/stdout")
+        return [], {}
+
 
 @pytest.mark.parametrize(
     ("script", "line"),
     [
         ("echo 'dlobd: job failed: no room on x.'; exit 1", "could not be made on the nodes: no room on x."),
-        (
-            "echo application_1_2 >&2; exit 3",
-            "application application_1_2, exit code 3.",
-        ),
-        ("echo application_1_2 >&2; sleep 50", "it was ended by timeout; diagnosed."),
+        ("echo dlobd: it was I >&2; exit 3", "could not be made on the nodes: of a container."),
+        ("echo application_1_2 >&2; sleep 50", "not finished after timeout_s = 2 s"),
     ],
 )
 def test_a_job_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, line: str) -> None:
@@ -143,4 +146,4 @@ def test_a_job_that_fails_is_one_line(tmp_path: Path, monkeypatch: pytest.Monkey
     assert line in caught.value.line
     assert "\n" not in caught.value.line
     assert place.prepared == [""], "the event log's directory is there before the job"
-    assert (bundle.logs / "generation" / "driver.stderr").exists()
+    assert (bundle.path / generation.BELOW / "logs" / "driver.stderr").exists()

@@ -7,6 +7,7 @@ import json
 import pickle
 import socket
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -87,7 +88,7 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
     cluster = {"worker": PEERS[1:], "chief": PEERS[:1], "ps": ["d:4"]}
     context = SimpleNamespace(job_name="worker", task_index=1, cluster_spec=cluster)
     monkeypatch.setattr(tracing, "identify", lambda role, index: told.append((role, index)))
-    tfos._TfosMain(_trained(told), fed=False, ahead=False)({"job": job}, context)
+    tfos._TfosMain(_trained(told), fed=False, ahead=False)(Namespace(job=job), context)
     assert told == [("worker", 1), (job, node)]
     assert (node.rank, node.ranks, node.peers, node.feed) == (2, 3, tuple(PEERS), None)
     config = json.loads(node.environment["TF_CONFIG"])

@@ -118,6 +118,7 @@ client.request_stop()
 
 WATCH = """
 import json, os, signal, sys, time
+from argparse import Namespace
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
@@ -136,7 +137,7 @@ told = []
 class Markers:
     report_death = staticmethod(lambda cause: told.append("death: " + cause))
     report_failure = staticmethod(lambda cause: told.append("failure: " + cause))
-process = TFSparkNode.multiprocessing.Process(target=trainer, args=({"markers": Markers}, None))
+process = TFSparkNode.multiprocessing.Process(target=trainer, args=(Namespace(markers=Markers), None))
 process.start()
 process.join()
 deadline = time.monotonic() + 5

@@ -134,6 +134,16 @@ def test_what_a_data_set_gives_is_checked(here: Path, change: tuple[str, str]) -
     assert not list(here.rglob("_SUCCESS"))
 
 
+def test_files_that_cannot_be_named_are_one_line(here: Path) -> None:
+    """They are asked for to name the directory that the data set goes to."""
+    text = Path("stripes.py").read_text()
+    Path("stripes.py").write_text(text + "\n    def files(self):\n        return open('lost')\n")
+    with pytest.raises(
+        SetupError, match=r"^Data set stripes of stripes\.py, its files: stripes\.py, line \d+: FileNot"
+    ):
+        _staged(_experiment(), here / "top")
+
+
 def test_a_stored_experiment_needs_no_file_until_it_runs(here: Path) -> None:
     """As with a model: it is read without the file, and a run refuses a changed one."""
     one = _experiment()

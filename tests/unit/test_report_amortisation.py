@@ -1,4 +1,4 @@
-"""Fixed cost and cost an epoch: recovered exactly without noise, covered by their intervals with it."""
+"""Fixed cost and cost per epoch: recovered exactly without noise, covered by their intervals with it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def line(runs: list[Taken], label: str = "barrier feed") -> Line:
 
 
 def test_without_noise_the_truth_is_found_exactly() -> None:
-    """35 s and 1.5 s an epoch; 110 s for 50 epochs, 1.31 times native; under 5 % as algebra says."""
+    """35 s and 1.5 s per epoch; 110 s for 50 epochs, 1.31 times native; under 5 % as algebra says."""
     found = amortisation(Lab().series())
     native, barrier = found.lines
     assert (native.label, barrier.label, barrier.repeats) == ("native", "barrier feed", 6)
@@ -155,7 +155,7 @@ def test_a_line_that_is_none_is_said() -> None:
     growing = [
         Lab().run(repeat, "barrier feed", epochs, (36.0 + epochs, 1.5)) for repeat in range(1, 7) for epochs in (1, 3)
     ]
-    assert "start-up and teardown change by +1.00 s an epoch" in line_warnings(growing)
+    assert "start-up and teardown change by +1.00 s per epoch" in line_warnings(growing)
     assert "4 repeats are too few" in line_warnings(Lab().series(repeats=4))
     flat = Lab(3, outside_s=1.0, loop_share=0.8).series(stack=(36.0, 0.01))
     assert "the cost of an epoch cannot be told from 0" in line_warnings(flat)

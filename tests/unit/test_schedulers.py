@@ -262,13 +262,17 @@ def test_cores_and_gpus_belong_to_the_one_task_of_an_executor() -> None:
     assert "local-cluster[2,3,512]" in _command("local-cluster", TARGET, "executor_cores=3").argv
 
 
-def test_a_container_says_which_gpus_it_has(tmp_path: Path) -> None:
-    """As Spark's discovery wants it, from what nvidia-smi lists."""
+@pytest.mark.parametrize(
+    ("visible", "addresses"),
+    [({}, ["0", "3"]), ({"CUDA_VISIBLE_DEVICES": "3"}, ["3"]), ({"CUDA_VISIBLE_DEVICES": ""}, [])],
+)
+def test_a_container_says_which_gpus_it_has(tmp_path: Path, visible: dict[str, str], addresses: list[str]) -> None:
+    """As Spark's discovery wants it, from what nvidia-smi lists, unless CUDA is told otherwise."""
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\nprintf '0\\n3\\n'\n")
     smi.chmod(0o755)
     path = f"{tmp_path}:/usr/bin:/bin"
     said = subprocess.run(
-        [shipped("jobs") / GPUS], capture_output=True, check=True, timeout=20, env={"PATH": path}
+        [shipped("jobs") / GPUS], capture_output=True, check=True, timeout=20, env={"PATH": path, **visible}
     ).stdout
-    assert json.loads(said) == {"name": "gpu", "addresses": ["0", "3"]}
+    assert json.loads(said) == {"name": "gpu", "addresses": addresses}

@@ -16,7 +16,7 @@ from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, SetupError, UsageError
 from dlobd.experiment import files
-from dlobd.hadoop.web import Offer
+from dlobd.hadoop.web import NodeResources
 from dlobd.run import runner, series
 from dlobd.run.deploy import embedded, external
 from dlobd.schema import Experiment
@@ -204,7 +204,7 @@ def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anythi
     runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of them, once it says what it has: else the series would end at the first of them, some runs later."""
-    nodes = SimpleNamespace(offers=lambda: [Offer(4096, 4096, {})], setting=lambda name: None)
+    nodes = SimpleNamespace(node_resources=lambda: [NodeResources(4096, 4096, {})], setting=lambda name: None)
     uploaded: list[str] = []
 
     def reached(elsewhere: Any, setup: Any, progress: Any, ask: Any) -> None:

@@ -1,4 +1,4 @@
-"""The data set as a job reads it: equal files, one a worker, reused by name; on a real directory of this machine."""
+"""The data set as a job reads it: equal files, one per worker, reused by name; on a real directory of this machine."""
 
 from __future__ import annotations
 

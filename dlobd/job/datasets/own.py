@@ -6,6 +6,7 @@ They keep the contract of `base`, and what they announce and give is checked her
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,22 @@ def described(dataset: Any) -> str:
     """A data set's name, and the file or package that it comes from."""
     path = own_file.path_of(type(dataset))
     return f"{dataset.name} of {path}" if path else str(dataset.name)
+
+
+def files(dataset: Any) -> list[Path]:
+    """The files that the data set names.
+
+    Raises:
+        SetupError: it raised; one line. Of dlobd's own data sets an error is passed on as it is.
+    """
+    try:
+        return [Path(path) for path in dataset.files()]
+    except (DlobdError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        if type(dataset).__module__.startswith("dlobd."):
+            raise
+        raise SetupError(f"Data set {described(dataset)}, its files: {_said(error, type(dataset))}.") from error
 
 
 def chunks(dataset: Any, split: str, order: Any, samples: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:

@@ -1,4 +1,4 @@
-"""dlobd's own launcher: Spark's barrier mode, one partition a rank, the trainer in a fresh child process.
+"""dlobd's own launcher: Spark's barrier mode, one partition per rank, the trainer in a fresh child process.
 
     task of rank r:  start child (it imports TensorFlow at once) -> all-gather addresses -> tell the child its place
                      -> feed it blocks through a pipe, if there are any -> wait for its end
@@ -25,6 +25,7 @@ from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, role_of
 from dlobd.job.launchers.driver_clock import BIND_IP, driver_host
 from dlobd.job.launchers.reason import one_line
+from dlobd.job.launchers.visible_gpus import VISIBLE
 from dlobd.job.launchers.watching import await_joined, watched
 from dlobd.tracing import names
 
@@ -157,7 +158,7 @@ class _RankTask:
 def _environment(context: Any) -> dict[str, str]:
     """This process's own, with the GPUs that Spark assigned to the task, if any."""
     gpu = context.resources().get("gpu")
-    return {**os.environ, **({"CUDA_VISIBLE_DEVICES": ",".join(gpu.addresses)} if gpu else {})}
+    return {**os.environ, **({VISIBLE: ",".join(gpu.addresses)} if gpu else {})}
 
 
 def start_child(**options: Any) -> subprocess.Popen[bytes]:

@@ -4,8 +4,8 @@ A launcher runs inside the driver, after SparkContext is up:
     1. it gives every executor a role and starts `main(job, node)` there, in a process that outlives Spark's tasks. Each
        rank is told the addresses of all ranks, and `place` makes its `Node` of them: no other word on peers, channel or
        exchange passes from a launcher to a rank;
-    2. it feeds `blocks`, one partition a rank and epoch, until the ranks have taken everything or say that they want no
-       more (`Feed.stop`); without blocks the ranks read for themselves, and there is nothing to feed;
+    2. it feeds `blocks`, one partition per rank and epoch, until the ranks have taken everything or say that they want
+       no more (`Feed.stop`); without blocks the ranks read for themselves, and there is nothing to feed;
     3. it waits until every rank has left its done-marker, or one has failed;
     4. it stops the ranks.
 It records spans of layer `launcher` for its own work, and of layer `feed` for the queue.

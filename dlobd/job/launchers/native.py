@@ -1,6 +1,6 @@
-"""The same training as plain processes, one a rank: what a job costs without Spark, YARN and HDFS.
+"""The same training as plain processes, one per rank: what a job costs without Spark, YARN and HDFS.
 
-    parent: start a process a rank (each imports TensorFlow at once) -> tell each its place -> wait for all
+    parent: start a process per rank (each imports TensorFlow at once) -> tell each its place -> wait for all
 
 The parent is the job's one process that dlobd starts and watches; ranks die with it. They meet over loopback.
 """
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dlobd import tracing
 from dlobd.job.launchers.barrier import in_words, start_child, tell
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.job.launchers.visible_gpus import VISIBLE, address
 from dlobd.job.launchers.watching import LOOK_S, JoinWatch
 from dlobd.tracing import names
 
@@ -60,7 +61,7 @@ class NativeLauncher:
                 for rank in range(roles.ranks):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     # one by one: what was started is ended, also when the next one cannot be
-                    gpu = {"CUDA_VISIBLE_DEVICES": str(rank)} if job.device == "gpu" else {}
+                    gpu = {VISIBLE: address(rank)} if job.device == "gpu" else {}
                     ranks.append(start_child(env={**environment, **gpu, "LOG_DIRS": str(spans)}))
             with tracing.span("launcher", names.TELL_PLACES):
                 work = pickle.dumps((main, job))

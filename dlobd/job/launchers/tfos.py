@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,8 @@ class TfosLauncher:
             TFCluster = self._prepared()  # noqa: N806  a module of that name
         TFCluster.time = NamedSleep(SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
         watch = _ExecutorWatch(sc)
-        tf_args = {"job": job, "markers": done}
+        # num_gpus: those that Spark assigned; without it TensorFlowOnSpark takes one that nvidia-smi calls free
+        tf_args = Namespace(job=job, markers=done, num_gpus=int(job.device == "gpu"))
         try:
             with tracing.span("launcher", names.TFCLUSTER_RUN), watched(sc, done):
                 cluster = TFCluster.run(
@@ -158,12 +160,12 @@ class _TfosMain:
     def __call__(self, tf_args: Any, ctx: Any) -> None:
         tracing.identify(ctx.job_name, ctx.task_index)
         feed: Feed | None = _TfosFeed(ctx) if self._fed else None
-        if feed and self._ahead and (ahead := _blocks_ahead(tf_args["job"])):
-            feed = ReadAhead(feed.next_block, tf_args["job"].most_steps, ahead, feed.stop)
+        if feed and self._ahead and (ahead := _blocks_ahead(tf_args.job)):
+            feed = ReadAhead(feed.next_block, tf_args.job.most_steps, ahead, feed.stop)
         # TensorFlowOnSpark's own rendezvous has told each node where all are
         peers = [address for role in ("chief", "worker") for address in ctx.cluster_spec.get(role, ())]
         rank = peers.index(ctx.cluster_spec[ctx.job_name][ctx.task_index])
-        self._main(tf_args["job"], place(tf_args["job"], rank, peers, feed))
+        self._main(tf_args.job, place(tf_args.job, rank, peers, feed))
         tracing.flush()
 
 

@@ -218,7 +218,7 @@ def timed(layer: str, name: str, wait: dict[str, Any] | None = None) -> Callable
 class WatchedProcess(multiprocessing.Process):
     """A trainer process. Its death by a signal or an exit code reaches the error queue and the job.
 
-    `args[0]` is what TFCluster.run was given as tf_args; its entry `markers`, if any, gets the cause.
+    `args[0]` is what TFCluster.run was given as tf_args; its `markers`, if any, get the cause.
     """
 
     def start(self) -> None:
@@ -228,7 +228,7 @@ class WatchedProcess(multiprocessing.Process):
             super().start()
         threading.Thread(target=self._watch, args=(tf_args,), name="dlobd-watch", daemon=True).start()
 
-    def _watch(self, tf_args: dict[str, Any]) -> None:
+    def _watch(self, tf_args: Any) -> None:
         from tensorflowonspark import TFSparkNode
 
         self.join()
@@ -245,10 +245,11 @@ class WatchedProcess(multiprocessing.Process):
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)
         except (OSError, EOFError):
             pass  # the manager is gone too; the executor's loss is reported by Spark itself
-        if "markers" in tf_args and self.exitcode < 0:
-            tf_args["markers"].report_death(cause)
-        elif "markers" in tf_args:
-            tf_args["markers"].report_failure(cause)  # the first one counts: a trainer that could speak has spoken
+        markers = getattr(tf_args, "markers", None)
+        if markers and self.exitcode < 0:
+            markers.report_death(cause)
+        elif markers:
+            markers.report_failure(cause)  # the first one counts: a trainer that could speak has spoken
 
 
 class Multiprocessing:

@@ -1,4 +1,4 @@
-"""VGG-16 for CIFAR-10, with batch normalisation; 14,986,698 parameters, whose gradients are 60 MB a step.
+"""VGG-16 for CIFAR-10, with batch normalisation; 14,986,698 parameters, whose gradients are 60 MB per step.
 
 Configuration D of Simonyan and Zisserman, Very deep convolutional networks (2014): 13 convolutions of 3x3 in five
 groups of 64, 128, 256, 512 and 512 filters, each group max-pooled 2x2. What differs from the paper, as is common for

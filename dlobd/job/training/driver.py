@@ -61,7 +61,7 @@ def _run_on_spark(job: Job) -> None:
 
 
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
-    """The training files as an RDD of blocks, one partition a worker.
+    """The training files as an RDD of blocks, one partition per worker.
 
     What Spark takes for a record is a block: a file is whole blocks, and Python need not put them together, sample by
     sample, in a Python worker of its own beside the one that feeds."""

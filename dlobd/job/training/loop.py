@@ -66,7 +66,7 @@ class Loop:
                 tracing.instant(names.LAST_STEP_DONE)
             if self._after_step(last=bool(ended_by)):
                 ended_by = "target_accuracy"
-                tracing.instant(names.LAST_STEP_DONE)
+                tracing.instant(names.LAST_STEP_DONE, ended_ns)
         return {
             "rank": self._node.rank,
             "role": self._node.role,

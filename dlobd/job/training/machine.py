@@ -7,9 +7,7 @@ import os
 from typing import Any
 
 from dlobd.job.description import Job
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-"""Which GPUs CUDA shows to a process; launchers hand a Spark task's GPUs on in it."""
+from dlobd.job.launchers.visible_gpus import VISIBLE
 
 NONE = "-1"
 

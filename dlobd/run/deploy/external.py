@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -92,22 +93,22 @@ def check_capacity(experiment: Runnable, web: HadoopWeb, progress: Progress) -> 
     Raises:
         SetupError: it could not.
     """
-    offers = web.offers()
-    if not offers:
+    nodes = web.node_resources()
+    if not nodes:
         return  # it does not say
-    largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(offer.memory_mb for offer in offers)
-    largest = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
-    step_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
-    nodes = [capacity.Node(offer.memory_mb, None) for offer in offers]
-    capacity.check(experiment, capacity.Cluster(nodes, step_mb, largest))
+    largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(node.memory_mb for node in nodes)
+    maximum = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
+    minimum_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
+    idle = [capacity.Node(node.memory_mb, None) for node in nodes]
+    capacity.check(experiment, capacity.Cluster(idle, minimum_mb, maximum))
     if wanted := experiment.workers * capacity.gpus_of(experiment):
-        found = [offer.resources[GPU] for offer in offers if GPU in offer.resources]
+        found = [node.resources[GPU] for node in nodes if GPU in node.resources]
         if not found:
             raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", "--set device=cpu")
         if wanted > sum(found):
             raise SetupError(f"{wanted} workers need a GPU each, but YARN's nodes have {sum(found)}.", "lower workers")
-    free = [capacity.Node(offer.free_memory_mb, None) for offer in offers]
-    room = capacity.room(experiment, capacity.Cluster(free, step_mb, largest))
+    free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
+    room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
     if experiment.workers > room:
         progress(f"prepare: the cluster is busy: now there is room for {room} of {experiment.workers} executors")
 
@@ -144,6 +145,12 @@ class RemoteHadoop:
         conf = cluster.read()
         progress(f"connecting to the cluster of {conf.directory}")
         return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, progress)
+
+    def with_replication(self, replication: int) -> RemoteHadoop:
+        """The same cluster, for one run: what is written to its HDFS has this many replicas."""
+        found = copy(self)
+        found.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
+        return found
 
     @property
     def rm_url(self) -> str:
@@ -374,6 +381,7 @@ class ExternalKind:
 
         if isinstance(lent, RemoteHadoop):
             ask(lent.web)
-            yield lent
+            found = lent
         else:
-            yield reached(lent, setup, progress, ask)
+            found = reached(lent, setup, progress, ask)
+        yield found.with_replication(experiment.replication)

@@ -19,6 +19,7 @@ from pathlib import Path
 from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.configuration import LOOPBACK
 from dlobd.hadoop.embedded.processes import MARK, die_with_parent
+from dlobd.job.launchers.visible_gpus import address
 
 START_DEADLINE_S = 60.0
 STOP_GRACE_S = 5.0
@@ -133,7 +134,7 @@ class SparkWorkers:
         if not count:
             return {}
         last = min((worker + 1) * count, self._executors * self._executor_gpus)
-        addresses = [str(address) for address in range(worker * count, last)]
+        addresses = [address(number) for number in range(worker * count, last)]
         told = self._home / f"worker-{worker}-gpus.json"
         gpu = {"componentName": "spark.worker", "resourceName": "gpu"}
         told.write_text(json.dumps([{"id": gpu, "addresses": addresses}]))

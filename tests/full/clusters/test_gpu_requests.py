@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,3 +51,15 @@ def test_yarns_refusal_of_a_gpu_is_the_reason(without_gpus, alone, tmp_path) -> 
     assert ended.code == 5, ended.err
     reason = ended.bundle.read().reason
     assert "yarn.io/gpu" in reason, reason
+
+
+def test_tensorflowonspark_takes_no_gpu_unasked(dlobd, tmp_path) -> None:
+    """On a host whose one GPU is another's: of its own accord it waits for a free one, and then fails."""
+    calls = tmp_path / "calls"
+    smi = tmp_path / "nvidia-smi"
+    listed = "*--list-gpus*) echo 'GPU 0: Other (UUID: GPU-1)';;"
+    smi.write_text(f'#!/bin/sh\necho "$*" >> {calls}\ncase "$*" in {listed} *) echo \'gpu_uuid\'; echo GPU-1;; esac\n')
+    smi.chmod(0o755)
+    ended = dlobd.run("scheduler=local-cluster", PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert ended.code == 0, ended.err
+    assert set(calls.read_text().splitlines()) == {"--list-gpus"}

@@ -238,6 +238,24 @@ def test_a_quota_that_the_data_set_exceeds_is_said_before_anything_is_submitted(
     assert dlobd.bundles() == []
 
 
+def test_a_data_set_that_the_nodes_may_not_write_leaves_evidence(dlobd: Any, admin: Any, quick_run: Any) -> None:
+    """HDFS's own sentence, though it was said in a container; the run is kept with that job's logs."""
+    admin(*quota("/dlobd/data"))
+    large = ("dataset=synthetic", "synthetic_shape=128x128x3", "train_samples=12000")
+    ended = dlobd.run(*large, "deploy_mode=cluster")
+    assert ended.code == 4
+    cause = r"Data set synthetic could not be made on the nodes: .*The DiskSpace quota of /dlobd/data is exceeded"
+    assert re.match(f"dlobd: {cause}", ended.line)
+    bundle = dlobd.newest()
+    run = bundle.read_json()
+    assert run["status"] == "failed"
+    assert re.match(f"the run could not be completed: {cause}", run["reason"])
+    assert bundle.verify() == []
+    logs = [path for path in bundle.files() if path.startswith("logs/generation/logs/containers/")]
+    assert any(path.endswith("_000001/stdout") for path in logs)
+    assert dlobd("show", str(bundle.path)).code == 0
+
+
 @pytest.mark.parametrize(
     ("words", "cause"),
     [

@@ -9,6 +9,8 @@ import pytest
 from cluster.conftest import warnings_of
 from cluster.test_ways import explained
 
+from dlobd.run.generation import BELOW
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 LARGE = (
@@ -41,7 +43,7 @@ def test_a_large_data_set_is_made_on_the_nodes(dlobd: Any, way: tuple[str, ...])
     assert verdicts["input checksums"] == "pass", "HDFS has the checksums that the tasks computed"
     assert run["metrics"]["staged_bytes"] > 590e6
     if "deploy_mode=cluster" not in way:
-        said = (ended.bundle.logs / "generation" / "driver.stdout").read_text()
+        said = (ended.bundle.path / BELOW / "logs" / "driver.stdout").read_text()
         (peak,) = re.findall(r"peak of a Python worker: (\d+) bytes", said)
         assert int(peak) < 300e6
     again = dlobd.run(*LARGE, *way, seed, "epochs=2", within_s=500)
