@@ -75,17 +75,10 @@ def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs
     publish.page(page, NAME, facts, [image, *tables])
     there = f"{docs.name}/{picture.name}"
     shown = f"![The main job natively and through the stack: seconds by layer]({there})"
-    publish.page(
-        readme, NAME, [], [shown, in_words(found), f"More: [{docs.name}/{page.name}]({docs.name}/{page.name})."]
-    )
+    says = "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals."
+    more = f"More: [{docs.name}/{page.name}]({docs.name}/{page.name})."
+    publish.page(readme, NAME, [], [shown, of_frame(table(found)[["", "n", "wall, s", "ratio to native"]]), says, more])
     return [page, picture, readme]
-
-
-def in_words(found: StackOverhead) -> str:
-    """One sentence for the README: each point's wall and its ratio to native."""
-    native, *others = found.points
-    each = "; ".join(f"{point.label} {point.wall.value:.1f} s, {point.ratio} times" for point in others)
-    return f"Mean wall of the main job: {native.label} {native.wall.value:.1f} s; {each}. In brackets: 95 % intervals."
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from cluster.conftest import until, warnings_of
 from cluster.test_by_hand import prepared, small_archive, submitted
 from cluster.test_ways import explained, same_training
 
+from dlobd import load_sweep
 from dlobd.bundle.store import Bundle
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings
@@ -32,19 +33,17 @@ def tensorflow_paths(bundle: Bundle) -> list[str]:
     return [line["a"]["path"] for line in found]
 
 
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, mode) -> None:
+OTHERWISE = ("page_cache=warm", "replication=2", "executor_cores=2", "executor_memory_mb=0", "executor_overhead_mb=0")
+"""Knobs that say something to the cluster; none of them changes what is trained."""
+
+
+@pytest.mark.parametrize(("mode", "knobs"), [("client", OTHERWISE), ("cluster", ())])
+def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, mode, knobs) -> None:
     """The same training and a full explanation; TensorFlow and Spark come from what was unpacked in the containers."""
     # the first run of both unpacks 1.9 GB before its ApplicationMaster starts
-    words = [
-        "--set",
-        f"deploy_mode={mode}",
-        "--set",
-        "accept_timeout_s=600",
-        "--hadoop-conf",
-        str(shared_cluster.client_conf_dir),
-    ]
-    ended = alone("run", "softmax-mnist-quick", *words, "--out", str(alone.out), within_s=800)
+    sets = [word for knob in (f"deploy_mode={mode}", "accept_timeout_s=600", *knobs) for word in ("--set", knob)]
+    conf = str(shared_cluster.client_conf_dir)
+    ended = alone("run", "softmax-mnist-quick", *sets, "--hadoop-conf", conf, "--out", str(alone.out), within_s=800)
     assert ended.code == 0, ended.err
     assert "yarn" in explained(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
@@ -61,6 +60,8 @@ def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, m
     assert "cluster_up_ns" not in run["setup"]
     # both modes have used the same two archives, each uploaded once
     client = connect(shared_cluster.webhdfs_url, shared_cluster.user, timed=False)
+    train_dir = json.loads((ended.bundle.evidence / "job.json").read_text())["train_dir"]
+    assert client.status(f"{train_dir}/part-00000.tfrecord")["replication"] == (2 if knobs else 1)
     kinds = sorted(name.rpartition("-")[0] for name in client.list(f"/user/{shared_cluster.user}/dlobd/cache"))
     assert kinds == ["environment", "spark-libs"]
 
@@ -68,8 +69,8 @@ def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, m
 FOREIGN = Path(__file__).parents[2] / "foreign"
 
 
-def test_own_scripts_and_a_series_share_what_nodes_got(shared_cluster, alone, tmp_path) -> None:
-    """A script of one's own in both deploy modes, a line of one's own, and two repeats: all explained; Spark's jars and
+def test_own_scripts_and_a_sweep_share_what_nodes_got(shared_cluster, alone, tmp_path) -> None:
+    """A script of one's own in both deploy modes, a line of one's own, and a sweep: all explained; Spark's jars and
     the archive are uploaded by the first command alone."""
     archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     there = ["--hadoop-conf", str(shared_cluster.client_conf_dir), "--archive", str(archive), "--out", str(alone.out)]
@@ -86,13 +87,16 @@ def test_own_scripts_and_a_series_share_what_nodes_got(shared_cluster, alone, tm
         uploads.append(ended.err.count("uploading "))
         outputs = [ended.bundle.logs / "driver.stdout", *(ended.bundle.logs / "containers").glob("*_000001/stdout")]
         assert "BROWN" in "".join(path.read_text() for path in outputs if path.exists())
-    series = alone("run", "softmax-mnist-quick", "--set", "launcher=barrier", "--repeats", "2", *there, within_s=600)
-    assert series.code == 0, series.err
-    assert "softmax-mnist-quick  2/2" in series.out
-    uploads.append(series.err.count("uploading "))
+    swept = tmp_path / "inputs.toml"
+    swept.write_text('extends = "softmax-mnist-quick"\nlauncher = "barrier"\n[axes]\ninput = ["feed", "read"]\n')
+    sweep = alone("sweep", str(swept), "--repeats", "1", *there, within_s=600)
+    assert sweep.code == 0, sweep.err
+    runs = load_sweep(next(alone.out.glob("series-*.json")))
+    assert sorted(zip(runs.input, runs.status, strict=True)) == [("feed", "ok"), ("read", "ok")]
+    uploads.append(sweep.err.count("uploading "))
     assert uploads[0] > 0
     assert uploads[1:] == [0, 0]
-    assert series.err.count("connecting to the cluster") == 1
+    assert sweep.err.count("connecting to the cluster") == 1
 
 
 @pytest.fixture

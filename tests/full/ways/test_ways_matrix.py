@@ -71,3 +71,5 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, scheduler, launcher
     layers = explained(ended.bundle)
     assert ("yarn" in layers) == (scheduler == "yarn")
     same_training(ended.bundle, quick_run.bundle)
+    sampled = {process["role"] for process in run["resources"]["processes"] if process["cpu_ns"]}
+    assert {"chief", "worker"} | ({"executor"} if scheduler != "none" else set()) <= sampled
