@@ -8,8 +8,9 @@ and their seconds of variation would drown the slope. The fixed cost is what the
 Each is the Hodges-Lehmann centre over repeats, its interval from whole repeats resampled (`dlobd.report.paired`).
 
 A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
-and teardown in seconds, and of the loop as a share, since a run that is slow for three epochs may be slow for all. That
-share is taken from the runs with the most epochs.
+and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
+(`dlobd.report.variation`). Where runs do not tell their epochs apart, the whole variation of their loops is taken for
+one from run to run: a run that is slow for three epochs may be slow for all.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat
 from dlobd.report.paired import Estimate, hodges_lehmann
 from dlobd.report.summary import first_step_s, teardown_s
+from dlobd.report.variation import Variation, variation
 
 SHORT = 3
 """Runs of at most so many epochs give the line; longer ones check it."""
@@ -49,7 +51,8 @@ class Line:
     """Wall over epochs of one launcher and input, in seconds.
 
     slopes, intercepts: of each repeat, by repeat; `epoch` and `fixed` are their centres.
-    outside_sd: how single runs vary in start-up and teardown, seconds; `loop_sd` in their loop, as a share.
+    outside_sd: how single runs vary in start-up and teardown, seconds.
+    variation: and in the cost of an epoch.
     bend: how much longer a loop of 2 epochs is than the mean of 1 and 3; None without all three.
     outside_epoch: seconds that start-up and teardown change an epoch, which the model says is 0.
     """
@@ -60,7 +63,7 @@ class Line:
     fixed: Estimate
     epoch: Estimate
     outside_sd: float
-    loop_sd: float
+    variation: Variation
     bend: Estimate | None
     outside_epoch: Estimate
     walls: Mapping[int, Mapping[Repeat, float]]  # measured, by epochs; also of long runs
@@ -78,7 +81,7 @@ class Line:
         """Wall of one more run, with its 95 % prediction interval."""
         slope, intercept = paired.resampled([[*self.slopes.values()], [*self.intercepts.values()]], hodges_lehmann)
         single = np.random.default_rng(0).normal(size=(2, slope.size))
-        loop = epochs * slope * (1 + self.loop_sd * single[0])
+        loop = epochs * slope * (1 + self.variation.of_run(epochs) * single[0])
         drawn = intercept + loop + self.outside_sd * single[1]
         return paired.estimate(self.mean_s(epochs), drawn, self.repeats)
 
@@ -146,7 +149,12 @@ def amortisation(every: Sequence[Taken]) -> Amortisation:
     by_label: dict[str, list[Taken]] = {}
     for one in sound(every):
         by_label.setdefault(one.label, []).append(one)
-    lines = {label: _line(label, runs) for label, runs in sorted(by_label.items(), key=lambda item: item[0] != NATIVE)}
+    # of all ways together: six runs of one say little of how runs vary
+    common = variation([[one.run for one in runs] for runs in by_label.values()], SHORT)
+    lines = {
+        label: _line(label, runs, common)
+        for label, runs in sorted(by_label.items(), key=lambda item: item[0] != NATIVE)
+    }
     against = [_against(line, lines[NATIVE]) for line in lines.values() if NATIVE in lines and line.label != NATIVE]
     checks = [
         check
@@ -209,7 +217,7 @@ def check_table(found: Amortisation) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _line(label: str, runs: Sequence[Taken]) -> Line:
+def _line(label: str, runs: Sequence[Taken], common: Variation | None) -> Line:
     walls: dict[int, dict[Repeat, float]] = {}
     outside: dict[int, dict[Repeat, float]] = {}
     for one in runs:
@@ -239,7 +247,7 @@ def _line(label: str, runs: Sequence[Taken]) -> Line:
         _centre(intercepts),
         _centre(slopes),
         _sd(apart.ravel()),
-        _sd(loop[:, -1]) / fit,
+        common or Variation(_sd(loop[:, -1]) / fit, 0.0),
         _centre(loop[:, 1] - (loop[:, 0] + loop[:, 2]) / 2) if short == [1, 2, 3] else None,
         _centre(np.polyfit(short, apart.T, 1)[0]),
         walls,

@@ -35,6 +35,10 @@ WAY = frozenset(
 MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel")
 
 
+DISTURBED = 0.1
+"""Of the CPU time that the machine wanted in a run's window: a run that lost more of it to other virtual machines says
+more of them than of the job."""
+
 CACHED_APART = 0.1
 """Shares of the training files in memory that lie further apart are different states of the page cache."""
 
@@ -82,8 +86,16 @@ def taken(paths: Sequence[Path]) -> list[Taken]:
 
 
 def sound(every: Sequence[Taken]) -> list[Taken]:
-    """Those that are ok."""
-    return [one for one in every if one.run.status == "ok" and one.run.wall_ns]
+    """Those that are ok, and not disturbed."""
+    return [one for one in every if one.run.status == "ok" and one.run.wall_ns and not disturbed(one.run)]
+
+
+def disturbed(run: Run) -> bool:
+    """Whether the hypervisor gave more than `DISTURBED` of the CPU time to others; False where nobody counted it."""
+    if run.resources is None or not run.resources.hosts:
+        return False
+    host = run.resources.hosts[0]
+    return host.cpu_stolen_ns > DISTURBED * (host.cpu_busy_ns + host.cpu_stolen_ns)
 
 
 def check_equal(every: Sequence[Taken], but: Collection[str] = ()) -> None:
@@ -117,6 +129,9 @@ def warnings(every: Sequence[Taken]) -> list[str]:
     lines = []
     if bad := [f"{run.run_id} is {run.status} ({run.reason})" for run in runs if run.status != "ok"]:
         lines.append(f"Left out: {left_out(runs)}: {'; '.join(bad)}.")
+    if lost := [run.run_id for run in runs if run.status == "ok" and disturbed(run)]:
+        words = f"from which other virtual machines took more than {DISTURBED:.0%} of the CPU time"
+        lines.append(f"Left out: {len(lost)} of {len(runs)} runs, {words}: {', '.join(lost)}.")
     platforms = {name: {str(run.platform.get(name)) for run in runs} for name in MACHINE}
     lines += _differing("machines", platforms)
     names = sorted({name for run in runs for name in run.versions})

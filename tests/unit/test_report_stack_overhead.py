@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from repeats import experiment, on_disk, record, taken
 
+from dlobd.bundle.resources import HostUse, ResourceUse
 from dlobd.bundle.run import PageCache
 from dlobd.bundle.store import Bundle
 from dlobd.errors import UsageError
@@ -129,6 +130,22 @@ def test_what_makes_a_comparison_doubtful_is_said() -> None:
     ):
         (line,) = blocks.warnings(changed(every, 2, **changes))
         assert said in line
+
+
+def test_runs_that_other_machines_disturbed_are_left_out_by_name() -> None:
+    """By the CPU time that they lost, whatever they took: a tenth of what was wanted is allowed."""
+    every = runs()
+    for number, stolen_ns in ((3, 2 * 10**9 + 1), (5, 2 * 10**9)):
+        host = HostUse("h", "d", 2, 1, 1, 18 * 10**9, stolen_ns, 1, 1, 1, None, None, 0, 0, 0)
+        used = ResourceUse(1, 1, 1, 1, (host,), (), (), ())
+        every[number] = Taken(every[number].repeat, dataclasses.replace(every[number].run, resources=used))
+    found = stack_overhead(every)
+    assert [point.runs for point in found.points] == [6, 5]
+    (line,) = found.warnings
+    assert line == (
+        "Left out: 1 of 12 runs, from which other virtual machines took more than 10% of the CPU time: "
+        f"{every[3].run.run_id}."
+    )
 
 
 def test_bundles_without_their_series_are_paired_by_order_and_series_by_their_file(tmp_path: Path) -> None:
