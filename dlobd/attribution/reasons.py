@@ -52,11 +52,6 @@ def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
     return failure(evidence) if window["exit_code"] else None
 
 
-def one_line(reason: str) -> str:
-    """One line, cut where it gets too long to read; the evidence has the rest."""
-    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
-
-
 def failure(evidence: Evidence) -> str:
     """Why a job ended with an exit code other than 0, in one line.
 
@@ -87,6 +82,11 @@ def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
     """Why YARN left an application in ACCEPTED, in the ResourceManager's own words."""
     words = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "nothing"
     return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
+
+
+def one_line(reason: str) -> str:
+    """One line, cut where it gets too long to read; the evidence has the rest."""
+    return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _words(evidence: Evidence) -> str:

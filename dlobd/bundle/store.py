@@ -122,6 +122,12 @@ class Bundle:
         path.write_bytes(data if b"\0" in data[:8192] else redact(data))
         return path
 
+    def redact_driver_logs(self) -> None:
+        """The driver's logs are written in place while it runs; this adds them again, without the secrets that third
+        parties print."""
+        for log in sorted(self.logs.glob("driver.*")):
+            self.add(log, f"logs/{log.name}")
+
     def seal(self) -> None:
         """Writes `hashes`, the last file of a bundle."""
         lines = [f"{sha256_of(self.path / name)}  {name}\n" for name in self.files()]

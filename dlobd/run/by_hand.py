@@ -252,8 +252,7 @@ def _model(bundle: Bundle, experiment: Experiment, place: RemoteHadoop, run_dir:
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:
     """The driver's own files, which no cluster has where it ran beside spark-submit."""
-    for log in sorted(bundle.logs.glob("driver.*")):
-        bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+    bundle.redact_driver_logs()
     if job.deploy_mode == "cluster":
         return []
     missing = []

@@ -77,8 +77,7 @@ def make(experiment: Experiment, place: Place, bundle: Bundle, progress: Progres
             command, own.logs, experiment.timeout_s, experiment.accept_timeout_s, lambda line: None, place.abort
         )
     own.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
-    for log in sorted(own.logs.glob("driver.*")):
-        own.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+    own.redact_driver_logs()
     if window.exit_code or window.ended_by:
         place.collect(window, None, own)
     elif place.rm_url and window.application_id:  # its containers must not be waited for within the run's window

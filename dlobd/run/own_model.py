@@ -25,6 +25,7 @@ from dlobd.hadoop.file_system import Storage
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import MODEL_FILE, Job
+from dlobd.job.launchers.visible_gpus import NONE, VISIBLE
 from dlobd.paths import python_path
 from dlobd.schema import Experiment
 from dlobd.tracing import names
@@ -88,7 +89,7 @@ def _try(told: str, model: str) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": python_path(), "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "PYTHONPATH": python_path(), VISIBLE: NONE, "TF_CPP_MIN_LOG_LEVEL": "3"},
         start_new_session=True,
         preexec_fn=partial(die_with_parent, signal.SIGKILL),
     )

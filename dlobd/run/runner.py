@@ -254,8 +254,7 @@ def _collect(
     noted: dict[str, Any],
     unsampled: list[str],
 ) -> None:
-    for log in sorted(bundle.logs.glob("driver.*")):
-        bundle.add(log, f"logs/{log.name}")  # again, without the secrets that third parties print
+    bundle.redact_driver_logs()
     missing, metrics = place.collect(window, job, bundle)
     missing = [*unsampled, *missing]
     bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted | metrics}).encode(), files.COLLECTED)

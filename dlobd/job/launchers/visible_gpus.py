@@ -7,6 +7,8 @@ import os
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 """Names them, by number or id; launchers hand a Spark task's GPUs on in it."""
 
+NONE = "-1"
+
 
 def named() -> list[str] | None:
     """Those that the variable names, up to the first that is none, as CUDA reads it; None where it is not set."""

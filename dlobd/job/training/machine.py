@@ -7,9 +7,7 @@ import os
 from typing import Any
 
 from dlobd.job.description import Job
-from dlobd.job.launchers.visible_gpus import VISIBLE
-
-NONE = "-1"
+from dlobd.job.launchers.visible_gpus import NONE, VISIBLE
 
 
 def choose(tf: Any, job: Job) -> None:
