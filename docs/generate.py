@@ -452,7 +452,10 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "spark_metrics.metrics.numStages": ("stages", "stage attempts with a `SparkListenerTaskEnd` in Spark's event log"),
     "spark_metrics.metrics.numTasks": ("tasks", "`SparkListenerTaskEnd` of Spark's event log"),
     "spark_metrics.metrics.elapsedTime": ("ms", "latest `Finish Time` - earliest `Launch Time` of all tasks"),
-    "spark_metrics.metrics.executorRunTime": ("ms", "sum of `Executor Run Time`"),
+    "spark_metrics.metrics.executorRunTime": (
+        "ms",
+        "sum of `Executor Run Time`; Spark counts each CPU of a task (SPARK-51666)",
+    ),
     "spark_metrics.metrics.executorCpuTime": ("ms", "sum of `Executor CPU Time`, of each stage in whole ms"),
     "spark_metrics.metrics.executorDeserializeTime": ("ms", "sum of `Executor Deserialize Time`"),
     "spark_metrics.metrics.executorDeserializeCpuTime": (

@@ -301,6 +301,27 @@ def test_a_stepped_wall_clock_moves_no_task(quick: Path) -> None:
     assert "run time inside the task" not in failed(quick)
 
 
+def test_run_time_counts_each_cpu_of_a_task(quick: Path) -> None:
+    """Tasks of two CPUs report almost twice the time that the driver saw, and nothing is wrong."""
+    path = quick / EVENTS
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["Event"] == "SparkListenerTaskEnd":
+            metrics, info = event["Task Metrics"], event["Task Info"]
+            inside_ms = info["Finish Time"] - info["Launch Time"] - metrics["Executor Deserialize Time"]
+            metrics["Executor Run Time"] = 2 * inside_ms
+    path.write_text("\n".join(map(json.dumps, events)))
+    assert "run time inside the task" in failed(quick)
+    requests = {"cpus": {"Resource Name": "cpus", "Amount": 2.0}}
+    profile = {
+        "Event": "SparkListenerResourceProfileAdded",
+        "Resource Profile Id": 0,
+        "Task Resource Requests": requests,
+    }
+    path.write_text("\n".join(map(json.dumps, [profile, *events])))
+    assert "run time inside the task" not in failed(quick)
+
+
 def test_evidence_that_cannot_be_read_is_unknown(quick: Path) -> None:
     """Others say that it is damaged; here there is no verdict, and no traceback."""
     text(EVENTS, '"Task Info"', '"Task Onfo"')(quick)
