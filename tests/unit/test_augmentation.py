@@ -165,6 +165,19 @@ def test_none_is_the_identity_and_adds_nothing(
     np.testing.assert_array_equal(np.concatenate(data[:STEPS]), tfrecord.decode_block(records, LAYOUT)[0])
 
 
+def test_nothing_is_tuned_that_could_outlive_the_pipeline(
+    tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tf.data's tuning thread may sleep for up to a minute after the last step, and the trainer waits for it."""
+    tuned = []
+    begin = tf.data.Dataset.__iter__
+    monkeypatch.setattr(
+        tf.data.Dataset, "__iter__", lambda self: tuned.append(self.options().autotune.enabled) or begin(self)
+    )
+    assert len(arrays(tf, tmp_path, "read", 0, "flip-crop")) == EPOCHS * STEPS
+    assert tuned == [False]
+
+
 def test_an_augmentation_that_does_not_exist() -> None:
     """A usage error with the nearest name."""
     with pytest.raises(UsageError, match="Unknown augmentation 'flip-crap'; did you mean 'flip-crop'"):

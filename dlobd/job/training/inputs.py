@@ -112,7 +112,7 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
         records = read.flat_map(batches)
         decoded = records.enumerate().map(augmented) if augment else records.map(plain)
-        iterator = iter(decoded.prefetch(PREFETCH))
+        iterator = iter(decoded.prefetch(PREFETCH).with_options(_untuned(tf)))
     while True:
         with tracing.span("tensorflow", names.NEXT_BATCH, NEXT_BATCH):
             batch = next(iterator, None)
@@ -121,6 +121,17 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
                 raise broken[0]
             return
         yield batch
+
+
+def _untuned(tf: Any) -> Any:
+    """Options of a pipeline without tf.data's autotuning: nothing here is left to it.
+
+    Its thread sleeps between two looks, the longer the older the pipeline is, up to a minute. When the pipeline ends
+    it may miss the call to wake up: then the trainer waits for it, after its last step.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options
 
 
 def _decoded(tf: Any, records: Any, layout: Layout) -> Batch:
