@@ -14,10 +14,11 @@ MS = 1_000_000
 
 
 def _run_time_in_task(evidence: Evidence) -> Figures:
-    # run time counts each CPU of the task, less its deserialization once: what took the least time, had all of that
-    # been inside the task's own run, is this
-    inside = [(ceil((t.deserialize_ms + t.run_ms) / t.cpus), t) for t in evidence.tasks if t.ok]
-    excess = [ms - (task.finish_ms - task.launch_ms) for ms, task in inside]
+    # Spark multiplies a task's time by its CPUs, and then subtracts what of it was deserialization, which may be all of
+    # deserialize_ms: the task took at least this
+    excess = [
+        ceil((t.deserialize_ms + t.run_ms) / t.cpus) - (t.finish_ms - t.launch_ms) for t in evidence.tasks if t.ok
+    ]
     # launch and finish are wall-clock stamps of the driver, and the executor's times are not
     moved_ms = -(-WallToMonotonic(evidence.anchors).step_ns // MS)
     return worst(excess, 1 + moved_ms)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_TASK_END = "SparkListenerTaskEnd"
+_PROFILE, _STAGE, _TASK = "SparkListenerResourceProfileAdded", "SparkListenerStageSubmitted", "SparkListenerTaskEnd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +35,15 @@ def tasks(lines: Iterable[str]) -> list[TaskMetrics]:
     found = []
     cpus: dict[int, float] = {}  # of each task, by resource profile
     profiles: dict[tuple[int, int], int] = {}  # by stage
-    for event in _events(lines, "SparkListenerResourceProfileAdded", "SparkListenerStageSubmitted", _TASK_END):
-        if event["Event"] != _TASK_END:
-            if stage := event.get("Stage Info"):
-                profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
-            else:
-                amount = event["Task Resource Requests"].get("cpus", {}).get("Amount", 1)
-                cpus[event["Resource Profile Id"]] = amount
-            continue
-        info, metrics = event["Task Info"], event.get("Task Metrics") or {}
-        stage_id = event["Stage ID"], event["Stage Attempt ID"]
-        found.append(
-            TaskMetrics(
-                info["Task ID"],
-                info["Launch Time"],
-                info["Finish Time"],
-                metrics.get("Executor Run Time", 0),
-                metrics.get("Executor Deserialize Time", 0),
-                metrics.get("Input Metrics", {}).get("Bytes Read", 0),
-                event["Task End Reason"]["Reason"] == "Success",
-                stage_id,
-                cpus.get(profiles.get(stage_id, 0), 1),
-                metrics,
-            )
-        )
+    for event in _events(lines, _PROFILE, _STAGE, _TASK):
+        if event["Event"] == _PROFILE:
+            cpus[event["Resource Profile Id"]] = event["Task Resource Requests"].get("cpus", {}).get("Amount", 1)
+        elif event["Event"] == _STAGE:
+            stage = event["Stage Info"]
+            profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
+        else:
+            stage_id = event["Stage ID"], event["Stage Attempt ID"]
+            found.append(_task(event, stage_id, cpus.get(profiles.get(stage_id, 0), 1)))
     return found
 
 
@@ -69,6 +54,22 @@ def stage_calls(lines: Iterable[str]) -> dict[tuple[int, int], str]:
         info = event["Stage Info"]
         found[info["Stage ID"], info["Stage Attempt ID"]] = info["Stage Name"].partition(" at ")[0]
     return found
+
+
+def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
+    info, metrics = event["Task Info"], event.get("Task Metrics") or {}
+    return TaskMetrics(
+        info["Task ID"],
+        info["Launch Time"],
+        info["Finish Time"],
+        metrics.get("Executor Run Time", 0),
+        metrics.get("Executor Deserialize Time", 0),
+        metrics.get("Input Metrics", {}).get("Bytes Read", 0),
+        event["Task End Reason"]["Reason"] == "Success",
+        stage,
+        cpus,
+        metrics,
+    )
 
 
 def _events(lines: Iterable[str], *kinds: str) -> Iterator[dict[str, Any]]:
