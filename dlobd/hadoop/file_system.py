@@ -28,6 +28,9 @@ class Storage(Protocol):
     def create(self, path: str, data: bytes) -> bool:
         """Writes a file that must not exist yet; False if it does."""
 
+    def rename(self, path: str, to: str) -> None:
+        """Gives a file another name, at which there is none yet, at one instant."""
+
     def read(self, path: str, purpose: str) -> bytes:
         """One whole file."""
 
@@ -72,6 +75,9 @@ class WebHdfs:
                 raise
             return False
         return True
+
+    def rename(self, path: str, to: str) -> None:
+        self._client.rename(path, to)
 
     def read(self, path: str, purpose: str) -> bytes:
         return webhdfs.read(self._client, path, purpose)
@@ -123,6 +129,9 @@ class LocalDirectory:
         except FileExistsError:
             return False
         return True
+
+    def rename(self, path: str, to: str) -> None:
+        Path(path).rename(to)
 
     def read(self, path: str, purpose: str) -> bytes:
         with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dlobd import own_file
+from dlobd import own_file, tracing
 from dlobd.axes import MODELS
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
@@ -149,8 +149,12 @@ class Markers:
         self._directory = f"{job.run_dir}/done"
 
     def report_done(self, rank: int, result: dict[str, Any]) -> None:
-        """Leaves the rank's result."""
-        self._job.storage().write(f"{self._directory}/rank-{rank}.json", json.dumps(result).encode(), names.DONE_MARKER)
+        """Leaves the rank's result. Whoever sees it may end this process at once, so it is seen last: when HDFS has
+        closed the file, which may take 0.4 s after its bytes are there, and all spans are on disk."""
+        storage, name = self._job.storage(), f"rank-{rank}.json"
+        storage.write(f"{self._directory}/.{name}", json.dumps(result).encode(), names.DONE_MARKER)
+        tracing.flush()
+        storage.rename(f"{self._directory}/.{name}", f"{self._directory}/{name}")
 
     def report_failure(self, cause: str) -> None:
         """Leaves what a rank says of its failure, in one line; the first one written is the one that counts."""
@@ -167,7 +171,7 @@ class Markers:
             pass  # the cause is on stderr too
 
     def finished(self) -> set[int]:
-        """Ranks whose done-marker is complete."""
+        """Ranks that have left their done-marker."""
         return {
             int(name.removeprefix("rank-").removesuffix(".json")) for name in self._list() if name.startswith("rank-")
         }

@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from dlobd import tracing
+from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job, Markers
 from dlobd.schema import ADDED
+from dlobd.tracing import names
+from dlobd.tracing.recorder import Recorder
 
 EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
 DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
@@ -79,6 +83,27 @@ def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
     assert markers.finished() == {0, 11}
     assert json.loads((directory / "rank-0.json").read_text()) == {"rank": 0, "steps": 3}
     assert markers.failure() is None
+
+
+def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
+    markers: Markers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver may end a rank's process as soon as it sees the marker, so nothing may be left to write."""
+    recorder = Recorder(tmp_path / "spans", "chief", threaded=False)
+    monkeypatch.setattr(tracing, "_recorder", recorder)
+    seen = []
+
+    def rename(storage: LocalDirectory, path: str, to: str) -> None:
+        spans = "".join(file.read_text() for file in (tmp_path / "spans").iterdir())
+        seen.append((json.loads(Path(path).read_text()), markers.finished(), names.WRITE_DONE_MARKER in spans))
+        original(storage, path, to)
+
+    original = LocalDirectory.rename
+    monkeypatch.setattr(LocalDirectory, "rename", rename)
+    markers.report_done(1, {"rank": 1})
+    recorder.close()
+    assert seen == [({"rank": 1}, set(), True)]
+    assert markers.finished() == {1}
 
 
 def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:

@@ -40,6 +40,15 @@ def test_create_is_for_the_first_one_only(top: str) -> None:
     assert storage.read(f"{top}/done/failed", "test") == b"first"
 
 
+def test_a_file_gets_another_name(top: str) -> None:
+    """Its bytes are there under the new one alone."""
+    storage = LocalDirectory()
+    storage.write(f"{top}/done/.one", b"all of it", "test")
+    storage.rename(f"{top}/done/.one", f"{top}/done/one")
+    assert storage.read(f"{top}/done/one", "test") == b"all of it"
+    assert not storage.exists(f"{top}/done/.one")
+
+
 def test_pieces_join_to_the_file(top: str) -> None:
     """Every piece has the asked length but the last."""
     storage = LocalDirectory()
