@@ -33,9 +33,15 @@ def _chosen(way: str) -> Experiment:
 
 
 def record(
-    number: int, chosen: Experiment, layers: Mapping[str, float], loop_s: float | None = None, **changes: Any
+    number: int,
+    chosen: Experiment,
+    layers: Mapping[str, float],
+    loop_s: float | None = None,
+    epochs_s: Sequence[float] = (),
+    **changes: Any,
 ) -> dict[str, Any]:
-    """Run number `number`: layers in seconds add up to its wall, and so much of it is the training loop."""
+    """Run number `number`: layers in seconds add up to its wall, and so much of it is the training loop, with epochs of
+    these lengths."""
     spent = {name: round(seconds * S) for name, seconds in layers.items()}
     wall_ns = sum(spent.values())
     first_ns = (wall_ns - round((loop_s or 0) * S)) * 3 // 4
@@ -56,8 +62,19 @@ def record(
         unattributed_ns=0,
         startup=[{"event": "first step done", "at_ns": first_ns, **known}] if loop_s is not None else [],
         teardown=[{"event": "last step done", "at_ns": first_ns + round((loop_s or 0) * S), **known}],
+        epochs=_epochs(first_ns, epochs_s),
         **changes,
     )
+
+
+def _epochs(start_ns: int, lengths_s: Sequence[float]) -> list[dict[str, Any]]:
+    """Rows of a record."""
+    tested = dict.fromkeys(("test_samples", "test_accuracy", "evaluation_ns"))
+    lengths = [round(each * S) for each in lengths_s]
+    return [
+        {"epoch": number, "end_ns": start_ns + sum(lengths[:number]), "ns": ns, "loss": 1.0, **tested}
+        for number, ns in enumerate(lengths, 1)
+    ]
 
 
 def taken(repeat: int, number: int, chosen: Experiment, *values: Any, **changes: Any) -> Taken:

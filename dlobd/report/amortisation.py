@@ -2,15 +2,15 @@
 
     wall = fixed + epochs x epoch
 
-Both are estimated within repeats. The cost of an epoch is the slope, over the epochs of a repeat's runs, of the
-training loop alone, from the end of the first step to that of the last: start-up and teardown do not depend on epochs,
-and their seconds of variation would drown the slope. The fixed cost is what then remains of the repeat's mean wall.
+Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first of a repeat's runs,
+each from the end of the epoch before it: the first epoch, start-up and teardown are as long in a long run, and their
+seconds of variation would drown the slope of the walls. The fixed cost is what then remains of the repeat's mean wall.
 Each is the Hodges-Lehmann centre over repeats, its interval from whole repeats resampled (`dlobd.report.paired`).
 
 A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
 and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
-(`dlobd.report.variation`). Where runs do not tell their epochs apart, the whole variation of their loops is taken for
-one from run to run: a run that is slow for three epochs may be slow for all.
+(`dlobd.report.variation`). Where no way has two runs of three epochs, the whole variation of the cost is taken for one
+from run to run: a run that is slow for two epochs may be slow for all.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from dlobd.report import paired
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat
 from dlobd.report.paired import Estimate, hodges_lehmann
-from dlobd.report.summary import first_step_s, teardown_s
-from dlobd.report.variation import Variation, variation
+from dlobd.report.variation import Variation, slow_throughout, variation
 
 SHORT = 3
 """Runs of at most so many epochs give the line; longer ones check it."""
@@ -50,19 +49,19 @@ TELLING = 0.05
 class Line:
     """Wall over epochs of one launcher and input, in seconds.
 
-    slopes, intercepts: of each repeat, by repeat; `epoch` and `fixed` are their centres.
-    outside_sd: how single runs vary in start-up and teardown, seconds.
-    variation: and in the cost of an epoch.
-    bend: how much longer a loop of 2 epochs is than the mean of 1 and 3; None without all three.
-    outside_epoch: seconds that start-up and teardown change an epoch, which the model says is 0.
+    costs, intercepts: of each repeat, by repeat; `epoch` and `fixed` are their centres.
+    outside_s: start-up, first epoch and teardown of each run.
+    variation: of single runs in the cost of an epoch.
+    bend: how much longer the second epoch of 2 is than the mean of the second and third of 3; None without both.
+    outside_epoch: seconds that start-up, first epoch and teardown change an epoch, which the model says is 0.
     """
 
     label: str
-    slopes: Mapping[Repeat, float]
+    costs: Mapping[Repeat, float]
     intercepts: Mapping[Repeat, float]
     fixed: Estimate
     epoch: Estimate
-    outside_sd: float
+    outside_s: tuple[float, ...]
     variation: Variation
     bend: Estimate | None
     outside_epoch: Estimate
@@ -71,19 +70,23 @@ class Line:
     @property
     def repeats(self) -> int:
         """Repeats that gave the line."""
-        return len(self.slopes)
+        return len(self.costs)
 
     def mean_s(self, epochs: int) -> float:
         """Wall that the line has."""
         return self.fixed.value + epochs * self.epoch.value
 
     def predicted_s(self, epochs: int) -> Estimate:
-        """Wall of one more run, with its 95 % prediction interval."""
-        slope, intercept = paired.resampled([[*self.slopes.values()], [*self.intercepts.values()]], hodges_lehmann)
-        single = np.random.default_rng(0).normal(size=(2, slope.size))
-        loop = epochs * slope * (1 + self.variation.of_run(epochs) * single[0])
-        drawn = intercept + loop + self.outside_sd * single[1]
-        return paired.estimate(self.mean_s(epochs), drawn, self.repeats)
+        """Wall of one more run, with its 95 % prediction interval: the line's own doubt by its few repeats, and the
+        variation of single runs by how many runs told it."""
+        rows = paired.resampled([[*self.costs.values()], [*self.intercepts.values()]], hodges_lehmann)
+        cost, intercept = (paired.widened(row, self.repeats) for row in rows)
+        random = np.random.default_rng(0)
+        outside_sd, outside_degrees = np.std(self.outside_s, ddof=1), len(self.outside_s) - 1
+        epoch_share = self.variation.of_run(epochs) * random.standard_t(self.variation.degrees, cost.size)
+        drawn = intercept + epochs * cost * (1 + epoch_share)
+        drawn += outside_sd * random.standard_t(outside_degrees, cost.size)
+        return paired.plain(self.mean_s(epochs), drawn, self.repeats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class Check:
 class AgainstNative:
     """What a line has over the native one, from the repeats that both have.
 
-    rows: of the resamples: slope and intercept, native slope and native intercept.
+    rows: of the resamples: cost and intercept, native cost and native intercept.
     """
 
     line: Line
@@ -112,11 +115,11 @@ class AgainstNative:
 
     def ratio(self, epochs: float) -> Estimate:
         """Mean wall at so many epochs over that of native."""
-        slope, intercept, native_slope, native_intercept = self.rows
+        cost, intercept, native_cost, native_intercept = self.rows
         of = (self.line.fixed.value + epochs * self.line.epoch.value) / (
             self.native.fixed.value + epochs * self.native.epoch.value
         )
-        drawn = (intercept + epochs * slope) / (native_intercept + epochs * native_slope)
+        drawn = (intercept + epochs * cost) / (native_intercept + epochs * native_cost)
         return paired.estimate(of, drawn, self.pairs)
 
     def epochs_to(self, goal: float = GOAL) -> Estimate:
@@ -217,49 +220,80 @@ def check_table(found: Amortisation) -> pd.DataFrame:
     )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The short runs of one repeat that are there, two or more, by their epochs.
+
+    outside_s: start-up, first epoch and teardown. after_s: the epochs after the first.
+    """
+
+    outside_s: Mapping[int, float]
+    after_s: Mapping[int, float]
+
+    @property
+    def cost_s(self) -> float:
+        return sum(self.after_s.values()) / sum(epochs - 1 for epochs in self.after_s)
+
+    @property
+    def intercept_s(self) -> float:
+        return fmean(self.outside_s.values()) - self.cost_s
+
+    @property
+    def bend_s(self) -> float | None:
+        return self.after_s[2] - self.after_s[3] / 2 if {2, 3} <= self.after_s.keys() else None
+
+    @property
+    def outside_epoch_s(self) -> float:
+        return float(np.polyfit([*self.outside_s], [*self.outside_s.values()], 1)[0])
+
+
 def _line(label: str, runs: Sequence[Taken], common: Variation | None) -> Line:
     walls: dict[int, dict[Repeat, float]] = {}
-    outside: dict[int, dict[Repeat, float]] = {}
-    for one in runs:
+    short: dict[Repeat, list[Taken]] = {}
+    for one in sorted(runs, key=lambda one: one.experiment.epochs):
         epochs = one.experiment.epochs
         if one.repeat in walls.setdefault(epochs, {}):
             raise UsageError(f"Repeat {one.repeat[1]} has two runs of {label} with {epochs} epochs.", "omit one")
-        walls[epochs][one.repeat] = (one.run.wall_ns or 0) / 1e9
-        outside.setdefault(epochs, {})[one.repeat] = _outside_s(one.run)
-    short = sorted(epochs for epochs in walls if epochs <= SHORT)
-    # whole ones only: a repeat without its longest run would have a slope of another kind
-    whole = sorted(set.intersection(*(set(walls[epochs]) for epochs in short))) if len(short) > 1 else []
-    if not whole:
+        walls[epochs][one.repeat] = _wall_s(one.run)
+        if epochs <= SHORT:
+            short.setdefault(one.repeat, []).append(one)
+    blocks = {repeat: _block(each) for repeat, each in sorted(short.items()) if len(each) > 1}
+    if not blocks:
         raise UsageError(
             f"{label} has no repeat with runs of several numbers of epochs up to {SHORT}.",
             "run 1, 2 and 3 epochs in one series, and give runs that are ok",
         )
-    wall = np.array([[walls[epochs][repeat] for epochs in short] for repeat in whole])
-    apart = np.array([[outside[epochs][repeat] for epochs in short] for repeat in whole])
-    loop = wall - apart
-    slopes = np.polyfit(short, loop.T, 1)[0]
-    intercepts = wall.mean(axis=1) - slopes * fmean(short)
-    fit = loop.mean() + hodges_lehmann(slopes) * (max(short) - fmean(short))
+    costs = {repeat: block.cost_s for repeat, block in blocks.items()}
+    intercepts = {repeat: block.intercept_s for repeat, block in blocks.items()}
+    bends = [block.bend_s for block in blocks.values() if block.bend_s is not None]
     return Line(
         label,
-        dict(zip(whole, slopes.tolist(), strict=True)),
-        dict(zip(whole, intercepts.tolist(), strict=True)),
-        _centre(intercepts),
-        _centre(slopes),
-        _sd(apart.ravel()),
-        common or Variation(_sd(loop[:, -1]) / fit, 0.0),
-        _centre(loop[:, 1] - (loop[:, 0] + loop[:, 2]) / 2) if short == [1, 2, 3] else None,
-        _centre(np.polyfit(short, apart.T, 1)[0]),
+        costs,
+        intercepts,
+        _centre([*intercepts.values()]),
+        _centre([*costs.values()]),
+        tuple(seconds for block in blocks.values() for seconds in block.outside_s.values()),
+        common or slow_throughout([*costs.values()]),
+        _centre(bends) if bends else None,
+        _centre([block.outside_epoch_s for block in blocks.values()]),
         walls,
     )
 
 
-def _outside_s(run: Run) -> float:
-    """Start-up and teardown."""
-    first, last = first_step_s(run), teardown_s(run)
-    if first is None or last is None:
-        raise UsageError(f"Run {run.run_id} does not say when its training loop began and ended.", "omit it")
-    return first + last
+def _block(runs: Sequence[Taken]) -> _Block:
+    after_s = {one.experiment.epochs: _after_first_s(one.run, one.experiment.epochs) for one in runs}
+    return _Block({one.experiment.epochs: _wall_s(one.run) - after_s[one.experiment.epochs] for one in runs}, after_s)
+
+
+def _wall_s(run: Run) -> float:
+    return (run.wall_ns or 0) / 1e9
+
+
+def _after_first_s(run: Run, epochs: int) -> float:
+    """From the end of the first epoch to that of the last."""
+    if len(run.epochs) != epochs:
+        raise UsageError(f"Run {run.run_id} does not say when its epochs ended.", "omit it")
+    return (run.epochs[-1].end_ns - run.epochs[0].end_ns) / 1e9
 
 
 def _centre(values: Any) -> Estimate:
@@ -267,21 +301,17 @@ def _centre(values: Any) -> Estimate:
     return paired.estimate(float(hodges_lehmann(values)), drawn, len(values))
 
 
-def _sd(values: Any) -> float:
-    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-
-
 def _against(line: Line, native: Line) -> AgainstNative:
-    common = sorted(line.slopes.keys() & native.slopes.keys())
+    common = sorted(line.costs.keys() & native.costs.keys())
     if not common:
         raise UsageError(f"No repeat has both native runs and those of {line.label}.", "run them in one series")
-    rows = [[of[repeat] for repeat in common] for each in (line, native) for of in (each.slopes, each.intercepts)]
+    rows = [[of[repeat] for repeat in common] for each in (line, native) for of in (each.costs, each.intercepts)]
     return AgainstNative(line, native, len(common), paired.resampled(rows, hodges_lehmann))
 
 
-def _epochs_to(goal: float, slope: Any, intercept: Any, native_slope: Any, native_intercept: Any) -> Any:
+def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_intercept: Any) -> Any:
     too_much = intercept - (1 + goal) * native_intercept
-    gained = np.asarray((1 + goal) * native_slope - slope)  # an epoch
+    gained = np.asarray((1 + goal) * native_cost - cost)  # an epoch
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(gained > 0, np.maximum(1, np.ceil(np.round(too_much / gained, 6))), np.inf)
 
@@ -289,7 +319,7 @@ def _epochs_to(goal: float, slope: Any, intercept: Any, native_slope: Any, nativ
 def _checks(line: Line, long: Iterable[Taken]) -> list[Check]:
     made = []
     for one in sorted(long, key=lambda one: (one.experiment.epochs, one.run.run_id)):
-        wall_s, predicted = (one.run.wall_ns or 0) / 1e9, line.predicted_s(one.experiment.epochs)
+        wall_s, predicted = _wall_s(one.run), line.predicted_s(one.experiment.epochs)
         made.append(
             Check(line.label, one.experiment.epochs, one.run.run_id, wall_s, predicted, predicted.holds(wall_s))
         )
@@ -303,10 +333,10 @@ def _doubts(line: Line) -> list[str]:
     if line.epoch.value <= 0 or line.epoch.holds(0.0):
         found.append(f"{line.label}: the cost of an epoch cannot be told from 0; no prediction from it is of use.")
     if line.bend and _tells(line, line.bend):
-        what = f"a loop of 2 epochs is {line.bend.value:+.2f} s off the middle of 1 and 3"
-        found.append(f"{line.label}: {what}: the loop is no line.")
+        what = f"the second of 2 epochs is {line.bend.value:+.2f} s off the mean of the second and third of 3"
+        found.append(f"{line.label}: {what}: the wall is no line.")
     if _tells(line, line.outside_epoch):
-        what = f"start-up and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
+        what = f"start-up, first epoch and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
         found.append(f"{line.label}: {what}, which the model leaves out.")
     return found
 

@@ -90,12 +90,42 @@ def estimate(value: float, distribution: Any, repeats: int) -> Estimate:
         distribution: of the resamples; may have infinite values.
         repeats: how many were resampled.
     """
+    return _between(value, distribution, repeats, _out(repeats))
+
+
+def widened(distribution: Any, repeats: int) -> Any:
+    """The resamples, as much further from their median as `estimate` goes out further than plain percentiles: to be
+    added to what is known otherwise than from the repeats.
+
+    Args:
+        distribution, repeats: see `estimate`; finite.
+    """
+    middle = np.median(distribution)
+    return middle + (distribution - middle) * _out(repeats) / _PLAIN
+
+
+def plain(value: float, distribution: Any, repeats: int) -> Estimate:
+    """As `estimate`, by plain percentiles, of a distribution that is wide enough."""
+    return _between(value, distribution, repeats, _PLAIN)
+
+
+def _between(value: float, distribution: Any, repeats: int, out: float) -> Estimate:
     if repeats < ENOUGH:
         return Estimate(value)
-    out = student.ppf((1 + CONFIDENCE) / 2, repeats - 1) * np.sqrt(repeats / (repeats - 1))
     # without interpolation, which has no result between a finite and an infinite value
     low, high = np.quantile(distribution, [norm.cdf(-out), norm.cdf(out)], method="inverted_cdf")
     return Estimate(value, float(low), float(high))
+
+
+_PLAIN = float(norm.ppf((1 + CONFIDENCE) / 2))
+"""Standard deviations to either end of an interval where they are known."""
+
+
+def _out(repeats: int) -> float:
+    """And where they are estimated, and resampled, from so few repeats."""
+    if repeats < ENOUGH:
+        return _PLAIN  # there is no interval
+    return float(student.ppf((1 + CONFIDENCE) / 2, repeats - 1) * np.sqrt(repeats / (repeats - 1)))
 
 
 def _number(value: float | None) -> str:

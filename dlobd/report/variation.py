@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from dlobd.bundle.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Standard deviations, as shares of an epoch's cost."""
+    """Standard deviations, as shares of an epoch's cost; `degrees` of freedom has that between runs."""
 
     between_runs: float
     within_runs: float
+    degrees: int
 
     def of_run(self, epochs: int) -> float:
         """That of the mean cost of an epoch of one run."""
@@ -53,4 +55,15 @@ def variation(ways: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
         return None
     within /= runs * (count - 1)
     between /= runs - means
-    return Variation(math.sqrt(max(0.0, between - within) / count), math.sqrt(within))
+    return Variation(math.sqrt(max(0.0, between - within) / count), math.sqrt(within), runs - means)
+
+
+def slow_throughout(costs: Sequence[float]) -> Variation:
+    """Where epochs cannot be told from runs: a run that is slow is slow in all of its epochs.
+
+    Args:
+        costs: of an epoch, in each repeat; one alone does not vary.
+    """
+    if len(costs) < 2:
+        return Variation(0.0, 0.0, 1)
+    return Variation(stdev(costs) / fmean(costs), 0.0, len(costs) - 1)

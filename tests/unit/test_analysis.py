@@ -93,8 +93,9 @@ def test_amortisation_of_a_series(tmp_path: Path) -> None:
     for repeat in range(1, 7):
         for way, fixed_s in ways:
             for epochs in (1, 2, 3, *((8,) if repeat == 1 else ())):
-                layers = {"tensorflow": fixed_s + 2 * epochs}
-                every.append((repeat, record(len(every), experiment(way, epochs=epochs), layers, 2.0 * epochs)))
+                layers, each_s = {"tensorflow": fixed_s + 2 * epochs}, [2.0] * epochs
+                run = record(len(every), experiment(way, epochs=epochs), layers, sum(each_s), each_s)
+                every.append((repeat, run))
     done = script("amortisation.py", on_disk(tmp_path / "runs", every), "-o", tmp_path, "--epochs", 20, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]

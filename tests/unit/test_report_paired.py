@@ -38,6 +38,19 @@ def test_constants_are_certain_and_few_repeats_have_no_interval() -> None:
     assert (few.low, few.high, few.half_width, few.holds(6)) == (None, None, None, None)
 
 
+def test_what_is_added_to_widened_resamples_is_not_widened() -> None:
+    """By plain percentiles they give the interval of the estimate; a far wider known part hardly changes by them."""
+    values = [3.0, 1.0, 4.0, 1.5, 9.0, 2.0]
+    drawn = resampled([values])[0]
+    whole = estimate(3.0, drawn, 6)
+    alone = paired.plain(3.0, paired.widened(drawn, 6), 6)
+    assert (alone.low, alone.high) == pytest.approx((whole.low, whole.high), rel=0.2, abs=0.7)
+    known = 100 * np.random.default_rng(1).normal(size=drawn.size)
+    sum_of_both = paired.plain(3.0, paired.widened(drawn, 6) + known, 6)
+    assert sum_of_both.low == pytest.approx(-196 + 3, abs=10)
+    assert paired.plain(3.0, paired.widened(drawn, 4), 4).low is None
+
+
 def test_an_estimate_in_words() -> None:
     """Three digits; what is infinite is never."""
     assert str(Estimate(39.812, 37.9, 41.25)) == "39.8 (37.9 to 41.2)"
