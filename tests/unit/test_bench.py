@@ -249,13 +249,20 @@ def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> Non
 def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
     """Lines, predictions, and long runs that are inside or outside; doubts in bold."""
     every = [
-        taken(repeat, 6 * repeat + place, experiment(way, epochs=epochs), {"tensorflow": fixed + epochs}, epochs)
+        taken(
+            repeat,
+            6 * repeat + place,
+            experiment(way, epochs=epochs),
+            {"tensorflow": fixed + epochs},
+            epochs,
+            [1.0] * epochs,
+        )
         for repeat in range(1, 7)
         for place, (way, fixed, epochs) in enumerate(
             (way, fixed, epochs) for way, fixed in (("native", 9.0), ("tfos feed", 30.0)) for epochs in (1, 2, 3)
         )
     ]
-    every.append(taken(7, 59, experiment("native", epochs=50), {"tensorflow": 59.0}, 50.0))
+    every.append(taken(7, 59, experiment("native", epochs=50), {"tensorflow": 59.0}, 50.0, [1.0] * 50))
     bad = dataclasses.replace(every[-1].run, run_id="20260102T040000Z-0a1b", status="failed", reason="died")
     every.append(blocks.Taken(("series", 8), bad))
     made = amortisation.write(amortised(every), [one.run for one in every], [], tmp_path / "docs")
