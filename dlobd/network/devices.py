@@ -1,0 +1,157 @@
+"""The RDMA devices of a host, as the kernel's /sys tells them: no library of a vendor is asked, and none is needed.
+
+    /sys/class/infiniband/DEVICE                    a link; of a software device it leads below devices/virtual
+    .../fw_ver, hca_type, device/driver, parent     parent is Soft-RoCE's: the interface below it
+    .../ports/N/state, phys_state, rate, link_layer
+    .../ports/N/gids/I, gid_attrs/types/I, gid_attrs/ndevs/I
+
+Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux; `parent` is drivers/infiniband/sw/rxe/rxe_verbs.c.
+What cannot be read is None, never a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/")
+"""Where `sys` and `proc` are; tests have trees of their own."""
+
+NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
+"""A row of the GID table that is not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One address of a port. `kind` is `IB/RoCE v1` or `RoCE v2`; `interface` is empty on InfiniBand's own links."""
+
+    index: int
+    gid: str
+    kind: str | None
+    interface: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port, with the kernel's words: ACTIVE, LinkUp, 100 Gb/sec (4X EDR), InfiniBand or Ethernet."""
+
+    number: int
+    state: str | None
+    phys_state: str | None
+    rate: str | None
+    link_layer: str | None
+    gids: tuple[Gid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device.
+
+    soft: a driver in software: good for tests, of no meaning as performance. Its `rate` is fiction.
+    parent: the interface that carries a software device's packets.
+    bus: what it is on, as a path; interfaces of the same hardware have the same.
+    """
+
+    name: str
+    ports: tuple[Port, ...]
+    soft: bool | None
+    parent: str | None
+    driver: str | None
+    firmware: str | None
+    bus: str | None
+
+
+def read_text(path: Path) -> str | None:
+    """What a file of /sys or /proc says, without its end of line; None where it is not there, empty or refused."""
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip("\0 \t\r\n") or None
+    except OSError:  # a row of the GID table that is not set answers EINVAL
+        return None
+
+
+def read_number(path: Path) -> int | None:
+    """The same of a whole number; None where it is none."""
+    text = read_text(path)
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None
+
+
+def bus_of(link: Path) -> str | None:
+    """Where the link `device` of a device or an interface leads to."""
+    try:
+        return str((link / "device").resolve(strict=True))
+    except (OSError, RuntimeError):  # no such link, or one that leads in a circle
+        return None
+
+
+def devices(root: Path = ROOT) -> tuple[Device, ...]:
+    """All RDMA devices, by name; none where the kernel has no RDMA."""
+    return tuple(_device(path) for path in _listed(root / "sys/class/infiniband"))
+
+
+def _device(path: Path) -> Device:
+    parent, bus = read_text(path / "parent"), bus_of(path)
+    return Device(
+        path.name,
+        tuple(_port(port) for port in sorted(_listed(path / "ports"), key=_number)),
+        _soft(path, parent),
+        parent,
+        _end_of(path / "device/driver"),
+        read_text(path / "fw_ver"),
+        bus,
+    )
+
+
+def _soft(path: Path, parent: str | None) -> bool | None:
+    if parent is not None:
+        return True
+    try:
+        place = str(path.resolve(strict=True))
+    except (OSError, RuntimeError):
+        return None
+    return "/devices/virtual/" in place if "/devices/" in place else None
+
+
+def _port(path: Path) -> Port:
+    return Port(
+        _number(path),
+        _word(path / "state"),
+        _word(path / "phys_state"),
+        read_text(path / "rate"),
+        read_text(path / "link_layer"),
+        tuple(gid for row in sorted(_listed(path / "gids"), key=_number) if (gid := _gid(path, row))),
+    )
+
+
+def _gid(port: Path, row: Path) -> Gid | None:
+    gid = read_text(row)
+    if gid is None or gid == NO_GID:
+        return None
+    attrs = port / "gid_attrs"
+    return Gid(_number(row), gid, read_text(attrs / "types" / row.name), read_text(attrs / "ndevs" / row.name))
+
+
+def _word(path: Path) -> str | None:
+    """The word of `4: ACTIVE`."""
+    text = read_text(path)
+    return text.rpartition(":")[2].strip() or None if text else None
+
+
+def _end_of(link: Path) -> str | None:
+    try:
+        return link.resolve(strict=True).name
+    except (OSError, RuntimeError):
+        return None
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _number(path: Path) -> int:
+    return int(path.name) if path.name.isdecimal() else 0
