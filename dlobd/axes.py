@@ -131,7 +131,22 @@ DEPLOY_MODES = Registry(
 CHANNELS = Registry(
     "channels",
     [
-        Row("tcp", "TensorFlow's gRPC over the IP network"),
+        Row("tcp", "TCP over an IP interface, Ethernet or loopback"),
+        Row(
+            "ipoib",
+            "TCP over an InfiniBand interface (IP over InfiniBand)",
+            not_for_jobs="no exchange over it can be chosen yet",
+        ),
+        Row(
+            "rdma",
+            "RDMA verbs of an InfiniBand or RoCE device",
+            not_for_jobs="no exchange over it can be chosen yet",
+        ),
+        Row(
+            "shm",
+            "shared memory of the processes of one host",
+            not_for_jobs="no exchange over it can be chosen yet",
+        ),
         Row(
             "inproc",
             "memory of one process, for tests",
@@ -145,6 +160,21 @@ LIBRARIES = Registry(
     "libraries",
     [
         Row("tensorflow", "TensorFlow's own gRPC; its exchanges alone use it", needs=("tensorflow",)),
+        Row("sockets", "TCP sockets of the standard library", "dlobd.network.channels.sockets:SocketsChannel"),
+        Row("grpc", "gRPC, a call per message", "dlobd.network.channels.grpc_unary:GrpcUnaryChannel", ("grpc",)),
+        Row(
+            "grpc-stream",
+            "gRPC, one stream of messages each way",
+            "dlobd.network.channels.grpc_stream:GrpcStreamChannel",
+            ("grpc",),
+        ),
+        Row(
+            "ucx",
+            "UCX (libucp), by a binding of dlobd's own",
+            "dlobd.network.channels.ucx.channel:UcxChannel",
+            ("cffi",),
+        ),
+        Row("mpi", "MPI point to point, by mpi4py", "dlobd.network.channels.mpi:MpiChannel", ("mpi4py",)),
         Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
     ],
 )
