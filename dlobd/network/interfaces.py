@@ -1,0 +1,183 @@
+"""The network interfaces of this host, as the kernel shows them in sysfs, with their IPv4 addresses.
+
+    /sys/class/net/NAME/type, operstate, mtu, speed, mode
+
+`type` is an ARPHRD number of linux/if_arp.h: 32 is IP over InfiniBand. `mode`, datagram or connected, is ib_ipoib's.
+sysfs shows the network namespace in which it was mounted; `ip netns exec` mounts it anew. Source:
+Documentation/ABI/testing/sysfs-class-net of Linux.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from dlobd.errors import SetupError, UsageError
+
+SYSFS = Path("/sys/class/net")
+
+ETHERNET = 1
+INFINIBAND = 32
+LOOPBACK = 772
+
+_WORDS = {ETHERNET: "ethernet", INFINIBAND: "infiniband", LOOPBACK: "loopback"}
+
+_DISCARD_PORT = 9
+"""Any port will do to ask for a route: nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface. What the kernel does not say is None.
+
+    Args:
+        type: its ARPHRD number.
+        state: the kernel's word: up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up.
+        addresses: IPv4.
+        speed_mbit_per_s: None also where the driver has none to tell, as virtual ones have.
+        mode: of IP over InfiniBand: datagram or connected; empty for others.
+    """
+
+    name: str
+    type: int | None
+    state: str | None
+    addresses: tuple[str, ...]
+    mtu_bytes: int | None
+    speed_mbit_per_s: int | None
+    mode: str = ""
+
+    @property
+    def kind(self) -> str:
+        """ethernet, infiniband, loopback, or `type N`."""
+        return _WORDS.get(self.type, f"type {self.type}") if self.type is not None else "of an unknown type"
+
+    @property
+    def up(self) -> bool:
+        """It may carry packets. A driver that has no carrier to watch says `unknown`."""
+        return self.state in ("up", "unknown")
+
+
+def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
+    """All of them, by name.
+
+    Args:
+        root: the directory that holds one directory an interface.
+        addresses: IPv4 addresses by interface; None: those of this process's network namespace.
+    """
+    known = _ipv4() if addresses is None else addresses
+    try:
+        # the bonding driver keeps a file among them
+        names = sorted(path.name for path in root.iterdir() if path.is_dir())
+    except OSError:
+        names = []
+    return [_interface(root / name, tuple(known.get(name, ()))) for name in names]
+
+
+def usable(
+    name: str,
+    infiniband: bool = False,
+    root: Path = SYSFS,
+    addresses: Mapping[str, Sequence[str]] | None = None,
+) -> Interface:
+    """The interface `name`, which is up and has an IPv4 address.
+
+    Args:
+        infiniband: it must be IP over InfiniBand.
+        root, addresses: as of `interfaces`.
+
+    Raises:
+        UsageError: there is none of this name; the nearest is named.
+        SetupError: it is of another type, down, or without an address.
+    """
+    found = {interface.name: interface for interface in interfaces(root, addresses)}
+    if name not in found:
+        near = difflib.get_close_matches(name, found, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise UsageError(f"This host has no interface {name!r}{hint}", f"choose one of {', '.join(found) or 'none'}")
+    interface = found[name]
+    if infiniband and interface.type != INFINIBAND:
+        others = [other.name for other in found.values() if other.type == INFINIBAND]
+        remedy = f"choose {' or '.join(others)}" if others else f"this host has no InfiniBand interface; use tcp@{name}"
+        raise SetupError(f"Interface {name!r} is {interface.kind}, not infiniband: it cannot carry IPoIB.", remedy)
+    if not interface.up:
+        state = interface.state or "in a state that the kernel does not tell"
+        raise SetupError(f"Interface {name!r} is {state}.", f"bring it up: ip link set {name} up, and look at its link")
+    if not interface.addresses:
+        raise SetupError(
+            f"Interface {name!r} has no IPv4 address.", f"give it one: ip address add A.B.C.D/N dev {name}"
+        )
+    return interface
+
+
+def with_address(address: str, root: Path = SYSFS) -> Interface | None:
+    """The interface that has this IPv4 address; None if it is not of this host. All of 127/8 is loopback's."""
+    loopback = address.startswith("127.")
+    for interface in interfaces(root):
+        if address in interface.addresses or (loopback and interface.type == LOOPBACK):
+            return interface
+    return None
+
+
+def towards(host: str) -> Interface | None:
+    """The interface by which packets to an IPv4 address leave, by the kernel's routes; what is for this host itself
+    goes over loopback, whichever interface has the address. None if the interface is not to be found.
+
+    Raises:
+        SetupError: no route leads there.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, _DISCARD_PORT))
+        except OSError as error:
+            raise SetupError(f"There is no route to {host}: {error.strerror}.", "look at `ip route get`") from error
+        source = probe.getsockname()[0]
+    return with_address("127.0.0.1" if source == host else source)
+
+
+def carrying(local: str, remote: str) -> Interface | None:
+    """The interface that carries a connection between two IPv4 addresses, the first of this host.
+
+    The kernel takes what goes between two addresses of one host over loopback."""
+    both_here = with_address(remote) is not None
+    return with_address("127.0.0.1" if both_here else local)
+
+
+def _interface(path: Path, addresses: tuple[str, ...]) -> Interface:
+    speed = _number(path / "speed")
+    return Interface(
+        name=path.name,
+        type=_number(path / "type"),
+        state=_word(path / "operstate"),
+        addresses=addresses,
+        mtu_bytes=_number(path / "mtu"),
+        speed_mbit_per_s=speed if speed is not None and speed > 0 else None,
+        mode=_word(path / "mode") or "",
+    )
+
+
+def _word(path: Path) -> str | None:
+    try:
+        return path.read_text().strip() or None
+    except (OSError, UnicodeDecodeError):  # `speed` of an interface that is down cannot be read
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(_word(path) or "")
+    except ValueError:
+        return None
+
+
+def _ipv4() -> dict[str, list[str]]:
+    """By interface; an address with a label of its own, such as eth0:1, is of the interface before the colon."""
+    found: dict[str, list[str]] = {}
+    for name, addresses in psutil.net_if_addrs().items():
+        of_name = found.setdefault(name.partition(":")[0], [])
+        of_name += [entry.address for entry in addresses if entry.family == socket.AF_INET]
+    return found

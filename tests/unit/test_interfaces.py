@@ -1,0 +1,132 @@
+"""Network interfaces: constructed trees as hosts with InfiniBand have them, and this host as it is."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dlobd.errors import SetupError, UsageError
+from dlobd.network import interfaces
+
+ADDRESSES = {
+    "eth0": ["192.0.2.7"],
+    "ib0": ["198.51.100.7", "198.51.100.8"],
+    "ib1": ["198.51.100.9"],
+    "lo": ["127.0.0.1"],
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A host with Ethernet, one InfiniBand interface that is up, one that is down, and a bond's file."""
+    for name, kind, state, mtu, speed, mode in (
+        ("eth0", 1, "up", 1500, "-1", None),
+        ("eth1", 1, "up", 9000, "100000", None),
+        ("ib0", 32, "up", 2044, "56000", "datagram"),
+        ("ib1", 32, "down", 2044, "", "connected"),
+        ("lo", 772, "unknown", 65536, None, None),
+    ):
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "type").write_text(f"{kind}\n")
+        (directory / "operstate").write_text(f"{state}\n")
+        (directory / "mtu").write_text(f"{mtu}\n")
+        if speed is not None:
+            (directory / "speed").write_text(f"{speed}\n")
+        if mode:
+            (directory / "mode").write_text(f"{mode}\n")
+    (tmp_path / "bonding_masters").write_text("")
+    return tmp_path
+
+
+def test_an_interface_is_what_the_kernel_says(tree: Path) -> None:
+    """A speed that the driver does not tell is not known, rather than -1 or 0."""
+    eth0, eth1, ib0, ib1, lo = interfaces.interfaces(tree, ADDRESSES)
+    assert (eth0.name, eth0.kind, eth0.up, eth0.addresses) == ("eth0", "ethernet", True, ("192.0.2.7",))
+    assert (eth0.mtu_bytes, eth0.speed_mbit_per_s, eth0.mode) == (1500, None, "")
+    assert (eth1.speed_mbit_per_s, eth1.addresses) == (100_000, ())
+    assert (ib0.kind, ib0.type, ib0.mode, len(ib0.addresses)) == ("infiniband", 32, "datagram", 2)
+    assert (ib1.up, ib1.speed_mbit_per_s) == (False, None)
+    assert (lo.kind, lo.up) == ("loopback", True)
+
+
+def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
+    """An empty directory, an interface of a rare type, and no tree at all."""
+    (tmp_path / "x0").mkdir()
+    (tmp_path / "y0").mkdir()
+    (tmp_path / "y0" / "type").write_text("65534\n")
+    x0, y0 = interfaces.interfaces(tmp_path, {})
+    assert (x0.type, x0.state, x0.mtu_bytes, x0.up, x0.kind) == (None, None, None, False, "of an unknown type")
+    assert y0.kind == "type 65534"
+    assert interfaces.interfaces(tmp_path / "none", {}) == []
+
+
+def test_a_usable_interface_is_up_and_has_an_address(tree: Path) -> None:
+    """Ethernet for TCP, InfiniBand for either."""
+    assert interfaces.usable("eth0", root=tree, addresses=ADDRESSES).addresses == ("192.0.2.7",)
+    assert interfaces.usable("ib0", root=tree, addresses=ADDRESSES).name == "ib0"
+    assert interfaces.usable("ib0", infiniband=True, root=tree, addresses=ADDRESSES).name == "ib0"
+
+
+def test_an_unknown_interface_is_answered_with_the_nearest_and_all(tree: Path) -> None:
+    """Or with all where none is near."""
+    with pytest.raises(UsageError, match=r"no interface 'eht0'; did you mean 'eth0'\? .* eth0, eth1, ib0, ib1, lo$"):
+        interfaces.usable("eht0", root=tree, addresses=ADDRESSES)
+    with pytest.raises(UsageError, match=r"no interface 'wlan7'\. Next: choose one of eth0"):
+        interfaces.usable("wlan7", root=tree, addresses=ADDRESSES)
+
+
+@pytest.mark.parametrize(
+    ("name", "infiniband", "why"),
+    [
+        ("eth0", True, "'eth0' is ethernet, not infiniband.*choose ib0 or ib1"),
+        ("lo", True, "'lo' is loopback, not infiniband"),
+        ("ib1", True, "'ib1' is down"),
+        ("eth1", False, "'eth1' has no IPv4 address"),
+    ],
+)
+def test_an_interface_that_cannot_be_used_says_why(tree: Path, name: str, infiniband: bool, why: str) -> None:
+    """One line, with what to do next."""
+    with pytest.raises(SetupError, match=why) as raised:
+        interfaces.usable(name, infiniband, tree, ADDRESSES)
+    assert raised.value.remedy
+
+
+def test_a_host_without_infiniband_says_so(tmp_path: Path) -> None:
+    """And what would work instead."""
+    (tmp_path / "eth0").mkdir()
+    (tmp_path / "eth0" / "type").write_text("1")
+    with pytest.raises(SetupError, match=r"this host has no InfiniBand interface; use tcp@eth0"):
+        interfaces.usable("eth0", True, tmp_path, ADDRESSES)
+
+
+def test_this_host_has_loopback() -> None:
+    """By its name, its address, any address of 127/8, and the route to it."""
+    loopback = interfaces.usable("lo")
+    assert (loopback.type, loopback.kind) == (interfaces.LOOPBACK, "loopback")
+    assert "127.0.0.1" in loopback.addresses
+    for found in (
+        interfaces.with_address("127.0.0.1"),
+        interfaces.with_address("127.9.8.7"),
+        interfaces.towards("127.0.0.1"),
+    ):
+        assert found == loopback
+    assert interfaces.carrying("127.0.0.1", "127.0.0.1") == loopback
+
+
+def test_what_goes_to_an_own_address_goes_over_loopback() -> None:
+    """Whichever interface has the address; one that is of no host here belongs to none."""
+    own = [
+        entry.address
+        for name, entries in psutil.net_if_addrs().items()
+        for entry in entries
+        if entry.family == socket.AF_INET
+    ]
+    for address in own:
+        assert interfaces.towards(address) == interfaces.usable("lo")
+        assert interfaces.carrying(address, address) == interfaces.usable("lo")
+        assert interfaces.with_address(address) is not None
+    assert interfaces.with_address("192.0.2.200") is None
