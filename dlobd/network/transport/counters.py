@@ -111,6 +111,14 @@ class Snapshot:
             tcp_info.own_sockets() if here else None,
         )
 
+    def interface(self, name: str) -> InterfaceCounts | None:
+        """The interface of that name."""
+        return next((one for one in self.interfaces if one.name == name), None)
+
+    def home(self, address: str) -> str | None:
+        """The interface that has an address of IPv4."""
+        return next((one.name for one in self.interfaces if address in one.addresses), None)
+
     def to_json(self) -> dict[str, Any]:
         """What `from_json` takes."""
         return dataclasses.asdict(self)
