@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlobd.network.channels.base import Kind
+from dlobd.network.interfaces import INFINIBAND, LOOPBACK
 from dlobd.network.transport import headers
-from dlobd.network.transport.counters import (
-    ARPHRD_INFINIBAND,
-    ARPHRD_LOOPBACK,
-    Counts,
-    InterfaceCounts,
-    PortCounts,
-    Snapshot,
-)
+from dlobd.network.transport.counters import Counts, InterfaceCounts, PortCounts, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,7 @@ def port_amount(counted: Snapshot, port: PortCounts) -> Amount | None:
         return Amount(counts.sent_packets * size, counts.received_packets * size)
     for name in port.interfaces:
         interface = counted.interface(name)
-        if interface is not None and interface.type == ARPHRD_INFINIBAND:
+        if interface is not None and interface.type == INFINIBAND:
             ip = amount_of(interface.counts)
             if ip is None:
                 return None
@@ -84,13 +78,13 @@ def kind_of(interface: InterfaceCounts) -> Kind:
     """What IP over an interface is called; loopback is tcp, and is named beside it."""
     if interface.type is None:
         return "unknown"
-    return "ipoib" if interface.type == ARPHRD_INFINIBAND else "tcp"
+    return "ipoib" if interface.type == INFINIBAND else "tcp"
 
 
 def interface_words(interface: InterfaceCounts, need: Amount) -> str:
     """What an interface counted, and its payload after headers against what was exchanged."""
-    loopback = interface.name == "lo" or interface.type == ARPHRD_LOOPBACK
-    infiniband = interface.type == ARPHRD_INFINIBAND
+    loopback = interface.name == "lo" or interface.type == LOOPBACK
+    infiniband = interface.type == INFINIBAND
     kind = "loopback" if loopback else "IPoIB" if infiniband else f"type {interface.type or 'unknown'}"
     framing: headers.Framing = "ipoib" if infiniband else "tcp"
     compared = _compared(interface.counts, need, framing, interface.mtu_bytes)

@@ -25,14 +25,12 @@ from typing import Any, TypeVar
 
 from dlobd.network import devices
 from dlobd.network.devices import ROOT, read_number
+from dlobd.network.interfaces import interfaces
 from dlobd.network.transport import tcp_info
 from dlobd.network.transport.tcp_info import TcpSocket
 
 WORD_BYTES = 4
 """What port_xmit_data counts in."""
-
-ARPHRD_ETHER, ARPHRD_INFINIBAND, ARPHRD_LOOPBACK = 1, 32, 772
-"""Types of interfaces, by Linux's include/uapi/linux/if_arp.h. IPoIB is 32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class PortCounts:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceCounts:
-    """One interface. `type` is ARPHRD_*; `addresses` are those of IPv4."""
+    """One interface; see `dlobd.network.interfaces.Interface`."""
 
     name: str
     type: int | None
@@ -107,7 +105,7 @@ class Snapshot:
             _namespace(root),
             time.monotonic_ns(),
             tuple(_port(root, device, port) for device in every for port in device.ports),
-            _interfaces(root, _own_addresses() if here else {}),
+            _interfaces(root, None if here else {}),
             tcp_info.own_sockets() if here else None,
         )
 
@@ -230,18 +228,15 @@ def _let_expire(root: Path) -> None:
         time.sleep(max(kept) / 1e3)
 
 
-def _interfaces(root: Path, addresses: Mapping[str, Sequence[str]]) -> tuple[InterfaceCounts, ...]:
+def _interfaces(root: Path, addresses: Mapping[str, Sequence[str]] | None) -> tuple[InterfaceCounts, ...]:
     found = _proc_net_dev(root / "proc/self/net/dev")
-    # a container may have a /sys of another network namespace: it would tell of other interfaces
-    ours = {path.name for path in _listed(root / "sys/class/net") if path.is_dir()} >= set(found)
+    known = {one.name: one for one in interfaces(root / "sys/class/net", addresses)}
+    if not known.keys() >= found.keys():
+        known = {}  # /sys was mounted in another network namespace: it tells of other interfaces
     return tuple(
-        InterfaceCounts(
-            name,
-            read_number(root / "sys/class/net" / name / "type") if ours else None,
-            read_number(root / "sys/class/net" / name / "mtu") if ours else None,
-            tuple(addresses.get(name, ())),
-            counts,
-        )
+        InterfaceCounts(name, known[name].type, known[name].mtu_bytes, known[name].addresses, counts)
+        if name in known
+        else InterfaceCounts(name, None, None, (), counts)
         for name, counts in found.items()
     )
 
@@ -259,13 +254,6 @@ def _proc_net_dev(path: Path) -> dict[str, Counts]:
             numbers = [int(word) for word in match[2].split()]
             found[match[1]] = Counts(numbers[8], numbers[0], numbers[9], numbers[1])
     return found
-
-
-def _own_addresses() -> dict[str, list[str]]:
-    import psutil
-
-    every = psutil.net_if_addrs()
-    return {name: [one.address for one in some if one.family == socket.AF_INET] for name, some in every.items()}
 
 
 def _namespace(root: Path) -> str:

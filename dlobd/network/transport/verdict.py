@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlobd.network.channels.base import Kind
+from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.transport.amounts import kind_of
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.on_host import Used, used
 
 ASKED: dict[str, Kind] = {"tcp": "tcp", "ipoib": "ipoib", "rdma": "verbs", "shm": "shm", "inproc": "local"}
-"""A channel's name, before its @, and the kind that it asks for."""
+"""A channel's transport, and the kind that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
 
     Args:
         asked: the channel, TRANSPORT[@DEVICE]; empty where nothing was asked for.
+
+    Raises:
+        ValueError, KeyError: `asked` is no channel.
     """
     if not ranks:
         return Plane(plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), asked, None)
@@ -113,10 +117,10 @@ def plane_of_addresses(plane: str, asked: str, addresses: Sequence[str], snapsho
 
 
 def _agrees(asked: str, kind: Kind, found: Sequence[Used]) -> bool | None:
-    transport, _, device = asked.partition("@")
-    wanted = ASKED.get(transport)
-    if wanted is None:
+    if not asked:
         return None
+    spec = ChannelSpec.parse(asked)
+    wanted, device = ASKED[spec.transport], spec.device
     if kind == "unknown":
         return False if any(wanted in one.excluded for one in found) else None
     if kind != wanted:
