@@ -1,0 +1,56 @@
+"""What libraries over IP share: the address of an interface, the way to a host, and what carries a connection."""
+
+from __future__ import annotations
+
+from dlobd.errors import SetupError, UsageError
+from dlobd.network import interfaces
+from dlobd.network.channels.two_sided import Counts
+
+
+def local_address(transport: str, device: str) -> str:
+    """The IPv4 address of the interface; loopback's for none.
+
+    Raises:
+        UsageError, SetupError: see `dlobd.network.interfaces.usable`.
+    """
+    if device:
+        return interfaces.usable(device, infiniband=transport == "ipoib").addresses[0]
+    if transport == "ipoib":
+        raise UsageError("Channel ipoib needs the name of its interface.", "write it as in ipoib@ib0")
+    return "127.0.0.1"
+
+
+def source_towards(transport: str, device: str, host: str) -> str:
+    """The address to connect to `host` from; empty where no interface was asked for.
+
+    Raises:
+        UsageError, SetupError: as `local_address`, or the way there leads over another interface.
+    """
+    if not device:
+        return ""
+    source = local_address(transport, device)
+    way = interfaces.towards(host)
+    if way is None or (way.name != device and way.type != interfaces.LOOPBACK):
+        over = way.name if way else "an interface that is not known"
+        raise SetupError(f"The way to {host} leads over {over}, not over {device}.", f"look at `ip route get {host}`")
+    return source
+
+
+def parsed(scheme: str, address: str) -> tuple[str, int]:
+    """Host and port of an address as a listener gives it.
+
+    Raises:
+        ValueError: it is of another library, or none.
+    """
+    words = address.split(":")
+    if len(words) != 3 or words[0] != scheme or not words[2].isdecimal():
+        raise ValueError(f"{address!r} is no address of library {scheme}, which are {scheme}:A.B.C.D:PORT")
+    return words[1], int(words[2])
+
+
+def carried_by(local: str, remote: str) -> Counts:
+    """For a connection between two IPv4 addresses, the first of this host; InfiniBand below it makes it IPoIB."""
+    interface = interfaces.carrying(local, remote)
+    if interface is None or interface.type is None:
+        return Counts("unknown", interface.name if interface else "")
+    return Counts("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)
