@@ -15,18 +15,28 @@ def doctor(
     noise: Annotated[bool, typer.Option("--noise", help="Also measure this machine's noise (about 5 s).")] = False,
     runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs per side of a comparison.")] = 5,
     hadoop_conf: HadoopConf = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require", metavar="CHANNEL", help="Fail without rdma, ipoib@IFACE, tcp@IFACE, shm; repeatable."
+        ),
+    ] = None,
+    allow_soft: Annotated[
+        bool, typer.Option("--allow-soft", help="With --require: an RDMA device in software (Soft-RoCE) will do.")
+    ] = False,
 ) -> int:
     """Check this machine, and list the ports open during a run.
 
     --noise also measures which effects are too small to detect here; --hadoop-conf also checks that cluster.
 
-    Exit code 3 if a run would fail because of this machine, 4 if only the cluster does not answer."""
+    Exit code 3 if a run would fail because of this machine, or if a required channel is not there; 4 if only the
+    cluster does not answer."""
     import dataclasses
 
     from dlobd.run import doctor as doctors
     from dlobd.run.machine_noise import measure
 
-    findings = doctors.examine(hadoop_conf)
+    findings = doctors.examine(hadoop_conf, require or (), allow_soft)
     found = measure() if noise else None
     if as_json:
         print_json({
@@ -35,9 +45,10 @@ def doctor(
             "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence(runs)},
         })  # fmt: skip
     else:
+        width = max(15, *(len(finding.part) for finding in findings))
         for finding in findings:
             print(
-                f"{finding.verdict:7} {finding.part:15} {finding.what}"
+                f"{finding.verdict:7} {finding.part:{width}} {finding.what}"
                 + f"  Next: {finding.remedy}." * bool(finding.remedy)
             )
         print("Ports open during a run:")

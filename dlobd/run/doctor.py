@@ -1,7 +1,8 @@
 """Checks what this machine can do before a run: each part is ok, absent or broken, with the next step.
 
 Absent parts are supplied by dlobd or not needed; broken parts would make a run fail. For an external cluster the parts
-are those that a run there needs, and the cluster's own web addresses.
+are those that a run there needs, and the cluster's own web addresses. Without RDMA a run goes over Ethernet: what
+`rdma_checks` finds broken matters where it is required.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError, DlobdError, SetupError
@@ -29,20 +29,10 @@ from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import active_namenode, active_resourcemanager, running_nodes
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
+from dlobd.run import rdma_checks
+from dlobd.run.findings import Finding
 from dlobd.run.memory_check import asked_mb
 from dlobd.tracing import clock
-
-Verdict = Literal["ok", "absent", "broken"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One part. `remedy` is empty where nothing is to be done."""
-
-    part: str
-    verdict: Verdict
-    what: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +44,8 @@ class Listener:
     protected: str
 
 
+CHANNEL = "the channel's address; without a device: 127.0.0.1"
+
 LISTENERS = (
     Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing (Hadoop's simple authentication)"),
     Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
@@ -63,8 +55,17 @@ LISTENERS = (
         "nothing",
     ),
     Listener("TensorFlowOnSpark's queue manager", "a Unix socket; for ps and evaluator: 0.0.0.0", "its own key"),
-    Listener("TensorFlow's gRPC server in each rank", "0.0.0.0, fixed by TensorFlow", "nothing"),
+    Listener(
+        "TensorFlow's gRPC server in each rank, with exchanges of TensorFlow's own",
+        "0.0.0.0, fixed by TensorFlow",
+        "nothing",
+    ),
     Listener("dlobd in the driver: clock; with barrier also the ranks' log lines", "127.0.0.1", "the run's secret"),
+    Listener("dlobd's address book in the driver, with exchanges of dlobd's own", "127.0.0.1", "the run's secret"),
+    Listener(
+        "a rank's channel, with exchanges of dlobd's own: sockets and grpc", CHANNEL, "HMAC with the run's secret"
+    ),
+    Listener("the same: ucx and mpi", CHANNEL, "nothing"),
 )
 
 
@@ -76,27 +77,34 @@ def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
     return tuple(replace(one, address=one.address.replace("127.0.0.1", reached)) for one in LISTENERS[1:])
 
 
-def examine(conf_dir: Path | None = None) -> list[Finding]:
+def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Finding]:
     """All parts, in the order in which a run needs them.
 
     Args:
         conf_dir: HADOOP_CONF_DIR of an external cluster, where the run is to be. It is asked for at most
             `ANSWER_S` a request, so that this ends within a minute also where nothing answers.
+        require: channels that must be there, TRANSPORT[@DEVICE].
+        allow_soft: an RDMA device in software will do.
 
     Raises:
-        UsageError: `conf_dir` cannot be read, or is of a cluster that dlobd cannot use.
+        UsageError: `conf_dir` cannot be read, or is of a cluster that dlobd cannot use; `require` is no channel.
     """
-    if conf_dir is None:
-        return [_guarded(part, look) for part, look in PARTS]
-    conf = HadoopConf.read(conf_dir)
-    conf.check_supported()
-    here = [_guarded(part, look) for part, look in PARTS if part not in EMBEDDED]
+    specs = [rdma_checks.channel(text) for text in require]
+    conf = None if conf_dir is None else HadoopConf.read(conf_dir)
+    if conf is not None:
+        conf.check_supported()
+    here = [_guarded(part, look) for part, look in PARTS if conf is None or part not in EMBEDDED]
+    rdma = rdma_checks.examine()
+    here += [*rdma, *(rdma_checks.required(spec, rdma, allow_soft) for spec in specs)]
+    if conf is None:
+        return here
     return here + [_guarded(part, lambda look=look: look(conf)) for part, look in THERE]  # type: ignore[misc]
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """What a run would end with now, as far as this tells: 3 for this machine, 4 for the external cluster."""
-    broken = {finding.part for finding in findings if finding.verdict == "broken"}
+    needed = [finding for finding in findings if not rdma_checks.is_optional(finding)]
+    broken = {finding.part for finding in needed if finding.verdict == "broken"}
     if broken - {part for part, _ in THERE}:
         return SetupError.exit_code
     return ClusterError.exit_code if broken else 0

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counter_trees import GID, MB, RC, Host, put, traffic
 from unit.test_hadoop_conf import write
 
 from dlobd import cli
-from dlobd.run import doctor
-from dlobd.run.doctor import Finding
+from dlobd.errors import SetupError, UsageError
+from dlobd.network.channels.spec import ChannelSpec
+from dlobd.network.transport.evidence import TransportEvidence, record
+from dlobd.run import doctor, rdma_checks
+from dlobd.run.findings import Finding, Verdict
+from dlobd.run.rdma_checks import Machine
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +42,10 @@ def found(part: str) -> Finding:
 def test_every_part_is_examined() -> None:
     """Each once, with a verdict; what is not ok has a next step."""
     findings = doctor.examine()
-    assert [finding.part for finding in findings] == [part for part, _ in doctor.PARTS]
+    parts = [finding.part for finding in findings]
+    assert parts[: len(doctor.PARTS)] == [part for part, _ in doctor.PARTS]
+    assert parts[len(doctor.PARTS)].startswith("RDMA")
+    assert len(parts) == len(set(parts))
     assert found("Python").verdict == found("kernel").verdict == found("clocks").verdict == "ok"
     assert all(finding.remedy for finding in findings if finding.verdict != "ok")
 
@@ -85,7 +93,7 @@ def test_settings_that_make_no_sense_are_broken(tmp_path: Path, monkeypatch: pyt
 def test_what_others_can_connect_to_is_told() -> None:
     """Every third party that listens, with its address and what protects it."""
     programs = " ".join(listener.program for listener in doctor.LISTENERS)
-    for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC"):
+    for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "address book", "channel"):
         assert name in programs
     assert all(listener.address and listener.protected for listener in doctor.LISTENERS)
     assert "127.0.0.1" not in " ".join(listener.address for listener in doctor.listeners(Path("conf")))
@@ -194,7 +202,7 @@ def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.M
 def test_the_exit_code_is_that_of_a_run() -> None:
     """3 where this machine is not fit, 4 where only the other cluster is not there; what is absent costs nothing."""
 
-    def code(**verdicts: doctor.Verdict) -> int:
+    def code(**verdicts: Verdict) -> int:
         return doctor.exit_code([Finding(part, verdict, "") for part, verdict in verdicts.items()])
 
     assert code(Java="ok", cluster="absent") == 0
@@ -213,3 +221,242 @@ def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert line.startswith("broken")
     assert "connection refused" in line
     assert "Next: check that this machine can reach that address" in line
+
+
+# ---- RDMA
+
+
+UCX_HERE = "libucp 1.20.1, with verbs"
+
+
+def machine(root: Path, soft: bool = False, **changes: Any) -> Machine:
+    """A machine with one device that can be used, and IPoIB on it where it is hardware."""
+    host = Host(root)
+    host.interface("eth0", "10.0.0.1")
+    if soft:
+        host.device("rxe0", "Ethernet", "eth0", soft=True)
+    else:
+        host.interface("ib0", "10.1.0.1", 32, 2044)
+        put(root / "sys/class/net/ib0/mode", "datagram")
+        host.device("mlx5_0")
+    for name in ("eth0", "ib0"):
+        if (root / "sys/class/net" / name).is_dir():
+            put(root / "sys/class/net" / name / "operstate", "up")
+    for node in ("uverbs0", "rdma_cm"):
+        put(root / "dev/infiniband" / node, "")
+    put(root / "usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so", "")
+    (root / "dev/shm").mkdir()
+
+    def carried(device: str) -> TransportEvidence:
+        before = host.read()
+        name = device.partition(":")[0]
+        host.set_port(name, 7_000 + 200 * MB // (1024 if soft else 4))
+        attrs = record(0, "ucx", before, lanes=[f"rc/{device}"], traffic=traffic("verbs"), after=host.read())
+        return TransportEvidence.from_attrs(attrs)
+
+    whole: dict[str, Any] = {
+        "addresses": host.addresses and {name: [address] for name, address in host.addresses.items()},
+        "locked_limit_bytes": lambda: None,
+        "load": lambda name: name,
+        "ucx": lambda: UCX_HERE,
+        "carry_bytes": carried,
+    }
+    return Machine(root, **(whole | changes))
+
+
+def of(one: Machine) -> dict[str, Finding]:
+    """Its findings by part; all that is not ok has a next step."""
+    findings = {finding.part: finding for finding in rdma_checks.examine(one)}
+    assert all(finding.remedy for finding in findings.values() if finding.verdict != "ok")
+    return findings
+
+
+def need(one: Machine, text: str, allow_soft: bool = False) -> Finding:
+    """What is said of a channel that is required."""
+    return rdma_checks.required(ChannelSpec.parse(text), rdma_checks.examine(one), allow_soft, one)
+
+
+@pytest.fixture(autouse=True)
+def ucx_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks ask whether the channel's module is there; these machines bring what it would say."""
+    monkeypatch.setattr(rdma_checks, "UCX", "dlobd.network.channels.base")
+
+
+def test_a_machine_without_rdma_says_so_in_one_line(tmp_path: Path) -> None:
+    """Whatever else could be said of it."""
+    (one,) = rdma_checks.examine(Machine(tmp_path, {}))
+    assert (one.part, one.verdict, one.what) == ("RDMA", "absent", "no device in /sys/class/infiniband")
+    assert doctor.exit_code([one]) == 0
+
+
+def test_a_machine_with_an_adapter_is_ok_in_every_part(tmp_path: Path) -> None:
+    """Seven checks, and the transfer is proved by the device's own counters."""
+    found = of(machine(tmp_path))
+    assert {finding.verdict for finding in found.values()} == {"ok"}
+    assert list(found) == [
+        "RDMA devices", "RDMA port mlx5_0:1", "RDMA hardware", "RDMA access", "IPoIB", "UCX", "RDMA transfer mlx5_0:1",
+    ]  # fmt: skip
+    assert "ACTIVE, LinkUp, InfiniBand, 100 Gb/sec (4X EDR)" in found["RDMA port mlx5_0:1"].what
+    assert "ib0 up, datagram, MTU 2044, 10.1.0.1" in found["IPoIB"].what
+    assert "mlx5_0:1 (InfiniBand) counted" in found["RDMA transfer mlx5_0:1"].what
+
+
+def test_soft_roce_is_functional_only_and_has_no_rate(tmp_path: Path) -> None:
+    """Its file of a rate is fiction."""
+    found = of(machine(tmp_path, soft=True))
+    assert (found["RDMA hardware"].verdict, found["RDMA transfer rxe0:1"].verdict) == ("absent", "ok")
+    assert "functional only" in found["RDMA hardware"].what
+    assert "Gb/sec" not in " ".join(finding.what for finding in found.values())
+
+
+def _down(root: Path) -> None:
+    put(root / "sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN")
+    put(root / "sys/class/infiniband/mlx5_0/ports/1/phys_state", "3: Disabled")
+
+
+def _without_manager(root: Path) -> None:
+    put(root / "sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT")
+
+
+def _without_gid(root: Path) -> None:
+    put(root / "sys/class/infiniband/mlx5_0/ports/1/gids/0", GID.replace(GID, "0000:" * 7 + "0000"))
+
+
+def _without_verbs(root: Path) -> None:
+    (root / "dev/infiniband/uverbs0").unlink()
+
+
+def _without_cm(root: Path) -> None:
+    (root / "dev/infiniband/rdma_cm").unlink()
+
+
+def _without_provider(root: Path) -> None:
+    (root / "usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so").unlink()
+
+
+def _no_library(name: str) -> object:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+def _no_ucx() -> str:
+    raise SetupError("libucp.so.0 of mpich has no libuct_ib.", "install mpich")
+
+
+def _no_bytes(device: str) -> TransportEvidence:
+    raise OSError("no end within 60 s")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "changes", "part", "says"),
+    [
+        (_down, {}, "RDMA port mlx5_0:1", "DOWN, Disabled"),
+        (_without_manager, {}, "RDMA port mlx5_0:1", "no subnet manager"),
+        (_without_gid, {}, "RDMA port mlx5_0:1", "it has no address"),
+        (_without_verbs, {}, "RDMA access", "no uverbs device"),
+        (_without_cm, {}, "RDMA access", "rdma_cm cannot be read"),
+        (None, {"locked_limit_bytes": lambda: 8 << 20}, "RDMA access", "may lock 8192 KB"),
+        (None, {"load": _no_library}, "RDMA access", "libibverbs.so.1 cannot be loaded"),
+        (_without_provider, {}, "RDMA access", "no provider"),
+        (None, {"ucx": _no_ucx}, "UCX", "has no libuct_ib"),
+        (None, {"carry_bytes": _no_bytes}, "RDMA transfer mlx5_0:1", "no end within 60 s"),
+    ],
+)
+def test_what_is_broken_is_named_with_a_next_step(
+    tmp_path: Path, spoil: Any, changes: dict[str, Any], part: str, says: str
+) -> None:
+    """And what requires RDMA fails for that reason, while a run without it does not."""
+    one = machine(tmp_path, **changes)
+    if spoil:
+        spoil(tmp_path)
+    found = of(one)
+    assert (found[part].verdict, says in found[part].what) == ("broken", True), found[part]
+    assert doctor.exit_code(list(found.values())) == 0
+    missing = need(one, "rdma")
+    assert missing.verdict == "broken"
+    assert says in missing.what
+    assert doctor.exit_code([*found.values(), missing]) == 3
+
+
+def test_a_transfer_that_no_device_counted_is_not_rdma(tmp_path: Path) -> None:
+    """Whatever UCX says of its lanes."""
+
+    def silent(device: str) -> TransportEvidence:
+        seen = Host(tmp_path).read()
+        return TransportEvidence.from_attrs(
+            record(0, "ucx", seen, lanes=[RC], traffic=traffic("verbs"), after=seen)
+        )  # fmt: skip
+
+    one = of(machine(tmp_path, carry_bytes=silent))["RDMA transfer mlx5_0:1"]
+    assert one.verdict == "broken"
+    assert one.what.startswith("NOT RDMA")
+
+
+def test_what_is_required_is_there(tmp_path: Path) -> None:
+    """By name or without one."""
+    one = machine(tmp_path)
+    for text in ("rdma", "rdma@mlx5_0", "rdma@mlx5_0:1", "ipoib", "ipoib@ib0", "tcp", "tcp@eth0", "shm"):
+        assert need(one, text).verdict == "ok", text
+    assert doctor.exit_code([need(one, "rdma"), need(one, "tcp@eth0")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rdma@mlx5_1", "did you mean 'mlx5_0:1'"),
+        ("ipoib@eth0", "is ethernet, not infiniband"),
+        ("ipoib@ib1", "did you mean 'ib0'"),
+        ("tcp@eth9", "did you mean 'eth0'"),
+    ],
+)
+def test_what_is_required_and_not_there_names_what_is(tmp_path: Path, text: str, says: str) -> None:
+    """The nearest, or why the one that was named is not it."""
+    one = need(machine(tmp_path), text)
+    assert one.verdict == "broken"
+    assert says in one.what
+    assert one.remedy
+    assert doctor.exit_code([one]) == 3
+
+
+def test_soft_roce_is_no_rdma_unless_it_is_allowed(tmp_path: Path) -> None:
+    """It works, and that is all that it is good for."""
+    one = machine(tmp_path, soft=True)
+    refused = need(one, "rdma")
+    assert refused.verdict == "broken"
+    assert "functional only" in refused.what
+    assert "--allow-soft" in refused.remedy
+    assert need(one, "rdma", allow_soft=True).verdict == "ok"
+    assert need(one, "rdma@rxe0:1", allow_soft=True).verdict == "ok"
+
+
+def test_nothing_that_is_required_is_there_without_devices(tmp_path: Path) -> None:
+    """One line each, with a next step."""
+    one = Machine(tmp_path, {})
+    for text, says in (("rdma", "RDMA absent: no device"), ("ipoib", "IPoIB absent"), ("shm", "/dev/shm")):
+        found = need(one, text)
+        assert (found.verdict, says in found.what, bool(found.remedy)) == ("broken", True, True)
+
+
+@pytest.mark.parametrize("text", ["rdna", "inproc", "tcp@", "tcp@a b", ""])
+def test_what_is_no_channel_cannot_be_required(text: str) -> None:
+    """Before anything is looked at."""
+    with pytest.raises(UsageError, match="--require"):
+        doctor.examine(require=[text])
+
+
+def test_the_command_fails_without_what_is_required(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that is required has a line; without them the same machine is fit."""
+    monkeypatch.setattr(doctor, "PARTS", ())
+    here = Machine(tmp_path, {})
+    monkeypatch.setattr(rdma_checks, "Machine", lambda: here)
+    assert cli.main(["doctor"]) == 0
+    assert "no device" in capsys.readouterr().out
+    assert cli.main(["doctor", "--require", "rdma", "--require", "ipoib@ib0", "--allow-soft"]) == 3
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines if "required" in line] == [
+        ["broken", "required", "rdma"],
+        ["broken", "required", "ipoib@ib0"],
+    ]
+    assert cli.main(["doctor", "--require", "rmda"]) == 2
+    assert "did you mean 'rdma'" in capsys.readouterr().err

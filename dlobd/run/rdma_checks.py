@@ -1,0 +1,339 @@
+"""Whether this machine can carry gradients by RDMA: eight checks, each ok, absent or broken, with the next step.
+
+    1  is there a device                    5  interfaces of IPoIB
+    2  its ports                            6  UCX, and whether its build knows verbs
+    3  is it hardware                       7  one second of bytes to itself, counted by the device
+    4  may this user use it                 8  is what was required there
+
+Nothing here makes a run fail unless it is required: where there is no device, one line says so. What is looked at is a
+`Machine`, so that tests have machines of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlobd.axes import CHANNELS
+from dlobd.errors import DlobdError, UsageError
+from dlobd.network import interfaces
+from dlobd.network.channels.spec import ChannelSpec
+from dlobd.network.devices import ROOT, Device, Port, devices
+from dlobd.network.transport.evidence import TransportEvidence
+from dlobd.network.transport.verdict import verdict
+from dlobd.registry import unknown
+from dlobd.run.findings import Finding
+
+LOCKED_BYTES = 64 << 20
+"""Verbs lock the memory that they use; below this limit not even one fusion buffer fits."""
+
+PROBE_LIMIT_S = 60.0
+
+UCX = "dlobd.network.channels.ucx.library"
+
+
+def locked_limit_bytes() -> int | None:
+    """How much memory this user may lock (`ulimit -l`); None: as much as there is."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def carry_bytes(device: str) -> TransportEvidence:
+    """What a second of bytes over a device left as evidence, in a process of its own.
+
+    Raises:
+        OSError: it did not end well; the last line that it wrote.
+    """
+    command = [sys.executable, "-m", "dlobd.network.transport.probe", "ucx", "rdma", device]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise OSError(f"no end within {PROBE_LIMIT_S:.0f} s") from None
+    if done.returncode:
+        raise OSError((done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1])
+    return TransportEvidence.from_attrs(json.loads(done.stdout.splitlines()[-1]))
+
+
+def ucx_with_verbs() -> str:
+    """The libucp that the ucx channel would use, in words.
+
+    Raises:
+        DlobdError: there is none, or its build has no verbs.
+    """
+    from dlobd.network.channels.ucx import library
+
+    return library.describe(verbs=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """root: where `sys`, `dev` and `usr` are. addresses: of IPv4, by interface; None: this host's."""
+
+    root: Path = ROOT
+    addresses: Mapping[str, Sequence[str]] | None = None
+    locked_limit_bytes: Callable[[], int | None] = locked_limit_bytes
+    load: Callable[[str], object] = ctypes.CDLL
+    ucx: Callable[[], str] = ucx_with_verbs
+    carry_bytes: Callable[[str], TransportEvidence] = carry_bytes
+
+
+def examine(machine: Machine | None = None) -> list[Finding]:
+    """Checks 1 to 7; one line where there is no device."""
+    machine = machine or Machine()
+    found = devices(machine.root)
+    ipoib = _ipoib(machine)
+    if not found:
+        absent = Finding(
+            "RDMA", "absent", "no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted"
+        )
+        return [absent, ipoib] if ipoib.verdict != "absent" else [absent]
+    ucx = _ucx(machine)
+    ports = [(device, port) for device in found for port in device.ports]
+    looked_at = {_name(device, port): _port(device, port) for device, port in ports}
+    return [
+        Finding("RDMA devices", "ok", ", ".join(_told(device) for device in found)),
+        *looked_at.values(),
+        _hardware(found),
+        _access(machine),
+        ipoib,
+        ucx,
+        *(_transfer(machine, name, ucx) for name, finding in looked_at.items() if finding.verdict == "ok"),
+    ]
+
+
+def channel(text: str) -> ChannelSpec:
+    """A channel that a person requires.
+
+    Raises:
+        UsageError: it is none; the nearest is named.
+    """
+    names = [row.name for row in CHANNELS if row.name != "inproc"]
+    try:
+        spec = ChannelSpec.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--require: {error}.", "dlobd doctor --require rdma") from None
+    if spec.transport not in names:
+        raise UsageError(f"--require: {unknown('channel', spec.transport, names)}", "dlobd list channels")
+    return spec
+
+
+def required(
+    spec: ChannelSpec, findings: Sequence[Finding], allow_soft: bool, machine: Machine | None = None
+) -> Finding:
+    """Check 8: whether a channel can be had here; what cannot is broken.
+
+    Args:
+        findings: of `examine`.
+        allow_soft: a software device will do.
+    """
+    machine, part = machine or Machine(), f"required {spec}"
+    try:
+        if spec.transport == "rdma":
+            return _rdma_required(part, spec.device, findings, allow_soft, machine)
+        if spec.transport == "shm":
+            return _shm_required(part, machine)
+        return _ip_required(part, spec, machine)
+    except DlobdError as error:
+        return Finding(part, "broken", error.what, error.remedy)
+
+
+def is_optional(finding: Finding) -> bool:
+    """Whether a run can do without it: nothing of RDMA is needed by a run over Ethernet."""
+    return finding.part.startswith(("RDMA", "IPoIB", "UCX"))
+
+
+# ---- 1 to 3: devices and ports
+
+
+def _name(device: Device, port: Port) -> str:
+    return f"{device.name}:{port.number}"
+
+
+def _told(device: Device) -> str:
+    if device.soft:
+        return f"{device.name} (Soft-RoCE on {device.parent})" if device.parent else f"{device.name} (in software)"
+    return f"{device.name} ({', '.join(filter(None, (device.driver, device.firmware))) or 'driver unknown'})"
+
+
+def _port(device: Device, port: Port) -> Finding:
+    part = f"RDMA port {_name(device, port)}"
+    # a software device has no rate: what its file says is fiction
+    rate = "" if device.soft else f", {port.rate or 'rate unknown'}"
+    kinds = sorted({gid.kind for gid in port.gids if gid.kind})
+    gids = f"{len(port.gids)} GIDs" + f" ({', '.join(kinds)})" * bool(kinds)
+    layer = port.link_layer or "link layer unknown"
+    what = f"{port.state or 'state unknown'}, {port.phys_state or 'link unknown'}, {layer}{rate}, {gids}"
+    if port.state == "INIT" and port.link_layer == "InfiniBand":
+        return Finding(
+            part, "broken", f"{what}: no subnet manager has set it up", "start opensm, or ask the fabric's admin"
+        )
+    if port.state != "ACTIVE" or port.phys_state not in ("LinkUp", None):
+        below = device.parent or next((gid.interface for gid in port.gids if gid.interface), "")
+        remedy = f"bring up {below}" if below else "connect its cable, and bring up its link"
+        return Finding(part, "broken", what, remedy)
+    if not port.gids:
+        return Finding(part, "broken", f"{what}: it has no address", "give its interface an IPv4 address")
+    return Finding(part, "ok", what)
+
+
+def _hardware(found: Sequence[Device]) -> Finding:
+    hard = [device.name for device in found if device.soft is False]
+    soft = [device.name for device in found if device.soft]
+    if hard:
+        also = f"; only in software: {', '.join(soft)}" if soft else ""
+        return Finding("RDMA hardware", "ok", ", ".join(hard) + also)
+    if soft:
+        what = f"{', '.join(soft)}: Soft-RoCE, functional only"
+        return Finding("RDMA hardware", "absent", what, "use it for tests; its times say nothing about RDMA")
+    return Finding("RDMA hardware", "absent", "/sys does not tell whether the devices are hardware", "mount /sys")
+
+
+# ---- 4: permission
+
+
+def _access(machine: Machine) -> Finding:
+    part, node = "RDMA access", machine.root / "dev/infiniband"
+    verbs = sorted(node.glob("uverbs*"))
+    if not verbs:
+        return Finding(
+            part, "broken", "/dev/infiniband has no uverbs device", "modprobe ib_uverbs; in a container, --device"
+        )
+    closed = [path.name for path in (*verbs, node / "rdma_cm") if not os.access(path, os.R_OK | os.W_OK)]
+    if closed:
+        what = f"/dev/infiniband: {', '.join(closed)} cannot be read and written"
+        return Finding(part, "broken", what, "modprobe rdma_ucm, or permit this user to use it")
+    limit_bytes = machine.locked_limit_bytes()
+    if limit_bytes is not None and limit_bytes < LOCKED_BYTES:
+        what = f"this user may lock {limit_bytes >> 10} KB of memory, and verbs need {LOCKED_BYTES >> 10}"
+        return Finding(part, "broken", what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
+    try:
+        machine.load("libibverbs.so.1")
+    except OSError as error:
+        what = f"libibverbs.so.1 cannot be loaded: {error}"
+        return Finding(part, "broken", what, "install libibverbs1 and ibverbs-providers (or rdma-core)")
+    places = ("usr/lib*/libibverbs", "usr/lib*/*/libibverbs")  # of Red Hat's and of Debian's systems
+    providers = {path.name for place in places for path in machine.root.glob(f"{place}/*-rdmav*.so")}
+    if not providers:
+        return Finding(part, "broken", "libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
+    limit = "all memory" if limit_bytes is None else f"{limit_bytes >> 20} MB"
+    return Finding(part, "ok", f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked")
+
+
+# ---- 5: IPoIB
+
+
+def _interfaces(machine: Machine) -> list[interfaces.Interface]:
+    return interfaces.interfaces(machine.root / "sys/class/net", machine.addresses)
+
+
+def _ipoib(machine: Machine) -> Finding:
+    found = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
+    if not found:
+        return Finding("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
+    told = [
+        f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
+        f"{', '.join(one.addresses) or 'no IPv4 address'}"
+        for one in found
+    ]
+    if any(one.up and one.addresses for one in found):
+        return Finding("IPoIB", "ok", "; ".join(told))
+    return Finding("IPoIB", "broken", "; ".join(told), f"bring {found[0].name} up and give it an IPv4 address")
+
+
+# ---- 6 and 7: UCX, and bytes
+
+
+def _ucx(machine: Machine) -> Finding:
+    if importlib.util.find_spec(UCX.rpartition(".")[0]) is None:
+        return Finding("UCX", "absent", "this dlobd has no ucx channel", "use a version that has it")
+    try:
+        return Finding("UCX", "ok", machine.ucx())
+    except DlobdError as error:
+        return Finding("UCX", "broken", error.what, error.remedy)
+    except ImportError as error:
+        return Finding("UCX", "absent", str(error), "pip install cffi mpich")
+
+
+def _transfer(machine: Machine, name: str, ucx: Finding) -> Finding:
+    part = f"RDMA transfer {name}"
+    if ucx.verdict != "ok":
+        return Finding(part, "absent", "not tried without UCX", ucx.remedy)
+    try:
+        plane = verdict("transfer", f"rdma@{name}", [machine.carry_bytes(name)])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return Finding(part, "broken", f"no bytes came through: {error}", "look at the port's line, and at RDMA access")
+    if plane.kind != "verbs":
+        what = f"NOT RDMA, but {plane.kind}: {plane.evidence[-1]}"
+        return Finding(part, "broken", what, "look at the counters of this device while ib_write_bw runs")
+    return Finding(part, "ok", plane.evidence[-1])
+
+
+# ---- 8: what is required
+
+
+def _rdma_required(part: str, wanted: str, findings: Sequence[Finding], allow_soft: bool, machine: Machine) -> Finding:
+    found = devices(machine.root)
+    ports = {_name(device, port): device for device in found for port in device.ports}
+    if not ports:
+        return Finding(
+            part, "broken", "RDMA absent: no device", "install an adapter and its driver, or use channel=tcp"
+        )
+    names = [name for name, device in ports.items() if wanted in ("", name, device.name)]
+    if not names:
+        return Finding(part, "broken", unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
+    broken = [one for one in findings if one.part in ("RDMA access", "UCX") and one.verdict != "ok"]
+    if broken:
+        return Finding(part, "broken", f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
+    verdicts = {one.part: one for one in findings}
+    good = [name for name in names if _fine(verdicts, name)]
+    if not good:
+        reasons = [one for one in findings if one.part.endswith(f" {names[0]}") and one.verdict != "ok"]
+        what, remedy = (f"{reasons[0].part}: {reasons[0].what}", reasons[0].remedy) if reasons else ("it came late", "")
+        return Finding(part, "broken", what, remedy)
+    usable = [name for name in good if ports[name].soft is False or allow_soft]
+    if not usable:
+        what = f"{', '.join(good)}: in software, functional only"
+        return Finding(part, "broken", what, "--allow-soft takes it for tests; for measurements an adapter is needed")
+    return Finding(part, "ok", ", ".join(usable))
+
+
+def _fine(verdicts: Mapping[str, Finding], name: str) -> bool:
+    both = verdicts.get(f"RDMA port {name}"), verdicts.get(f"RDMA transfer {name}")
+    return all(one is not None and one.verdict == "ok" for one in both)
+
+
+def _ip_required(part: str, spec: ChannelSpec, machine: Machine) -> Finding:
+    ipoib = spec.transport == "ipoib"
+    every = [one.name for one in _interfaces(machine) if not ipoib or one.type == interfaces.INFINIBAND]
+    if not every:
+        what = "IPoIB absent: no interface is of type 32" if ipoib else "there is no interface"
+        return Finding(part, "broken", what, "modprobe ib_ipoib, or use channel=tcp")
+    errors = []
+    for name in [spec.device] if spec.device else every:
+        try:
+            one = interfaces.usable(name, ipoib, machine.root / "sys/class/net", machine.addresses)
+        except DlobdError as error:
+            errors.append(error)
+        else:
+            return Finding(part, "ok", f"{one.name} ({one.kind}), {', '.join(one.addresses)}, MTU {one.mtu_bytes}")
+    return Finding(part, "broken", errors[0].what, errors[0].remedy)
+
+
+def _shm_required(part: str, machine: Machine) -> Finding:
+    place = machine.root / "dev/shm"
+    if not os.access(place, os.W_OK | os.X_OK):
+        return Finding(part, "broken", "/dev/shm cannot be written", "mount a tmpfs there; in a container, --shm-size")
+    space = os.statvfs(place)
+    free_bytes = space.f_bavail * space.f_frsize
+    if free_bytes < LOCKED_BYTES:
+        what = f"/dev/shm has {free_bytes >> 20} MB free, and a fusion buffer needs {LOCKED_BYTES >> 20}"
+        return Finding(part, "broken", what, "make it larger; in a container, --shm-size=1g")
+    return Finding(part, "ok", f"/dev/shm, {free_bytes >> 20} MB free")
