@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlobd.network import devices
-from dlobd.network.devices import ROOT, read_number
+from dlobd.network.devices import ROOT, read_number, read_text
 from dlobd.network.interfaces import interfaces
 from dlobd.network.transport import tcp_info
 from dlobd.network.transport.tcp_info import TcpSocket
@@ -257,8 +257,9 @@ def _proc_net_dev(path: Path) -> dict[str, Counts]:
 
 
 def _namespace(root: Path) -> str:
+    """Of which machine, by its boot, and which network namespace of it: names of hosts may be equal."""
     try:
-        return os.readlink(root / "proc/self/ns/net")
+        return f"{read_text(root / 'proc/sys/kernel/random/boot_id')}/{os.readlink(root / 'proc/self/ns/net')}"
     except OSError:
         return "unknown"
 
