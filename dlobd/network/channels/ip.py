@@ -48,9 +48,8 @@ def parsed(scheme: str, address: str) -> tuple[str, int]:
     return words[1], int(words[2])
 
 
-def carried_by(local: str, remote: str) -> Counts:
-    """For a connection between two IPv4 addresses, the first of this host; InfiniBand below it makes it IPoIB."""
-    interface = interfaces.carrying(local, remote)
+def counts_of(interface: interfaces.Interface | None) -> Counts:
+    """For a connection that this interface carries; InfiniBand below it makes it IPoIB."""
     if interface is None or interface.type is None:
         return Counts("unknown", interface.name if interface else "")
     return Counts("ipoib" if interface.type == interfaces.INFINIBAND else "tcp", interface.name)

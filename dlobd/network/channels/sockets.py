@@ -18,9 +18,10 @@ import time
 from typing import ClassVar
 
 from dlobd.errors import UsageError
+from dlobd.network import interfaces
 from dlobd.network.channels import authentication
 from dlobd.network.channels.base import Capabilities, Closed, DeadlinePassed, Traffic
-from dlobd.network.channels.ip import carried_by, local_address, parsed, source_towards
+from dlobd.network.channels.ip import counts_of, local_address, parsed, source_towards
 from dlobd.network.channels.socket_connection import SocketsConnection
 from dlobd.network.channels.socket_listener import SocketsListener
 from dlobd.network.channels.two_sided import Counts, traffic
@@ -104,7 +105,7 @@ class SocketsChannel:
 
     def _welcome(self, connected: socket.socket, peer: str) -> SocketsConnection:
         """A connection of a socket, which is counted and closed with this channel."""
-        counts = carried_by(connected.getsockname()[0], connected.getpeername()[0])
+        counts = counts_of(interfaces.carrying(connected.getsockname()[0], connected.getpeername()[0]))
         connection = SocketsConnection(connected, peer, counts)
         self._counts.append(counts)
         self._connections.append(connection)
