@@ -66,13 +66,12 @@ class _Stream(GrpcConnection):
                     pass  # this end is closed
         except grpc.RpcError:
             pass  # the other end is gone, or this one has cancelled the call
-        self._left()
+        self._inbox.end(PeerClosed(f"{self.peer} has closed the connection"))
+        self._send_no_more()
 
-    def _left(self) -> None:
-        """The peer sends nothing more."""
-        left = PeerClosed(f"{self.peer} has closed the connection")
-        self._inbox.end(left)
-        self._outbox.end(left)
+    def _send_no_more(self) -> None:
+        """The peer has left; what it has sent is still to be received."""
+        self._outbox.end(PeerClosed(f"{self.peer} has closed the connection"))
 
     def _sent(self) -> Iterator[bytes]:
         """What gRPC is to send; its end ends the stream after all that was sent."""
@@ -108,7 +107,7 @@ class _Dialled(_Stream):
         self._read(self._call)
 
     def close(self) -> None:
-        """See the contract. The peer has LINGER_S to end its stream as well; then gRPC cancels it."""
+        """See the contract. The peer has LINGER_S to take what was sent and to end its stream; then gRPC cancels it."""
         self._shut()
         self._over.wait(LINGER_S)
         self._channel.close()
@@ -125,8 +124,8 @@ class _Served(_Stream):
 
     def exchange_call(self, messages: Iterator[bytes], context: Any) -> Iterator[bytes]:
         """The call that the peer has made for this connection."""
-        if not context.add_callback(self._left):
-            self._left()
+        if not context.add_callback(self._send_no_more):
+            self._send_no_more()
         self._read(messages)
         yield from self._sent()
 
