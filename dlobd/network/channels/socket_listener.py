@@ -32,7 +32,7 @@ PAUSE_S = 0.1
 class _Coming:
     """One who has connected and was greeted, what it has said since, and what it is to be answered."""
 
-    socket: socket.socket
+    connected: socket.socket
     peer: str
     greeted: bytes
     until_s: float
@@ -109,7 +109,7 @@ class SocketsListener:
                 until_s = min((one.until_s for one in coming), default=None)
                 ready = selector.select(None if until_s is None else max(0.0, until_s - time.monotonic()))
                 if any(key.fileobj is self._socket for key, _ in ready) and (new := self._greet()):
-                    selector.register(new.socket, selectors.EVENT_READ, new)
+                    selector.register(new.connected, selectors.EVENT_READ, new)
                     coming.append(new)
                 heard = {id(key.data) for key, _ in ready}
                 for one in list(coming):
@@ -117,14 +117,14 @@ class SocketsListener:
                     if verdict is None and one.until_s > time.monotonic():
                         continue  # it may say more
                     coming.remove(one)
-                    selector.unregister(one.socket)
+                    selector.unregister(one.connected)
                     if verdict:
                         self._admit(one)
                     else:
                         late = f"it was not done within {authentication.HANDSHAKE_S:g} s"
                         self._refuse(one, one.fault or late)
         for one in coming:
-            one.socket.close()
+            one.connected.close()
 
     def _greet(self) -> _Coming | None:
         """Who is first among those that have connected."""
@@ -148,7 +148,7 @@ class SocketsListener:
     def _hear(self, one: _Coming) -> bool | None:
         """Whether one is welcome; None while it has not said enough. A `fault` says why not."""
         try:
-            more = one.socket.recv(authentication.HELLO_BYTES - len(one.said))
+            more = one.connected.recv(authentication.HELLO_BYTES - len(one.said))
         except BlockingIOError:
             return None
         except OSError as error:
@@ -170,8 +170,8 @@ class SocketsListener:
 
     def _admit(self, one: _Coming) -> None:
         try:
-            one.socket.send(one.answer)
-            connection = self._welcome(one.socket, one.peer)
+            one.connected.send(one.answer)
+            connection = self._welcome(one.connected, one.peer)
         except OSError as error:
             self._refuse(one, error.strerror or str(error))
             return
@@ -182,7 +182,7 @@ class SocketsListener:
     def _refuse(self, one: _Coming, why: str) -> None:
         authentication.report(self.address, one.peer, why)
         try:
-            one.socket.send(one.answer)
+            one.connected.send(one.answer)
         except OSError:
             pass  # it does not listen
-        one.socket.close()
+        one.connected.close()
