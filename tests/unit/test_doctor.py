@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import threading
@@ -247,10 +248,13 @@ def machine(root: Path, soft: bool = False, **changes: Any) -> Machine:
     put(root / "usr/lib/x86_64-linux-gnu/libibverbs/libmlx5-rdmav34.so", "")
     (root / "dev/shm").mkdir()
 
+    stands_at = itertools.count(7_000, 200 * MB // (1024 if soft else 4))
+
     def carried(device: str) -> TransportEvidence:
-        before = host.read()
         name = device.partition(":")[0]
-        host.set_port(name, 7_000 + 200 * MB // (1024 if soft else 4))
+        host.set_port(name, next(stands_at))
+        before = host.read()
+        host.set_port(name, next(stands_at))
         attrs = record(0, "ucx", before, lanes=[f"rc/{device}"], traffic=traffic("verbs"), after=host.read())
         return TransportEvidence.from_attrs(attrs)
 

@@ -322,7 +322,7 @@ thread = threading.Thread(target=connection.sendall, args=(bytes(size),))
 thread.start()
 left = size
 while left:
-    left -= len(connection.recv(1 << 18))
+    left -= len(connection.recv(min(left, 1 << 18)))
 thread.join()
 connection.sendall(b"x")  # both have all: nothing more is under way
 connection.recv(1)

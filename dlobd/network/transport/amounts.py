@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dlobd.network.channels.base import Kind
-from dlobd.network.interfaces import INFINIBAND, LOOPBACK
+from dlobd.network.interfaces import ETHERNET, INFINIBAND, LOOPBACK
 from dlobd.network.transport import headers
 from dlobd.network.transport.counters import Counts, InterfaceCounts, PortCounts, Snapshot
 
@@ -85,7 +85,8 @@ def interface_words(interface: InterfaceCounts, need: Amount) -> str:
     """What an interface counted, and its payload after headers against what was exchanged."""
     loopback = interface.name == "lo" or interface.type == LOOPBACK
     infiniband = interface.type == INFINIBAND
-    kind = "loopback" if loopback else "IPoIB" if infiniband else f"type {interface.type or 'unknown'}"
+    other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"
+    kind = "loopback" if loopback else "IPoIB" if infiniband else other
     framing: headers.Framing = "ipoib" if infiniband else "tcp"
     compared = _compared(interface.counts, need, framing, interface.mtu_bytes)
     return f"{interface.name} ({kind}) counted {amount_of(interface.counts)}{compared}"
@@ -110,7 +111,7 @@ def port_words(counted: Snapshot, port: PortCounts, need: Amount) -> str:
 
 def _compared(counts: Counts, need: Amount, framing: headers.Framing, mtu_bytes: int | None) -> str:
     """What was sent without headers, against what was expected; what others sent on this host is in it."""
-    if counts.sent_bytes is None or not need.sent_bytes:
+    if not counts.sent_bytes or not need.sent_bytes:
         return ""
     if counts.sent_packets is not None:
         payload = headers.without_headers(counts.sent_bytes, counts.sent_packets, framing)

@@ -70,4 +70,5 @@ def _both(here: Traffic, there: Traffic) -> Traffic:
 
 
 if __name__ == "__main__":
-    print(json.dumps(probe(*sys.argv[1:4])))
+    library, transport, device = sys.argv[1:]
+    print(json.dumps(probe(library, transport, device)))
