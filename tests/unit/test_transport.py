@@ -20,6 +20,7 @@ from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffi
 from dlobd.network.transport import headers
 from dlobd.network.transport.counters import Counts, InterfaceCounts, Snapshot, counted
 from dlobd.network.transport.evidence import TransportEvidence, record
+from dlobd.network.transport.probe import probe
 from dlobd.network.transport.tcp_info import TcpSocket, carried, own_sockets, tcp_socket
 from dlobd.network.transport.verdict import Plane, plane_of_addresses, verdict
 
@@ -399,3 +400,21 @@ def test_counters_of_a_link_agree_with_what_was_sent(namespaces: tuple[str, str]
     plane = verdict("exchange", "tcp@eth1", evidence)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "eth1", True), plane.evidence
     assert verdict("exchange", "ipoib@eth1", evidence).agrees is False
+
+
+def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
+    """As doctor does it over RDMA devices; here over loopback, by the library that is always there."""
+    evidence = TransportEvidence.from_attrs(probe("sockets", "tcp", "lo", 0.05))
+    plane = verdict("transfer", "tcp@lo", [evidence])
+    assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
+    assert evidence.traffic is not None
+    assert evidence.traffic.sent_bytes == evidence.traffic.received_bytes > 0
+    assert verdict("transfer", "rdma", [evidence]).agrees is False
+
+
+def test_the_probe_is_a_process_of_its_own_and_fails_in_one_line() -> None:
+    """Its last line says why; a device that is not there is not replaced by another."""
+    command = [sys.executable, "-m", "dlobd.network.transport.probe", "sockets", "tcp", "eth-none"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 1
+    assert "no interface 'eth-none'" in done.stderr.splitlines()[-1]
