@@ -188,7 +188,19 @@ EXCHANGES = Registry(
             "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)",
             "dlobd.network.exchanges.tf_collectives:TfCollectives",
             ("tensorflow",),
-        )
+        ),
+        Row(
+            "ring",
+            "dlobd's ring all-reduce over sockets, beside the step",
+            "dlobd.network.exchanges.all_reduce:Ring",
+            ("tensorflow",),
+        ),
+        Row(
+            "halving-doubling",
+            "dlobd's recursive halving and doubling over sockets, beside the step",
+            "dlobd.network.exchanges.all_reduce:HalvingDoubling",
+            ("tensorflow",),
+        ),
     ],
 )
 

@@ -77,7 +77,11 @@ NEXT_BATCH = "next batch"  # out of tf.data
 FIRST_STEP = "first step"  # TensorFlow traces and compiles in it
 STEP = "step"  # all of it where the exchange is inside; else it holds the next three
 FORWARD_AND_BACKWARD = "forward and backward"
-EXCHANGE = "exchange"  # layer channel
+EXCHANGE = "exchange"  # layer channel; with an exchange of dlobd's it holds the next four
+PACK = "pack"  # tensors into the buffers that travel
+WAIT_FOR_PEERS = "wait for peers"  # until all ranks have packed: a rendezvous of its own kind
+WIRE = "wire"  # the collective
+UNPACK = "unpack"  # means into tensors
 APPLY = "apply"
 AGREE = "agree"  # of all ranks, whether training ends: a rendezvous of that kind
 CHECKPOINT = "checkpoint"
@@ -139,3 +143,4 @@ WAIT_LAST_RESERVATION = "@last-reservation"  # whose came last
 
 STEP_RENDEZVOUS = "step"  # the exchange is inside: the step itself is the collective
 EXCHANGE_RENDEZVOUS = "exchange"  # the exchange is outside
+PEERS_RENDEZVOUS = "peers"  # all have packed

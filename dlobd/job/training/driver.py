@@ -12,6 +12,7 @@ from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import driver_clock
 from dlobd.job.launchers.base import Roles
 from dlobd.job.training import trainer
+from dlobd.job.training.meeting import address_book
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def run(job_file: str) -> None:
 
 def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
     roles = Roles(chief=1, worker=job.workers - 1)
-    LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, Markers(job))
+    with address_book(sc, job):
+        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, Markers(job))
     tracing.instant(names.LAUNCHER_SHUT_DOWN)
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.two_sided import Counts
 
 
 def local_address(transport: str, device: str) -> str:
-    """The IPv4 address of the interface; loopback's for none.
+    """The IPv4 address of the interface; loopback's for none. An IPv4 address stands for its interface.
 
     Raises:
         UsageError, SetupError: see `dlobd.network.interfaces.usable`.
     """
+    if is_address(device):
+        if interfaces.with_address(device) is None:
+            raise SetupError(f"This host has no interface with the address {device}.", "look at `ip address`")
+        return device
     if device:
         return interfaces.usable(device, infiniband=transport == "ipoib").addresses[0]
     if transport == "ipoib":
@@ -30,10 +36,25 @@ def source_towards(transport: str, device: str, host: str) -> str:
         return ""
     source = local_address(transport, device)
     way = interfaces.towards(host)
-    if way is None or (way.name != device and way.type != interfaces.LOOPBACK):
+    if way is None or (way.name != _name(device) and way.type != interfaces.LOOPBACK):
         over = way.name if way else "an interface that is not known"
         raise SetupError(f"The way to {host} leads over {over}, not over {device}.", f"look at `ip route get {host}`")
     return source
+
+
+def is_address(device: str) -> bool:
+    """Whether a device is given by its IPv4 address."""
+    try:
+        ipaddress.IPv4Address(device)
+    except ValueError:
+        return False
+    return True
+
+
+def _name(device: str) -> str:
+    """Of the interface."""
+    by_address = interfaces.with_address(device) if is_address(device) else None
+    return by_address.name if by_address else device
 
 
 def parsed(scheme: str, address: str) -> tuple[str, int]:

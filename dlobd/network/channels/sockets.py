@@ -128,7 +128,7 @@ class SocketsChannel:
                     raise OSError(error, os.strerror(error)) from None
             if connected.getsockname() == connected.getpeername():
                 raise _NotYetError("connection refused")  # by chance the kernel has joined it to itself
-            greeted = self._exactly(connected, authentication.GREETING_BYTES, deadline_s, peer)
+            greeted = self._exactly(connected, authentication.GREETING_BYTES, deadline_s, peer, greeting=True)
             said = authentication.hello(self._secret, greeted)
             connected.send(said)  # so few bytes always fit into the buffer of a new connection
             answer = self._exactly(connected, authentication.PROOF_BYTES, deadline_s, peer)
@@ -141,8 +141,10 @@ class SocketsChannel:
             connected.close()
             raise
 
-    def _exactly(self, connected: socket.socket, size: int, deadline_s: float, peer: str) -> bytes:
-        """What the listening end says, of which the first is its greeting."""
+    def _exactly(
+        self, connected: socket.socket, size: int, deadline_s: float, peer: str, greeting: bool = False
+    ) -> bytes:
+        """What the listening end says. Who does not begin with a greeting need not be heard to the end."""
         said = b""
         while len(said) < size:
             self._ready(connected, select.POLLIN, deadline_s, peer)
@@ -150,7 +152,7 @@ class SocketsChannel:
             if not more:
                 raise _NotYetError("it closed the connection")
             said += more
-            if size == authentication.GREETING_BYTES and not authentication.begins_well(said):
+            if greeting and not authentication.begins_well(said):
                 raise authentication.Refused(f"{peer} is no listener of library sockets")
         return said
 

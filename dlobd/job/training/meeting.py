@@ -1,0 +1,40 @@
+"""Where ranks meet whose exchange is dlobd's own: an address book in the driver, for as long as they train."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from dlobd.axes import EXCHANGES
+from dlobd.job.description import Job
+from dlobd.job.launchers.driver_clock import driver_host
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+@contextmanager
+def address_book(sc: SparkContext | None, job: Job) -> Iterator[None]:
+    """Ranks that are started meanwhile find the book in their environment, with a secret of this run: it travels with
+    each Python function, not by configuration or command line, where others could read it.
+
+    Raises:
+        SetupError: the driver cannot listen on its address.
+    """
+    if EXCHANGES.declared(job.exchange).inside_step:
+        yield  # TensorFlow's servers meet by themselves
+        return
+    from dlobd.network.exchanges.all_reduce import PLACE
+    from dlobd.network.formation.address_book import AddressBook
+
+    secret = secrets.token_hex(16)
+    host = driver_host(sc) if sc else "127.0.0.1"
+    with closing(AddressBook(socket.gethostbyname(host), job.workers, secret.encode())) as book:
+        environment = os.environ if sc is None else sc.environment
+        environment[PLACE] = json.dumps({"address": book.address, "secret": secret})
+        yield
