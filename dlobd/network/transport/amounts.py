@@ -81,14 +81,18 @@ def kind_of(interface: InterfaceCounts) -> Kind:
     return "ipoib" if interface.type == INFINIBAND else "tcp"
 
 
-def interface_words(interface: InterfaceCounts, need: Amount) -> str:
-    """What an interface counted, and its payload after headers against what was exchanged."""
+def interface_words(interface: InterfaceCounts, need: Amount, again_bytes: int = 0) -> str:
+    """What an interface counted, and its payload after headers against what was exchanged.
+
+    Args:
+        again_bytes: what TCP sent once more, beside that.
+    """
     loopback = interface.name == "lo" or interface.type == LOOPBACK
     infiniband = interface.type == INFINIBAND
     other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"
     kind = "loopback" if loopback else "IPoIB" if infiniband else other
     framing: headers.Framing = "ipoib" if infiniband else "tcp"
-    compared = _compared(interface.counts, need, framing, interface.mtu_bytes)
+    compared = _compared(interface.counts, need, framing, interface.mtu_bytes, again_bytes)
     return f"{interface.name} ({kind}) counted {amount_of(interface.counts)}{compared}"
 
 
@@ -109,14 +113,18 @@ def port_words(counted: Snapshot, port: PortCounts, need: Amount) -> str:
     return f"{name} counted {amount}{_compared(counts, need, framing, mtu_bytes)}"
 
 
-def _compared(counts: Counts, need: Amount, framing: headers.Framing, mtu_bytes: int | None) -> str:
+def _compared(
+    counts: Counts, need: Amount, framing: headers.Framing, mtu_bytes: int | None, again_bytes: int = 0
+) -> str:
     """What was sent without headers, against what was expected; what others sent on this host is in it."""
     if not counts.sent_bytes or not need.sent_bytes:
         return ""
+    payload_bytes = need.sent_bytes + again_bytes
+    expected = f"{need.sent_bytes:,}" + f" and {again_bytes:,} that TCP sent again" * bool(again_bytes)
     if counts.sent_packets is not None:
         payload = headers.without_headers(counts.sent_bytes, counts.sent_packets, framing)
-        return f"; sent without headers {payload:,}, {payload / need.sent_bytes - 1:+.1%} against {need.sent_bytes:,}"
-    expected = headers.wire_bytes(need.sent_bytes, framing, mtu_bytes)
-    if expected is None:
+        return f"; sent without headers {payload:,}, {payload / payload_bytes - 1:+.1%} against {expected}"
+    wire_bytes = headers.wire_bytes(payload_bytes, framing, mtu_bytes)
+    if wire_bytes is None:
         return "; what headers add is unknown, as the MTU is"
-    return f"; with headers {expected:,} sent were expected, {counts.sent_bytes / expected - 1:+.1%}"
+    return f"; {wire_bytes:,} sent were expected with headers, {counts.sent_bytes / wire_bytes - 1:+.1%}"

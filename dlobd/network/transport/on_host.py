@@ -129,8 +129,7 @@ class _Host:
         connections = [member.after.since(member.before).sockets for member in members]
         known = [some for some in connections if some is not None]
         sockets = tuple(one for some in known for one in some if (one.peer, one.local) in ends)
-        carried = sum((Amount(one.sent_bytes, one.received_bytes) for one in sockets), NOTHING)
-        tcp = carried if len(known) == len(connections) else None
+        tcp = _carried(sockets) if len(known) == len(connections) else None
         exchanged = [_exchanged(member.traffic) for member in members if member.traffic is not None]
         return cls(
             last.host,
@@ -179,17 +178,17 @@ class _Host:
 def _by_connections(host: _Host, need: Amount) -> Used | None:
     if host.tcp_share is None or host.tcp_share < WHOLLY:
         return None
-    over: dict[str | None, Amount] = {}
+    over: dict[str | None, list[TcpSocket]] = {}
     homes: set[str] = set()
     addresses: set[str] = set()
     words: list[str] = []
     for one in host.sockets:
-        carried, local = Amount(one.sent_bytes, one.received_bytes), host_of(one.local)
+        local = host_of(one.local)
         if max(one.sent_bytes, one.received_bytes) < NOTICEABLE * max(need.sent_bytes, need.received_bytes):
             continue
         home = host.counted.home(local)
         name = "lo" if host.is_here(host_of(one.peer)) else home
-        over[name] = over.get(name, NOTHING) + carried
+        over.setdefault(name, []).append(one)
         homes |= {home} if home else set()
         addresses |= {local}
         if name == "lo" and home not in (None, "lo"):
@@ -198,12 +197,13 @@ def _by_connections(host: _Host, need: Amount) -> Used | None:
 
 
 def _over(
-    host: _Host, over: dict[str | None, Amount], homes: set[str], addresses: set[str], words: tuple[str, ...]
+    host: _Host, over: dict[str | None, list[TcpSocket]], homes: set[str], addresses: set[str], words: tuple[str, ...]
 ) -> Used:
     """The verdict where bytes went over these interfaces, if their counters say so too."""
     kinds: set[Kind] = set()
     names: set[str] = set()
-    for name, carried in over.items():
+    for name, sockets in over.items():
+        carried, again_bytes = _carried(sockets), sum(one.again_bytes for one in sockets)
         interface = host.counted.interface(name) if name else None
         amount = amount_of(interface.counts) if interface else None
         if interface is None or amount is None:
@@ -221,7 +221,7 @@ def _over(
                 kinds.add("unknown")
                 continue
             (interface,) = elsewhere
-        words = (*words, interface_words(interface, carried))
+        words = (*words, interface_words(interface, carried, again_bytes))
         kinds.add(kind_of(interface))
         names.add(interface.name)
     return Used(_one(kinds), words, interfaces=frozenset(names), homes=frozenset(homes), addresses=frozenset(addresses))
@@ -315,6 +315,10 @@ def _claimed(member: TransportEvidence) -> frozenset[Kind]:
     if len(kinds) > 1:
         kinds -= {"local"}  # of a process to itself
     return frozenset("tcp" if kind == "ipoib" else kind for kind in kinds)
+
+
+def _carried(sockets: Sequence[TcpSocket]) -> Amount:
+    return sum((Amount(one.sent_bytes, one.received_bytes) for one in sockets), NOTHING)
 
 
 def _exchanged(traffic: Traffic) -> Amount:

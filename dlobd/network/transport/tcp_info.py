@@ -21,12 +21,16 @@ MAPPED = "::ffff:"
 
 @dataclass(frozen=True, slots=True)
 class TcpSocket:
-    """One connection, `host:port` of both ends, and what it has carried: payload, what was sent again counts once."""
+    """One connection, `host:port` of both ends, and the payload that it has carried.
+
+    again_bytes: sent once more, as they were lost or late: not in `sent_bytes`, and counted by interfaces.
+    """
 
     local: str
     peer: str
     sent_bytes: int
     received_bytes: int
+    again_bytes: int = 0
 
 
 def tcp_socket(fd: int) -> TcpSocket | None:
@@ -51,7 +55,7 @@ def tcp_socket(fd: int) -> TcpSocket | None:
         return None
     sent, again = struct.unpack_from("=QQ", info, BYTES_SENT)
     (received,) = struct.unpack_from("=Q", info, BYTES_RECEIVED)
-    return TcpSocket(*ends, sent - again, received)
+    return TcpSocket(*ends, sent - again, received, again)
 
 
 def own_sockets() -> tuple[TcpSocket, ...] | None:
@@ -74,7 +78,13 @@ def carried(before: tuple[TcpSocket, ...], after: tuple[TcpSocket, ...]) -> tupl
         if was is None or one.sent_bytes < was.sent_bytes or one.received_bytes < was.received_bytes:
             was = TcpSocket("", "", 0, 0)  # another connection, between the same ports
         found.append(
-            TcpSocket(one.local, one.peer, one.sent_bytes - was.sent_bytes, one.received_bytes - was.received_bytes)
+            TcpSocket(
+                one.local,
+                one.peer,
+                one.sent_bytes - was.sent_bytes,
+                one.received_bytes - was.received_bytes,
+                one.again_bytes - was.again_bytes,
+            )
         )
     return tuple(found)
 
