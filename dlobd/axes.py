@@ -132,11 +132,7 @@ CHANNELS = Registry(
     "channels",
     [
         Row("tcp", "TCP over an IP interface, Ethernet or loopback"),
-        Row(
-            "ipoib",
-            "TCP over an InfiniBand interface (IP over InfiniBand)",
-            not_for_jobs="no exchange over it can be chosen yet",
-        ),
+        Row("ipoib", "TCP over an InfiniBand interface (IP over InfiniBand)"),
         Row(
             "rdma",
             "RDMA verbs of an InfiniBand or RoCE device",
@@ -159,6 +155,7 @@ CHANNELS = Registry(
 LIBRARIES = Registry(
     "libraries",
     [
+        Row("auto", "the first that the exchange can use and that carries the channel"),
         Row("tensorflow", "TensorFlow's own gRPC; its exchanges alone use it", needs=("tensorflow",)),
         Row("sockets", "TCP sockets of the standard library", "dlobd.network.channels.sockets:SocketsChannel"),
         Row("grpc", "gRPC, a call per message", "dlobd.network.channels.grpc_unary:GrpcUnaryChannel", ("grpc",)),
@@ -203,6 +200,15 @@ EXCHANGES = Registry(
         ),
     ],
 )
+
+PLANES = Registry(
+    "planes",
+    [
+        Row("exchange", "the channel is asked of the gradient exchange only"),
+        Row("all", "it is asked of Spark and HDFS too, as where IPoIB carries every socket"),
+    ],
+)
+"""Of which ways between a job's processes the channel is asked; each has a verdict all the same."""
 
 OPTIMISERS = Registry(
     "optimisers",
@@ -326,6 +332,7 @@ REGISTRIES: dict[str, Registry] = {
         CHANNELS,
         LIBRARIES,
         EXCHANGES,
+        PLANES,
         AUGMENTATIONS,
         DEVICES,
         PAGE_CACHES,

@@ -12,6 +12,8 @@ Schema history of run.json
     6   `configuration` has limits of steps, seconds and accuracy, threads, device, cores, the page cache's state, and
         the sha256 of a model or data set from the user's own file; `resources`, `spark_metrics`,
         `throughput`, `epochs`, `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
+    7   `configuration` has the channel's library and device (in `channel`), the size of a fusion buffer, how many
+        parameter servers, and which planes the channel is asked of; `transport`: null in older records
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
@@ -214,7 +216,7 @@ class Experiment:
     launcher: str
     input: str
     deploy_mode: str
-    channel: str
+    channel: str  # TRANSPORT[@DEVICE]
     exchange: str
     model: str
     dataset: str
@@ -255,6 +257,10 @@ class Experiment:
     page_cache: str  # of the training files' blocks, before the window
     model_sha256: str  # of the file of a model of the user's own; else empty
     dataset_sha256: str
+    channel_library: str  # whose code carries the channel; auto: what the exchange and the channel need
+    exchange_fusion_mb: int  # of one message of an exchange of dlobd's own
+    exchange_servers: int  # parameter servers; only of exchange ps
+    planes: str  # of which the channel is asked: exchange, or all
 
 
 ADDED: Mapping[str, str | int | float] = {
@@ -281,6 +287,10 @@ ADDED: Mapping[str, str | int | float] = {
     "page_cache": "as-is",
     "model_sha256": "",
     "dataset_sha256": "",
+    "channel_library": "auto",
+    "exchange_fusion_mb": 64,
+    "exchange_servers": 1,
+    "planes": "exchange",
 }
 """Fields of an experiment that came after experiments had been written and stored, with the value that all of those
 had: an experiment's file, a stored configuration or a stored job without such a field has it."""

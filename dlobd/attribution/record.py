@@ -12,6 +12,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
 from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
+from dlobd.attribution.exchange_use import exchange_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.lanes import hdfs_use
@@ -21,7 +22,8 @@ from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.resource_use import resource_use
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
-from dlobd.bundle.run import Audit, Check
+from dlobd.attribution.transport import disagreements, planes
+from dlobd.bundle.run import Audit, Check, Plane
 from dlobd.bundle.store import Bundle
 from dlobd.schema import Attribution, OwnJob, Runnable, Status, Trace
 from dlobd.tracing import clock, names
@@ -43,8 +45,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     trace = assembled(evidence)
     attribution = attribute(trace)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
-    audits = audit(evidence)
-    status, reason, checks = _status(experiment, evidence, attribution, audits)
+    audits, transport = audit(evidence), planes(experiment, evidence)
+    status, reason, checks = _status(experiment, evidence, attribution, audits, transport)
     missing, metrics = evidence.collected["missing"], evidence.collected["metrics"]
     return {
         "status": status,
@@ -70,6 +72,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "overhead": cost,
         "resources": resource_use(evidence, attribution.segments, (trace.start_ns, trace.end_ns)),
         "spark_metrics": _spark_metrics(evidence),
+        "transport": None if transport is None else _dicts(transport),
+        "exchange": _dicts(exchange_use(evidence)),
         "checks": _dicts(checks),
         "audits": _dicts(audits),
         "noise": evidence.noise,
@@ -88,7 +92,11 @@ def _dicts(items: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def _status(
-    experiment: Runnable, evidence: Evidence, attribution: Attribution, audits: Sequence[Audit]
+    experiment: Runnable,
+    evidence: Evidence,
+    attribution: Attribution,
+    audits: Sequence[Audit],
+    transport: Sequence[Plane] | None,
 ) -> tuple[Status, str | None, list[Check]]:
     """How the run ended, why if not well, and the checks of one that ended by itself."""
     if evidence.window["ended_by"] == "interrupt":
@@ -103,6 +111,8 @@ def _status(
     contradiction = next((one for one in audits if one.verdict == "fail"), None)
     if contradiction:
         return "invalid", f"sources contradict each other: {contradiction.figures}", checks
+    if fallback := next(iter(disagreements(transport)), None):
+        return "invalid", fallback, checks
     return "ok", None, checks
 
 

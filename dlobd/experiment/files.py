@@ -20,9 +20,10 @@ from typing import Any, get_type_hints
 
 from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.errors import UsageError
-from dlobd.experiment import memory, own_files, training, ways
+from dlobd.experiment import channels, memory, own_files, training, ways
 from dlobd.job.datasets import own as own_datasets
 from dlobd.job.datasets.base import declared
+from dlobd.network.channels.spec import ChannelSpec
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
 from dlobd.schema import ADDED, Experiment, Runnable
@@ -45,6 +46,8 @@ AXES = {
     "augment": "augmentations",
     "device": "devices",
     "page_cache": "page-caches",
+    "channel_library": "libraries",
+    "planes": "planes",
 }
 """Field to the registry that holds its names."""
 
@@ -77,6 +80,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "intra_op_threads": (0, 1024),
     "inter_op_threads": (0, 1024),
     "executor_cores": (1, 1024),
+    "exchange_fusion_mb": (1, 1024),
+    "exchange_servers": (1, 1000),
 }
 
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "a boolean", list: "a list"}
@@ -123,7 +128,8 @@ def load(
     values, sources = read(path)
     for override in overrides:
         key, sign, text = override.partition("=")
-        key, source = key.strip(), Source(f"--set {override}")
+        # channel.library is the key channel_library: a file could not have both `channel` and a table of that name
+        key, source = key.strip().replace(".", "_"), Source(f"--set {override}")
         if not sign:
             raise UsageError(f"{source.label}: expected key=value.", f"--set {key}=VALUE")
         values[key], sources[key] = _parse(key, text.strip(), source), source
@@ -297,15 +303,30 @@ def check_value(name: str, value: Any, source: Source, stored: bool = False) -> 
         )
     if own_files.names_file(name, value) or (stored and name in own_files.SHA256):
         return value
-    if name in AXES and value not in (registry := REGISTRIES[AXES[name]]).names():
-        raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
-    if name in AXES and (why := (row := REGISTRIES[AXES[name]].row(value)).not_for_jobs or row.unavailable):
-        raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {AXES[name]}")
+    if name in AXES:
+        _check_member(name, _transport(value, where) if name == "channel" else value, where)
     if name in RANGES:
         low, high = RANGES[name]
         if not (math.isfinite(value) and low <= value <= high) and not (name in memory.KEYS and value == 0):
             raise UsageError(f"{where}: {name} must be between {_plain(low)} and {_plain(high)}, not {value}.")
     return value
+
+
+def _check_member(name: str, value: str, where: str) -> None:
+    """It is a member of the field's axis that jobs may use."""
+    registry = REGISTRIES[AXES[name]]
+    if value not in registry.names():
+        raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
+    if why := (row := registry.row(value)).not_for_jobs or row.unavailable:
+        raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {registry.kind}")
+
+
+def _transport(channel: str, where: str) -> str:
+    """Of TRANSPORT[@DEVICE]: whether the device is there, its host says."""
+    try:
+        return ChannelSpec.parse(channel).transport
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}.", "dlobd list channels") from None
 
 
 def _plain(number: float) -> str:
@@ -343,7 +364,7 @@ def _check_together(experiment: Experiment, sources: dict[str, Source], whole: S
     if not (stored and own_datasets.is_own(experiment.dataset)):
         for name, why, remedy in _sizes(experiment):
             raise refuse(name, why, remedy)
-    for name, why, remedy in training.wrong(experiment):
+    for name, why, remedy in (*training.wrong(experiment), *channels.wrong(experiment)):
         raise refuse(name, why, remedy)
 
 

@@ -76,6 +76,9 @@ class Job:
     intra_op_threads: int
     inter_op_threads: int
     model_sha256: str
+    channel_library: str  # never auto
+    exchange_fusion_mb: int
+    exchange_servers: int
 
     @property
     def layout(self) -> Layout:
@@ -131,7 +134,7 @@ class Job:
         Raises:
             TypeError: a field is missing that always was there, or is not known.
         """
-        later = {"channel": "tcp", "exchange": "tf-collectives", **ADDED}
+        later = {**ADDED, "channel": "tcp", "exchange": "tf-collectives", "channel_library": "tensorflow"}
         known = {name: value for name, value in later.items() if name in _FIELDS} | dict(values)
         layout = Layout.of_job(known)
         known.pop("image_values", None)

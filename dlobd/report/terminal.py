@@ -16,6 +16,7 @@ from dlobd.bundle.run import PageCache, RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import resources, text
 from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, machine_of, settings, summary, title
+from dlobd.report.transport import transport
 from dlobd.run.machine_noise import ALL
 from dlobd.schema import Event
 
@@ -57,6 +58,7 @@ def breakdown(run: Run, console: Console) -> None:
     )
     _hdfs(run, console)
     _ranks(run, console)
+    transport(run, console)
     text.rows(console, "Corrections made to the evidence", _corrections(found))
     text.rows(console, "Metrics", _metrics(run))
     if run.overhead:

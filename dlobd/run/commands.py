@@ -12,6 +12,7 @@ from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
+from dlobd.experiment.channels import library
 from dlobd.experiment.files import steps
 from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
@@ -73,6 +74,7 @@ def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bun
     """What the submitted job is told: what it has in common with the experiment, and where its files are."""
     names = {field.name for field in fields(Job)} & {field.name for field in fields(Experiment)}
     common: dict[str, Any] = {name: getattr(experiment, name) for name in names} | place.job_fields()
+    common["channel_library"] = library(experiment.exchange, experiment.channel, experiment.channel_library)
     return Job(
         **common,
         steps=steps(experiment),

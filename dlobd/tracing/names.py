@@ -84,6 +84,7 @@ WIRE = "wire"  # the collective
 UNPACK = "unpack"  # means into tensors
 APPLY = "apply"
 AGREE = "agree"  # of all ranks, whether training ends: a rendezvous of that kind
+TRANSPORT = "transport"  # an instant: what carried the exchange, by library and kernel
 CHECKPOINT = "checkpoint"
 SAVE_MODEL = "save model"
 EVALUATE = "evaluate"

@@ -59,10 +59,10 @@ def dialled(listener: Listener) -> socket.socket:
 
 def exactly(bare: socket.socket, size: int) -> bytes:
     """That many bytes, or fewer if the other end closes."""
-    said = b""
+    said = bytearray()
     while len(said) < size and (more := bare.recv(size - len(said))):
         said += more
-    return said
+    return bytes(said)
 
 
 def joined(listener: Listener, secret: bytes = SECRET) -> tuple[socket.socket, bytes]:
@@ -188,7 +188,6 @@ def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
     """The sender has to wait for room many times, also longer than it blocks in the kernel at once."""
     listener = channel.listen()
     bare, _ = joined(listener)
-    bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     end = listener.accept(soon())
     whole = random.Random(2).randbytes(12_000_000)
     with ThreadPoolExecutor(1) as pool:

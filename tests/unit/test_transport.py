@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
+from dlobd.bundle.run import Plane
 from dlobd.network.transport import headers
 from dlobd.network.transport.counters import Counts, InterfaceCounts, Snapshot, counted
 from dlobd.network.transport.evidence import TransportEvidence, record
 from dlobd.network.transport.probe import probe
 from dlobd.network.transport.tcp_info import TcpSocket, carried, own_sockets, tcp_socket
-from dlobd.network.transport.verdict import Plane, plane_of_addresses, verdict
+from dlobd.network.transport.verdict import plane_of_addresses, verdict
 
 
 def decided(case: Case, tmp_path: Path) -> Plane:
@@ -45,12 +46,6 @@ def test_what_is_not_what_was_asked_for_is_one_line(tmp_path: Path) -> None:
         assert bool(line) == (case.agrees is False), case.name
         assert "\n" not in line
         assert not line or case.asked in line
-
-
-def test_a_plane_survives_json(tmp_path: Path) -> None:
-    """As run.json holds it."""
-    plane = decided(CASES[0], tmp_path)
-    assert Plane.from_json(json.loads(json.dumps(plane.to_json()))) == plane
 
 
 def test_without_evidence_nothing_is_known() -> None:

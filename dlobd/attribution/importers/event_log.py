@@ -56,6 +56,12 @@ def stage_calls(lines: Iterable[str]) -> dict[tuple[int, int], str]:
     return found
 
 
+def block_manager_hosts(lines: Iterable[str]) -> tuple[str, ...]:
+    """The hosts by which driver and executors know each other's block managers: addresses, or names."""
+    added = _events(lines, "SparkListenerBlockManagerAdded")
+    return tuple(sorted({event["Block Manager ID"]["Host"] for event in added}))
+
+
 def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     return TaskMetrics(

@@ -239,6 +239,21 @@ class Evidence:
         return self._json(files.CHECKSUMS, {})
 
     @cached_property
+    def spark_addresses(self) -> tuple[str, ...]:
+        """Where Spark's driver and executors listen for each other, by its event log: host names or addresses."""
+        return event_log.block_manager_hosts(self._event_log)
+
+    @cached_property
+    def datanode_addresses(self) -> tuple[str, ...]:
+        """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
+        try:
+            located: dict[str, Any] = self._json(files.BLOCKS, {})
+            blocks = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
+            return tuple(sorted({place["ipAddr"] for block in blocks for place in block["locations"]}))
+        except (KeyError, TypeError, AttributeError):
+            return ()
+
+    @cached_property
     def tasks(self) -> list[event_log.TaskMetrics]:
         """The tasks that Spark's event log ended."""
         return event_log.tasks(self._event_log)

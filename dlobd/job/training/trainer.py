@@ -25,7 +25,7 @@ from dlobd.job.training.inputs import batches
 from dlobd.job.training.loop import Loop
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
-from dlobd.network.exchanges.base import Exchange
+from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.tracing import names
 
 _STACK = (
@@ -81,7 +81,8 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     tracing.instant(names.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
     machine.choose(tf, job)
-    exchange: Exchange = EXCHANGES.get(job.exchange)()
+    settings = Settings(job.channel, job.channel_library, job.exchange_fusion_mb << 20, job.exchange_servers)
+    exchange: Exchange = EXCHANGES.get(job.exchange)(settings)
     os.environ.update(node.environment)
     with tracing.span("tensorflow", names.JOIN_RANKS, {"rendezvous": names.JOIN_RANKS}):
         exchange.join(tf, node.peers, node.rank)

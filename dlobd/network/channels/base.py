@@ -83,7 +83,8 @@ class Capabilities:
 class Traffic:
     """What a channel's connections have carried together; a `put` counts where it was asked for, and so does a `get`.
 
-    `device` is empty where there is none.
+    `device` is empty where there is none. `lanes` are what the library itself says it has used, TRANSPORT/DEVICE as
+    UCX writes it: rc_mlx5/mlx5_0:1; empty where it has nothing to say.
     """
 
     kind: Kind
@@ -94,6 +95,7 @@ class Traffic:
     received_bytes: int
     put_bytes: int
     got_bytes: int
+    lanes: tuple[str, ...] = ()
 
 
 class Connection(Protocol):

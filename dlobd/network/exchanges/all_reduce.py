@@ -6,7 +6,8 @@
     unpack           the means are divided out of the buffers, and become tensors
 
 All four are spans of layer channel. Ranks meet through the driver's address book, whose place and secret are in the
-environment, as the driver's clock is; they listen on the address that their launcher gave them, and nowhere else.
+environment, as the driver's clock is; they listen on the channel's device, without one on the address that their
+launcher gave them, and nowhere else.
 """
 
 from __future__ import annotations
@@ -23,14 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd import tracing
-from dlobd.network.channels.sockets import SocketsChannel
+from dlobd.axes import LIBRARIES
+from dlobd.network.channels.base import Channel
+from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.collectives import barrier as barriers
 from dlobd.network.collectives import base as collectives
 from dlobd.network.collectives.halving_doubling import HalvingDoubling as HalvingDoublingAllReduce
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
 from dlobd.network.collectives.ring import Ring as RingAllReduce
+from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.fusion import Fusion
 from dlobd.network.formation.address_book import Entry
+from dlobd.network.transport.counters import Snapshot
+from dlobd.network.transport.evidence import record
 from dlobd.schema import NotMeasured
 from dlobd.tracing import names
 
@@ -52,9 +58,11 @@ class _Exchange:
     not_measured: ClassVar[NotMeasured | None] = None
     collective: ClassVar[type[collectives.AllReduce]]
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._entry: Entry | None = None
-        self._channel: SocketsChannel | None = None
+        self._channel: Channel | None = None
+        self._before: Snapshot | None = None
         self._mesh: Mesh | None = None
         self._all_reduce: Callable[[NDArray[Any], float], None] | None = None
         self._fusions: dict[tuple[Any, ...], Fusion] = {}
@@ -77,8 +85,8 @@ class _Exchange:
         place = json.loads(os.environ[PLACE])
         secret = place["secret"].encode()
         self._entry = Entry(place["address"], rank, secret, deadline_s)
-        host = socket.gethostbyname(peers[rank].rpartition(":")[0])
-        self._channel = SocketsChannel("tcp", host, secret)
+        self._before = Snapshot.read()
+        self._channel = _channel(self._settings, peers[rank], secret)
         partners = self.collective.partners(rank, len(peers)) | barriers.partners(rank, len(peers))
 
         def all_gather(name: str, value: str) -> list[str]:
@@ -131,17 +139,30 @@ class _Exchange:
     def _fusion(self, arrays: Sequence[NDArray[Any]]) -> Fusion:
         form = tuple((array.shape, array.dtype) for array in arrays)
         if form not in self._fusions:
-            self._fusions[form] = Fusion(arrays)
+            self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
         return self._fusions[form]
 
     def close(self) -> None:
-        """Leaves the other ranks, and says bye."""
+        """Says what carried the bytes, leaves the other ranks, and says bye."""
+        if self._mesh is not None and self._channel is not None and self._before is not None:
+            told = self._channel.evidence()
+            found = record(self._mesh.rank, self._settings.library, self._before, lanes=told.lanes, traffic=told)
+            tracing.instant(names.TRANSPORT, **found)
+            self._before = None
         if self._mesh is not None:
             self._mesh.close()
         if self._channel is not None:
             self._channel.close()
         if self._entry is not None:
             self._entry.close()
+
+
+def _channel(settings: Settings, address: str, secret: bytes) -> Channel:
+    """Over the device that was asked for; else over that which has the address that the launcher gave this rank."""
+    spec = ChannelSpec.parse(settings.channel)
+    device = spec.device or socket.gethostbyname(address.rpartition(":")[0])
+    channel: Channel = LIBRARIES.get(settings.library)(spec.transport, device, secret)
+    return channel
 
 
 class Ring(_Exchange):

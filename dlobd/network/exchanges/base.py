@@ -1,5 +1,6 @@
 """The contract of an exchange: what happens to gradients between `tape.gradient` and their application.
 
+    0. It is made of `Settings`: what the experiment asks of it.
     1. `environment` says what a rank's process must have in its environment before it joins, from the addresses of all
        ranks. Launchers hand the addresses on, and know nothing of what is made of them.
     2. `join` is called once in each rank, after TensorFlow was imported, and returns when all ranks have joined.
@@ -23,9 +24,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from dlobd.schema import NotMeasured
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an experiment asks of its exchange.
+
+    channel: TRANSPORT[@DEVICE].
+    library: a row of the registry `libraries`.
+    fusion_bytes: the most that one message holds, unless a single tensor is larger.
+    servers: how many parameter servers share the parameters, where there are such.
+    """
+
+    channel: str
+    library: str
+    fusion_bytes: int
+    servers: int
 
 
 class Exchange(Protocol):
@@ -34,6 +52,8 @@ class Exchange(Protocol):
     inside_step: ClassVar[bool]
     not_measured: ClassVar[NotMeasured | None]
     """None where the exchange is outside of the step, and so has spans of its own."""
+
+    def __init__(self, settings: Settings) -> None: ...
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:

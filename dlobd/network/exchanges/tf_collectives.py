@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from dlobd import tracing
+from dlobd.network.exchanges.base import Settings
+from dlobd.network.transport.counters import Snapshot
+from dlobd.network.transport.evidence import record
 from dlobd.schema import NotMeasured
+from dlobd.tracing import names
 
 
 class TfCollectives:
@@ -20,8 +25,10 @@ class TfCollectives:
         "TensorFlow's ring all-reduce runs inside each step, over its own gRPC: no boundary of ours lies in between",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._strategy: Any = None
+        self._rank = 0
+        self._before: Snapshot | None = None
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
@@ -32,6 +39,8 @@ class TfCollectives:
 
     def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
         """TensorFlow starts its gRPC server here and returns once all ranks have."""
+        if len(peers) > 1:
+            self._rank, self._before = rank, Snapshot.read()
         experimental = tf.distribute.experimental
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=experimental.CommunicationOptions(
@@ -56,4 +65,7 @@ class TfCollectives:
         return [total / ranks for total in replica.all_reduce(tf.distribute.ReduceOp.SUM, placed)]
 
     def close(self) -> None:
-        """Nothing: TensorFlow's server ends with its process."""
+        """Says what the kernel counted; TensorFlow's server ends with its process."""
+        if self._before is not None:
+            tracing.instant(names.TRANSPORT, **record(self._rank, "tensorflow", self._before))
+            self._before = None

@@ -49,7 +49,7 @@ class TransportEvidence:
             attrs["rank"],
             attrs["library"],
             tuple(attrs["lanes"]),
-            None if traffic is None else Traffic(**traffic),
+            None if traffic is None else Traffic(**{**traffic, "lanes": tuple(traffic.get("lanes", ()))}),
             tuple(attrs["addresses"]),
             Snapshot.from_json(attrs["before"]),
             Snapshot.from_json(attrs["after"]),

@@ -8,64 +8,18 @@ network namespace: what others carry there makes them larger, never smaller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from dlobd.bundle.run import Plane
 from dlobd.network.channels.base import Kind
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.transport.amounts import kind_of
-from dlobd.network.transport.counters import Snapshot
+from dlobd.network.transport.counters import InterfaceCounts, Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.on_host import Used, used
 
 ASKED: dict[str, Kind] = {"tcp": "tcp", "ipoib": "ipoib", "rdma": "verbs", "shm": "shm", "inproc": "local"}
 """A channel's transport, and the kind that it asks for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plane:
-    """One of the ways on which a job's processes talk: `exchange`, `tensorflow-grpc`, `spark`, `hdfs`.
-
-    device: RDMA devices and ports; empty where there is none, several with commas between them.
-    interface: what counted the bytes of IP, or carries RoCE; `lo` between ranks of one host.
-    soft: one of the devices is in software: it counts as verbs, never as performance.
-    evidence: sentences, with figures.
-    asked: the channel, as it was asked for; empty where nothing was.
-    agrees: whether that is what was used; None where nothing was asked for, or it is not known.
-    """
-
-    plane: str
-    kind: Kind
-    device: str
-    interface: str
-    addresses: tuple[str, ...]
-    soft: bool
-    evidence: tuple[str, ...]
-    asked: str
-    agrees: bool | None
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Plane:
-        """The plane of a record.
-
-        Raises:
-            TypeError: it is none.
-        """
-        return cls(**{**found, "addresses": tuple(found["addresses"]), "evidence": tuple(found["evidence"])})
-
-    def to_json(self) -> dict[str, Any]:
-        """What `from_json` takes."""
-        return asdict(self)
-
-    def disagreement(self) -> str:
-        """One line where what was used is not what was asked for; empty otherwise."""
-        if self.agrees is not False:
-            return ""
-        if self.kind == "unknown":
-            return f"{self.plane}: {self.asked} was asked for, and it was not used: {self.evidence[-1]}"
-        where = self.device or self.interface
-        return f"{self.plane}: {self.asked} was asked for, and {self.kind}{f' ({where})' if where else ''} was used"
 
 
 def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane:
@@ -99,21 +53,36 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
     )
 
 
-def plane_of_addresses(plane: str, asked: str, addresses: Sequence[str], snapshot: Snapshot) -> Plane:
-    """Of a plane that can only be TCP, as Spark's, HDFS's and gRPC's are: by whose interfaces' addresses it uses.
+def plane_of_addresses(plane: str, asked: str, addresses: Sequence[str], snapshots: Sequence[Snapshot]) -> Plane:
+    """Of a plane that can only be TCP, as Spark's and HDFS's are: by whose interfaces' addresses it uses.
 
-    Its bytes are not counted apart from others'."""
-    homes = {address: snapshot.home(address) for address in addresses}
-    interfaces = {home for home in homes.values() if home is not None}
-    kinds = {kind_of(one) for name in interfaces if (one := snapshot.interface(name)) is not None}
+    Its bytes are not counted apart from others'.
+
+    Args:
+        snapshots: of the hosts whose interfaces are known: those of the ranks.
+    """
+    homes = {address: _home(address, snapshots) for address in addresses}
+    found = [home for home in homes.values() if home is not None]
+    kinds = {kind_of(one) for one in found}
     known = len(kinds) == 1 and None not in homes.values()
     kind: Kind = kinds.pop() if known else "unknown" if None in homes.values() or not kinds else "mixed"
     words = tuple(
-        f"{address} is an address of {home or 'no interface of this host'}" for address, home in homes.items()
+        f"{address} is an address of {home.name if home else 'no interface of a host with a rank'}"
+        for address, home in homes.items()
     )
-    place = Used(kind, words, homes=frozenset(interfaces))
+    place = Used(kind, words, homes=frozenset(one.name for one in found))
     evidence, agrees = (*words, "it uses TCP only; its bytes were not counted"), _agrees(asked, kind, [place])
     return Plane(plane, kind, "", _joined([place.homes]), tuple(addresses), False, evidence, asked, agrees)
+
+
+def _home(address: str, snapshots: Sequence[Snapshot]) -> InterfaceCounts | None:
+    """The interface that has the address. All of 127/8 is loopback's, and so is the name localhost (RFC 6761)."""
+    loopback = address.startswith("127.") or address == "localhost"
+    for snapshot in snapshots:
+        name = snapshot.home("127.0.0.1" if loopback else address)
+        if name is not None and (interface := snapshot.interface(name)) is not None:
+            return interface
+    return None
 
 
 def _agrees(asked: str, kind: Kind, found: Sequence[Used]) -> bool | None:

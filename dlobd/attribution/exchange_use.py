@@ -1,0 +1,61 @@
+"""What each rank spent on exchanging gradients, and how much of it went on while it computed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.bundle.run import ExchangeUse
+from dlobd.tracing import names
+
+ROLES = ("chief", "worker")
+
+
+def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
+    """Of each rank whose exchange lies outside of its steps; those that were cut off are left out."""
+    ranks = [process for process in evidence.processes if process.process.role in ROLES]
+    found = [_use(rank) for rank in sorted(ranks, key=lambda one: (one.process.role, one.process.index))]
+    return tuple(use for use in found if use is not None)
+
+
+def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
+    """(M + P - U) / min(M, P), after Hashemi et al. 2019 (TicTac); None where one of them took no time.
+
+    The gaps between a step's parts make U longer than M + P where nothing overlaps: that is 0."""
+    shorter_ns = min(compute_ns, exchange_ns)
+    return max(0.0, (compute_ns + exchange_ns - steps_ns) / shorter_ns) if shorter_ns > 0 else None
+
+
+def _use(rank: RecordedProcess) -> ExchangeUse | None:
+    whole = {span.id: span for span in rank.steps() if not span.truncated}
+    parts = [span for span in rank.spans if span.parent in whole and not span.truncated]
+    exchanges = {span.id for span in parts if span.name == names.EXCHANGE}
+    if not exchanges:
+        return None
+    inside = [span for span in rank.spans if span.parent in exchanges and not span.truncated]
+    told = {span.name for span in inside}
+
+    def part_ns(name: str) -> int | None:
+        return _sum([span for span in inside if span.name == name]) if name in told else None
+
+    compute_ns = _sum([span for span in parts if span.name in (names.FORWARD_AND_BACKWARD, names.APPLY)])
+    exchange_ns = _sum([span for span in parts if span.id in exchanges])
+    packed = [span.attrs["bytes"] for span in inside if span.name == names.PACK and "bytes" in span.attrs]
+    return ExchangeUse(
+        role=rank.process.role,
+        index=rank.process.index,
+        calls=len(exchanges),
+        bytes=sum(packed) if packed else None,
+        compute_ns=compute_ns,
+        exchange_ns=exchange_ns,
+        pack_ns=part_ns(names.PACK),
+        wait_for_peers_ns=part_ns(names.WAIT_FOR_PEERS),
+        wire_ns=part_ns(names.WIRE),
+        unpack_ns=part_ns(names.UNPACK),
+        overlap=overlap(compute_ns, exchange_ns, _sum(list(whole.values()))),
+    )
+
+
+def _sum(spans: Sequence[RecordedSpan]) -> int:
+    return sum(span.end_ns - span.start_ns for span in spans)

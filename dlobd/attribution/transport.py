@@ -1,0 +1,50 @@
+"""By what a run's bytes went, plane by plane: what ranks recorded of their exchange, and whose addresses Spark and HDFS
+used. Pure. The rules are those of `dlobd.network.transport`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.axes import EXCHANGES
+from dlobd.bundle.run import Plane
+from dlobd.network.transport.evidence import TransportEvidence
+from dlobd.network.transport.verdict import plane_of_addresses, verdict
+from dlobd.schema import OwnJob, Runnable
+from dlobd.tracing import names
+
+EXCHANGE, GRPC, SPARK, HDFS = "exchange", "tensorflow-grpc", "spark", "hdfs"
+
+
+def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None:
+    """The verdicts; None for the user's own script, whose ranks record nothing of their exchange."""
+    if isinstance(experiment, OwnJob):
+        return None
+    ranks = list(_ranks(evidence))
+    asked_of_all = experiment.channel if experiment.planes == "all" else ""
+    found = []
+    if experiment.workers > 1:  # one rank alone has nobody to exchange with
+        exchange = verdict(EXCHANGE, experiment.channel, ranks)
+        found.append(exchange)
+        if EXCHANGES.declared(experiment.exchange).inside_step:
+            found.append(replace(exchange, plane=GRPC))
+    snapshots = [one.after for one in ranks]
+    for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.datanode_addresses)):
+        if addresses:
+            found.append(plane_of_addresses(plane, asked_of_all, addresses, snapshots))
+    return tuple(found)
+
+
+def disagreements(found: Sequence[Plane] | None) -> list[str]:
+    """One line for each plane where what was used is not what was asked for."""
+    return [line for plane in found or () if (line := plane.disagreement())]
+
+
+def _ranks(evidence: Evidence) -> Iterator[TransportEvidence]:
+    for process in evidence.processes:
+        if (said := process.instant(names.TRANSPORT)) is not None:
+            try:
+                yield TransportEvidence.from_attrs(said.attrs)
+            except (KeyError, TypeError):
+                continue  # the verdict then lacks a rank, and says so
