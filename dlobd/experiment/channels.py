@@ -17,7 +17,7 @@ CARRIES = {
     "shm": (),
     "inproc": ("inproc",),
 }
-"""Channel to the libraries that can carry it, the first choice first, as the libraries declare them; a test compares."""
+"""Channel to the libraries that can carry it, the first choice first, as they declare it; a test compares."""
 
 _MESSAGES = ("sockets", "grpc", "grpc-stream")
 """Those that send what they are given to whom they are told."""

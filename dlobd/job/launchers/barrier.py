@@ -23,10 +23,11 @@ from dlobd import tracing
 from dlobd.job.launchers import log_stream
 from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, role_of
-from dlobd.job.launchers.driver_clock import BIND_IP, driver_host
+from dlobd.job.launchers.driver_clock import driver_host
+from dlobd.job.launchers.own_address import own_address
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.visible_gpus import VISIBLE
-from dlobd.job.launchers.watching import await_joined, watched
+from dlobd.job.launchers.watching import await_joined, meets_by_tensorflow, watched
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class BarrierLauncher:
         rdd: RDD[Any] = sc.parallelize(range(roles.ranks), roles.ranks) if blocks is None else blocks
         try:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, done):
-                task = _RankTask(pickle.dumps((main, job)), epochs if blocks is not None else 0, done, address)
+                fed_epochs = epochs if blocks is not None else 0
+                task = _RankTask(pickle.dumps((main, job)), fed_epochs, done, address, meets_by_tensorflow(job))
                 with tracing.span("spark", names.BARRIER_JOB):
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
@@ -83,13 +85,15 @@ class _RankTask:
     Args:
         work: what the child is to run, pickled: unpickled here, it would import in the Python worker what only the
             child needs.
+        watch: whether ranks join TensorFlow's cluster, which nobody but rank 0's task would see them fail to do.
     """
 
-    def __init__(self, work: bytes, epochs: int, done: Done, logs: log_stream.Address) -> None:
+    def __init__(self, work: bytes, epochs: int, done: Done, logs: log_stream.Address, watch: bool) -> None:
         self._work = work
         self._epochs = epochs
         self._done = pickle.dumps(done)
         self._logs = logs
+        self._watch = watch
 
     def __call__(self, blocks: Iterator[bytes]) -> Iterator[int]:
         from pyspark import BarrierTaskContext
@@ -112,7 +116,7 @@ class _RankTask:
         assert child.stdout is not None
         logs = threading.Thread(target=log_stream.forward, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
         logs.start()
-        host = os.environ.get(BIND_IP) or socket.gethostbyname(socket.gethostname())
+        host = own_address() or socket.gethostbyname(socket.gethostname())
         with socket.socket() as reserved:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind((host, 0))
@@ -122,7 +126,7 @@ class _RankTask:
         with tracing.span("launcher", names.TELL_PLACE):
             tell(child.stdin, self._work, rank, addresses, fed=self._epochs > 0)
         ended = threading.Event()
-        if rank == 0:
+        if rank == 0 and self._watch:
             servers = dict(zip(in_words(len(addresses)), addresses, strict=True))
             watch = threading.Thread(target=await_joined, args=(servers, self._report_failure, ended), daemon=True)
             watch.start()

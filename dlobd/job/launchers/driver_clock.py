@@ -7,13 +7,11 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
+from dlobd.job.launchers.own_address import BIND_IP
 from dlobd.tracing import clock_sync
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-BIND_IP = "TFOS_BIND_IP"
-"""The address of this host. Not SPARK_LOCAL_IP: an ApplicationMaster hands its own on to executors on other hosts."""
 
 
 def driver_host(sc: SparkContext) -> str:

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from dlobd import tracing
 from dlobd.job.launchers.barrier import in_words, start_child, tell
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.job.launchers.own_address import own_address
 from dlobd.job.launchers.visible_gpus import VISIBLE, address
-from dlobd.job.launchers.watching import LOOK_S, JoinWatch
+from dlobd.job.launchers.watching import LOOK_S, JoinWatch, meets_by_tensorflow
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class NativeLauncher:
                     tell(process.stdin, work, rank, addresses, fed=False)
                     process.stdin.close()
             with tracing.span("launcher", names.WAIT_FOR_RANKS, {"waits_for": [names.WAIT_TRAINERS]}):
-                wait(ranks, done, JoinWatch(dict(zip(in_words(roles.ranks), addresses, strict=True))))
+                servers = dict(zip(in_words(roles.ranks), addresses, strict=True)) if meets_by_tensorflow(job) else {}
+                wait(ranks, done, JoinWatch(servers))
         except BrokenPipeError:
             wait(ranks, done)  # one has ended before it was told its place: this says which, and how
             raise
@@ -82,12 +84,12 @@ class NativeLauncher:
 def free_addresses(count: int) -> list[str]:
     """Free ports for TensorFlow's servers, all different because they are held together."""
     with ExitStack() as held:
-        found = []
+        host, found = own_address() or HOST, []
         for _ in range(count):
             reserved = held.enter_context(socket.socket())
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            reserved.bind((HOST, 0))
-            found.append(f"{HOST}:{reserved.getsockname()[1]}")
+            reserved.bind((host, 0))
+            found.append(f"{host}:{reserved.getsockname()[1]}")
         return found
 
 

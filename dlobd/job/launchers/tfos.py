@@ -12,7 +12,7 @@ from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import Done, Feed, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.launchers.reason import one_line
-from dlobd.job.launchers.watching import JoinWatch, watched
+from dlobd.job.launchers.watching import JoinWatch, meets_by_tensorflow, watched
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -88,9 +88,8 @@ class TfosLauncher:
                     eval_node=roles.evaluator > 0,
                     reservation_timeout=RESERVATION_TIMEOUT_S,
                 )
-            joining = JoinWatch(
-                {f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in cluster.cluster_info}
-            )
+            nodes = cluster.cluster_info if meets_by_tensorflow(job) else []
+            joining = JoinWatch({f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in nodes})
             if blocks is not None:
                 with (
                     tracing.span("spark", names.FEED_JOB, {"waits_for": [names.WAIT_TRAINERS]}),

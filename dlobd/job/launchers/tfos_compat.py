@@ -3,7 +3,8 @@
 What it changes, on the driver and on every executor:
     pkg_resources       a stand-in where setuptools no longer brings it; TensorFlowOnSpark asks it for one version
     TensorFlow          imported when first used, in the trainer, instead of on the driver and in every Python worker
-    host                TFOS_BIND_IP names the address to advertise and to listen on; else the default route's, as stock
+    host                the channel's interface, or TFOS_BIND_IP, names the address to advertise; the latter also where
+                        the driver listens; else the default route's, as stock
     rdma=True           refused: TensorFlow 2 has no RDMA transport, and a silent fallback would be a lie
     trainer process     watched: one that is killed is reported; stock waits for its queue until the feed times out
     waits               end when what they wait for is there: the reservations at both ends (stock looks once a second)
@@ -30,6 +31,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlobd import tracing
+from dlobd.job.launchers.own_address import BIND_IP, own_address
 from dlobd.tracing import names
 
 STOCK_POLL_NS = 1_000_000_000
@@ -37,8 +39,6 @@ STOCK_POLL_NS = 1_000_000_000
 
 POLL_S = 0.05
 """How often a wait for reservations looks here."""
-
-BIND_IP = "TFOS_BIND_IP"
 
 
 def install() -> None:
@@ -104,9 +104,10 @@ def _import_tensorflow_late() -> None:
 
 def _choose_host(util: Any, reservation: Any) -> None:
     address = os.environ.get(BIND_IP)
+    routed = util.get_ip_address
+    util.get_ip_address = lambda: own_address() or routed()
     if not address:
         return
-    util.get_ip_address = lambda: address
 
     def start_listening_socket(server: Any) -> socket.socket:
         # the original listens on every interface and unpickles what arrives; this one only where it was told

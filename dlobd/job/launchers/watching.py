@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dlobd.axes import EXCHANGES
 from dlobd.hadoop.failures import failures
 from dlobd.job.launchers.base import Done
 
@@ -27,6 +28,11 @@ LOOK_S = 2.0
 """Between two looks: at what ranks have left in HDFS, and whether they listen."""
 
 CONNECT_S = 2.0
+
+
+def meets_by_tensorflow(job: Any) -> bool:
+    """Whether ranks start TensorFlow's servers; an exchange of dlobd's own has deadlines of its own."""
+    return bool(EXCHANGES.declared(job.exchange).inside_step)
 
 
 class JoinWatch:

@@ -44,7 +44,7 @@ def greeting() -> bytes:
     return GREETING + nonce()
 
 
-def begins_well(said: bytes) -> bool:
+def begins_well(said: bytes | bytearray) -> bool:
     """Whether what has come so far may be the beginning of a greeting or a hello."""
     return said[: len(GREETING)] == GREETING[: len(said)]
 

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from dlobd.network.channels.base import (
     Buffer,
@@ -273,7 +273,7 @@ class _Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of = dict.fromkeys(
+        self._of: dict[str, Any] = dict.fromkeys(
             ("sent_messages", "sent_bytes", "received_messages", "received_bytes", "put_bytes", "got_bytes"), 0
         )
 

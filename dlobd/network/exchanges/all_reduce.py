@@ -114,6 +114,8 @@ class _Exchange:
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:
             dead = self._entry.first_dead() if self._entry else None
+            if self._channel is not None:
+                self._channel.close()  # so that those who wait for this rank learn of it now
             if dead is None or f"rank {dead} " in str(error):
                 raise
             raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error

@@ -1,0 +1,80 @@
+"""Channel, library and exchange of an experiment: what goes together, and what is said where it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from dlobd.axes import CHANNELS, EXCHANGES, LIBRARIES
+from dlobd.errors import UsageError
+from dlobd.experiment import channels, files
+
+MAIN = "softmax-mnist"
+
+
+@pytest.mark.parametrize("name", [row.name for row in LIBRARIES if row.target])
+def test_what_a_library_carries_is_what_it_declares(name: str) -> None:
+    """The table of experiments is that of the code."""
+    if reason := LIBRARIES.row(name).reason():
+        pytest.skip(reason)
+    listed = {transport for transport, libraries in channels.CARRIES.items() if name in libraries}
+    assert listed == set(LIBRARIES.get(name).transports)
+
+
+def test_every_exchange_has_a_library() -> None:
+    """Over the channel that everybody has; and no table names what does not exist."""
+    assert set(channels.USES) == set(EXCHANGES.names())
+    assert set(channels.CARRIES) == set(CHANNELS.names())
+    for exchange in EXCHANGES.names():
+        assert channels.libraries(exchange, "tcp"), exchange
+    for names in (*channels.USES.values(), *channels.CARRIES.values()):
+        assert set(names) <= set(LIBRARIES.names())
+
+
+@pytest.mark.parametrize(
+    ("settings", "library"),
+    [
+        ([], "tensorflow"),
+        (["exchange=ring"], "sockets"),
+        (["exchange=ring", "channel.library=grpc"], "grpc"),
+        (["exchange=halving-doubling", "channel=ipoib@ib0"], "sockets"),
+        (["channel=ipoib@ib0"], "tensorflow"),
+    ],
+)
+def test_a_library_follows_from_exchange_and_channel(settings: list[str], library: str) -> None:
+    """Unless it is asked for; a dot may be written for the underscore on the command line."""
+    found = files.load(MAIN, settings)
+    assert channels.library(found.exchange, found.channel, found.channel_library) == library
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("channel=tpc", "Unknown channel 'tpc'; did you mean 'tcp'?"),
+        ("channel=tcp@", "names no device after its '@'"),
+        ("channel=shm@eth0", "shm has no device"),
+        ("channel=TCP", "is not TRANSPORT or TRANSPORT@DEVICE"),
+        ("channel=inproc", "cannot be used by a job"),
+        ("channel.library=socket", "Unknown library 'socket'; did you mean 'sockets'?"),
+        (
+            "channel.library=sockets",
+            "library sockets cannot carry it: exchange tf-collectives over channel tcp goes by",
+        ),
+        ("exchange=rign", "Unknown exchange 'rign'; did you mean 'ring'?"),
+        ("exchange_servers=2", "has no effect with exchange tf-collectives"),
+        ("exchange_fusion_mb=0", "must be between 1 and 1024"),
+        ("planes=everything", "Unknown plane 'everything'"),
+    ],
+)
+def test_what_does_not_go_together_is_said(setting: str, words: str) -> None:
+    """In one line, with where it was written."""
+    with pytest.raises(UsageError) as error:
+        files.load(MAIN, [setting])
+    assert words in str(error.value)
+    assert setting.partition("=")[0].replace(".", "_") in str(error.value).replace(".", "_")
+
+
+def test_a_channel_that_an_exchange_cannot_use_names_one_that_can() -> None:
+    """TensorFlow has no RDMA."""
+    with pytest.raises(UsageError, match="exchange tf-collectives cannot go over channel rdma") as error:
+        files.load(MAIN, ["channel=rdma@mlx5_0:1"])
+    assert "tcp or ipoib" in str(error.value)

@@ -1,0 +1,62 @@
+"""Fusion: tensors in buffers that travel, and out of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlobd.network.exchanges.fusion import Fusion
+
+SHAPES = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 5), max_size=3).map(tuple), st.sampled_from((np.float32, np.float64, np.float16))
+    ),
+    max_size=12,
+)
+
+
+@given(forms=SHAPES, bucket_bytes=st.integers(1, 400))
+def test_what_is_packed_is_unpacked(forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int) -> None:
+    """Whatever shapes, types and size of the buffers; each buffer has one type."""
+    tensors = [np.arange(math.prod(shape)).reshape(shape).astype(dtype) for shape, dtype in forms]
+    fusion = Fusion(tensors, bucket_bytes)
+    fusion.pack(tensors)
+    for tensor, found in zip(tensors, fusion.unpack(), strict=True):
+        assert found.dtype == tensor.dtype
+        np.testing.assert_array_equal(found, tensor)
+    assert fusion.bytes == sum(tensor.nbytes for tensor in tensors)
+
+
+@given(forms=SHAPES, bucket_bytes=st.integers(1, 400))
+def test_a_buffer_is_larger_than_asked_only_for_one_tensor(
+    forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int
+) -> None:
+    """A tensor is never cut."""
+    tensors = [np.zeros(shape, dtype) for shape, dtype in forms]
+    longest = max((tensor.nbytes for tensor in tensors), default=0)
+    for bucket in Fusion(tensors, bucket_bytes).buckets:
+        assert bucket.nbytes <= max(bucket_bytes, longest)
+
+
+def test_small_tensors_share_a_buffer() -> None:
+    """As many as fit, in their order."""
+    fusion = Fusion([np.zeros(n, np.float32) for n in (1, 2, 3, 4)], 24)
+    assert [len(bucket) for bucket in fusion.buckets] == [6, 4]
+
+
+def test_a_scalar_takes_part() -> None:
+    """The loss is one."""
+    fusion = Fusion([np.float32(3).reshape(()), np.ones(2, np.float32)])
+    fusion.pack([np.array(5, np.float32), np.ones(2, np.float32)])
+    assert float(fusion.unpack()[0]) == 5.0
+
+
+def test_other_tensors_than_planned_are_refused() -> None:
+    """Their gradients would land in each other's place."""
+    fusion = Fusion([np.zeros(3, np.float32)])
+    with pytest.raises(ValueError, match="not those that the fusion was planned for"):
+        fusion.pack([np.zeros(4, np.float32)])
