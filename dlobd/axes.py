@@ -165,13 +165,6 @@ LIBRARIES = Registry(
             "dlobd.network.channels.grpc_stream:GrpcStreamChannel",
             ("grpc",),
         ),
-        Row(
-            "ucx",
-            "UCX (libucp), by a binding of dlobd's own",
-            "dlobd.network.channels.ucx.channel:UcxChannel",
-            ("cffi",),
-        ),
-        Row("mpi", "MPI point to point, by mpi4py", "dlobd.network.channels.mpi:MpiChannel", ("mpi4py",)),
         Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
     ],
 )

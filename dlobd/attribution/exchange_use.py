@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.bundle.run import ExchangeUse
+from dlobd.bundle.transport import ExchangeUse
 from dlobd.tracing import names
 
 ROLES = ("chief", "worker")

@@ -23,8 +23,9 @@ from dlobd.attribution.resource_use import resource_use
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
 from dlobd.attribution.transport import disagreements, planes
-from dlobd.bundle.run import Audit, Check, Plane
+from dlobd.bundle.run import Audit, Check
 from dlobd.bundle.store import Bundle
+from dlobd.bundle.transport import Plane
 from dlobd.schema import Attribution, OwnJob, Runnable, Status, Trace
 from dlobd.tracing import clock, names
 

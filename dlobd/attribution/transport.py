@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.axes import EXCHANGES
-from dlobd.bundle.run import Plane
+from dlobd.bundle.transport import Plane
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import plane_of_addresses, verdict
 from dlobd.schema import OwnJob, Runnable

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from dlobd.axes import CHANNELS
 from dlobd.errors import DlobdError, UsageError
-from dlobd.network import interfaces
+from dlobd.network import channels, interfaces
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.devices import ROOT, Device, Port, devices
 from dlobd.network.transport.evidence import TransportEvidence
@@ -37,7 +37,8 @@ LOCKED_BYTES = 64 << 20
 
 PROBE_LIMIT_S = 60.0
 
-UCX = "dlobd.network.channels.ucx.library"
+UCX = f"{channels.__name__}.ucx.library"
+"""Where the binding to libucp finds it."""
 
 
 def locked_limit_bytes() -> int | None:
@@ -68,9 +69,8 @@ def ucx_with_verbs() -> str:
     Raises:
         DlobdError: there is none, or its build has no verbs.
     """
-    from dlobd.network.channels.ucx import library
-
-    return library.describe(verbs=True)
+    found: str = importlib.import_module(UCX).describe(verbs=True)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

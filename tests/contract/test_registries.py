@@ -4,8 +4,8 @@ from dlobd.axes import REGISTRIES
 from dlobd.errors import SetupError
 from dlobd.experiment import files
 
-WITHOUT_FIELD = {"libraries", "places", "views"}
-"""TensorFlow's exchange brings its own library; a place follows from scheduler and cluster; a view is for reading."""
+WITHOUT_FIELD = {"places", "views"}
+"""A place follows from scheduler and cluster; a view is for reading."""
 
 _ROWS = [
     pytest.param(registry, row, id=f"{registry.kind}-{row.name}")

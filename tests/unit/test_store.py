@@ -108,7 +108,7 @@ def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 6\. Next: use a newer dlobd"):
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 7\. Next: use a newer dlobd"):
         bundle.read_json()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
-from dlobd.bundle.run import Plane
+from dlobd.bundle.transport import Plane
 from dlobd.network.transport import headers
 from dlobd.network.transport.counters import Counts, InterfaceCounts, Snapshot, counted
 from dlobd.network.transport.evidence import TransportEvidence, record
@@ -111,11 +111,11 @@ def test_other_planes_are_told_by_their_addresses(tmp_path: Path) -> None:
     host.interface("eth0", "10.0.0.1")
     host.interface("ib0", "10.1.0.1", 32)
     seen_now = host.read()
-    spark = plane_of_addresses("spark", "ipoib@ib0", ["10.1.0.1"], seen_now)
+    spark = plane_of_addresses("spark", "ipoib@ib0", ["10.1.0.1"], [seen_now])
     assert (spark.kind, spark.interface, spark.agrees) == ("ipoib", "ib0", True)
-    assert plane_of_addresses("hdfs", "ipoib@ib0", ["10.0.0.1"], seen_now).agrees is False
-    assert plane_of_addresses("hdfs", "ipoib@ib0", ["10.9.9.9"], seen_now).kind == "unknown"
-    assert plane_of_addresses("hdfs", "", ["10.0.0.1", "10.1.0.1"], seen_now).kind == "mixed"
+    assert plane_of_addresses("hdfs", "ipoib@ib0", ["10.0.0.1"], [seen_now]).agrees is False
+    assert plane_of_addresses("hdfs", "ipoib@ib0", ["10.9.9.9"], [seen_now]).kind == "unknown"
+    assert plane_of_addresses("hdfs", "", ["10.0.0.1", "10.1.0.1"], [seen_now]).kind == "mixed"
 
 
 # ---- counters

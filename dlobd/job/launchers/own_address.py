@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-CHANNEL = "DLOBD_CHANNEL"
+CHANNEL = "_DLOBD_CHANNEL"
 """The environment variable with the experiment's channel. The driver sets it for its executors' Python workers."""
 
 BIND_IP = "TFOS_BIND_IP"

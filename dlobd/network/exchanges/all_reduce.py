@@ -40,7 +40,7 @@ from dlobd.network.transport.evidence import record
 from dlobd.schema import NotMeasured
 from dlobd.tracing import names
 
-PLACE = "DLOBD_ADDRESS_BOOK"
+PLACE = "_DLOBD_ADDRESS_BOOK"
 """The environment variable with the book's address and the run's secret, as JSON. Between dlobd's processes only."""
 
 JOIN_S = 60.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dlobd.bundle.run import Plane
+from dlobd.bundle.transport import Plane
 from dlobd.network.channels.base import Kind
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.transport.amounts import kind_of
