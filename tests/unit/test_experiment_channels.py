@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dlobd.axes import CHANNELS, EXCHANGES, LIBRARIES
@@ -28,6 +31,17 @@ def test_every_exchange_has_a_library() -> None:
         assert channels.libraries(exchange, "tcp"), exchange
     for names in (*channels.USES.values(), *channels.CARRIES.values()):
         assert set(names) <= set(LIBRARIES.names())
+
+
+def test_the_page_has_the_same_table() -> None:
+    """Exchange by channel, and the libraries in their order."""
+    page = (Path(__file__).parents[2] / "docs" / "channels.md").read_text().partition("## What goes together")[2]
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| (.*?) \| (.*?) \|$", page.partition("\n## ")[0], re.MULTILINE)
+    assert {row[0] for row in rows} == set(EXCHANGES.names())
+    for exchange, *cells in rows:
+        for cell, transports in zip(cells, (("tcp", "ipoib"), ("rdma",), ("shm",)), strict=True):
+            told = () if cell == "-" else tuple(cell.split(", "))
+            assert all(channels.libraries(exchange, transport) == told for transport in transports), (exchange, cell)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""Exchanges of dlobd's own in real jobs: the channel layer has a number, its parts, and a verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import psutil
+import pytest
+from quick_runs import explained, same_training
+
+from dlobd.bundle.store import Bundle
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+PARTS = {"pack", "wait for peers", "wire", "unpack"}
+
+
+def record(bundle: Bundle) -> dict[str, Any]:
+    """Its run.json."""
+    found: dict[str, Any] = json.loads((bundle.path / "run.json").read_text())
+    return found
+
+
+def has_a_channel(bundle: Bundle) -> dict[str, Any]:
+    """The record of a run whose channel layer is measured by its parts, and whose transport is as asked."""
+    assert explained(bundle)["channel"] > 0
+    run = record(bundle)
+    (channel,) = [layer for layer in run["layers"] if layer["layer"] == "channel"]
+    assert {name for name, _ in channel["names"]} >= PARTS - {"wait for peers"}
+    assert "channel" not in {item["layer"] for item in run["not_measured"]}
+    (exchange,) = [plane for plane in run["transport"] if plane["plane"] == "exchange"]
+    assert (exchange["kind"], exchange["interface"], exchange["agrees"]) == ("tcp", "lo", True), exchange
+    assert [(use["role"], use["index"]) for use in run["exchange"]] == [("chief", 0), ("worker", 0)]
+    for use in run["exchange"]:
+        inside_ns = sum(use[f"{name}_ns"] for name in ("pack", "wait_for_peers", "wire", "unpack"))
+        assert 0 < inside_ns <= use["exchange_ns"]
+        assert use["calls"] == 30
+        assert use["bytes"] > 0
+        assert use["overlap"] == 0  # all ranks wait for it
+    return run
+
+
+def test_a_ring_over_sockets_under_spark(dlobd, quick_run) -> None:
+    """It trains the same as TensorFlow's collectives; while it does, no rank listens on all interfaces."""
+    started = dlobd.start_run("launcher=barrier", "exchange=ring")
+    heard: dict[int, set[str]] = {}
+    while started.process.poll() is None:
+        for pid in ranks(started):
+            heard.setdefault(pid, set()).update(listening(pid))
+        time.sleep(0.2)
+    ended = started.ended(60)
+    assert ended.code == 0, ended.err
+    run = has_a_channel(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+    assert len(heard) == 2
+    assert set().union(*heard.values()) == {"127.0.0.1"}, heard
+    assert {plane["plane"]: plane["kind"] for plane in run["transport"]} == dict.fromkeys(
+        ("exchange", "spark", "hdfs"), "tcp"
+    )
+
+
+def ranks(started: Any) -> set[int]:
+    """The processes that have said that they train."""
+    lines = [line for path in started.span_files() for line in path.read_text().splitlines()]
+    told = [json.loads(line) for line in lines if line.startswith('{"k":"process"') and line.endswith("}")]
+    return {process["pid"] for process in told if process["role"] in ("chief", "worker")}
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses on which a process listens by TCP."""
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+        return {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    except psutil.Error:
+        return set()
+
+
+def test_halving_and_doubling_over_grpc_through_tensorflowonspark(dlobd, quick_run) -> None:
+    """Another algorithm, another library, another launcher."""
+    ended = dlobd.run("exchange=halving-doubling", "channel.library=grpc")
+    assert ended.code == 0, ended.err
+    has_a_channel(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+
+
+def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:
+    """Its time lies inside of the steps, but the kernel has counted what its connections carried."""
+    run = record(quick_run.bundle)
+    planes = {plane["plane"]: plane for plane in run["transport"]}
+    assert planes.keys() == {"exchange", "tensorflow-grpc", "spark", "hdfs"}
+    assert (planes["exchange"]["kind"], planes["exchange"]["agrees"]) == ("tcp", True), planes["exchange"]
+    assert run["exchange"] == []
+
+
+def test_an_interface_that_is_not_there_is_one_line(alone) -> None:
+    """Named with those that are."""
+    ended = alone.run("launcher=native", "input=read", "exchange=ring", "channel=tcp@eth77")
+    assert ended.code == 5
+    assert "This host has no interface 'eth77'" in ended.line
