@@ -94,7 +94,7 @@ Is the breakdown right? `dlobd selftest` injects delays of known size into real 
 for each one in the breakdown. It covers client, YARN, Spark, launcher, feed, HDFS and TensorFlow, one after the other.
 
 ```
-dlobd selftest             three runs that cover every point, about two minutes; exit code 6 if a delay is not found
+dlobd selftest             four runs that cover every point, about three minutes; exit code 6 if a delay is not found
 dlobd selftest --full      every point with {sizes}, about 20 minutes
 ```
 
@@ -112,8 +112,8 @@ To all other processes, a process that is stopped (SIGSTOP) looks like a daemon 
 nothing would rightly be found nowhere. For the same reason, runs have one rank if a second one could continue
 meanwhile.
 
-Nothing is injected into `channel`: dlobd has no exchange of its own yet whose boundary could be delayed. The three runs
-also leave out `user`, which exists only for your own script.
+Delays of layer `channel` are put into an exchange of dlobd's own, and have to be found in the very part that was
+delayed: pack, wait for peers, wire or unpack. The four runs leave out `user`, which exists only for your own script.
 
 ## Result
 

@@ -13,7 +13,7 @@ from dlobd.errors import RunInvalid
 
 def selftest(
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="All points with all sizes (about 20 minutes), or three runs.")
+        bool, typer.Option("--full/--quick", help="All points with all sizes (about 25 minutes), or four runs.")
     ] = False,
     overhead: Annotated[
         bool, typer.Option("--overhead", help="Measure the recording overhead instead, with recording on and off.")

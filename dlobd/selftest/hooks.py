@@ -32,6 +32,10 @@ PUT, GET = 2, 12
 STEP, DECODE = 8, 9
 """So many steps before the last one at these points: by then the feeding side has nothing left to do meanwhile."""
 
+PARTS = ("channel/wire", "channel/pack", "channel/wait", "channel/unpack")
+"""The parts of an exchange, each delayed in steps of its own: two delays at once would hide each other. After an unpack
+comes a wire: the barrier before it keeps the other ranks out of the next delay until this one is over."""
+
 ARM_S = 30.0
 DRAINED_S = 0.1
 COUNT = struct.Struct("<q")
@@ -120,6 +124,33 @@ def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> 
         return slow
 
     module._compute_function = compute_function  # type: ignore[attr-defined]
+
+
+def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
+    """The parts of an exchange outside of the step, around the code that does them."""
+    original = module._compute_function
+
+    def compute_function(tf: Any, job: Any, *args: Any) -> Any:
+        from dlobd.network.collectives import barrier, ring
+        from dlobd.network.exchanges.fusion import Fusion
+
+        for number, (owner, name) in enumerate(
+            ((ring.Ring, "__call__"), (Fusion, "pack"), (barrier, "barrier"), (Fusion, "unpack"))
+        ):
+            delay = _Delay(directory, plan, PARTS[number])
+            delay.first = job.steps - DECODE + number  # the last step holds nobody up any more
+            setattr(owner, name, _late(getattr(owner, name), delay))
+        return original(tf, job, *args)
+
+    module._compute_function = compute_function  # type: ignore[attr-defined]
+
+
+def _late(function: Callable[..., Any], delay: _Delay) -> Callable[..., Any]:
+    def late(*args: Any) -> Any:
+        delay.passing()
+        return function(*args)
+
+    return late
 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
@@ -285,6 +316,7 @@ _FED = ("feed/get", "feed/put", "spark/slow-task")
 
 _PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
     ("dlobd.job.training.step", ("tensorflow/step",), _step),
+    ("dlobd.job.training.step", PARTS, _exchange),
     ("dlobd.job.training.inputs", ("tensorflow/decode",), _inputs),
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),
     ("dlobd.job.launchers.barrier", ("feed/put", "spark/slow-task"), _barrier),

@@ -40,6 +40,10 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("launcher=barrier", "deploy_mode=cluster"),
         ("yarn/queue", "tensorflow/step", "tensorflow/decode", "hdfs/write"),
     ),
+    "channel": (
+        ("launcher=barrier", "exchange=ring"),
+        ("channel/pack", "channel/wait", "channel/wire", "channel/unpack"),
+    ),
     "barrier": (
         ("launcher=barrier", "workers=1"),
         (
@@ -52,8 +56,9 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 def quick() -> list[Plan]:
-    """Three runs, which pass every point of dlobd's own job once at least."""
-    return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 1.0) for name in ("feed", "read", "ranks")]
+    """Four runs, which pass every point of dlobd's own job once at least."""
+    ways = ("feed", "read", "ranks", "channel")
+    return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 1.0) for name in ways]
 
 
 def full() -> list[Plan]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dlobd.tracing import names
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """One place at a layer's boundary.
 
     `often`: whether a run passes there many times, so that several delays fit into one run.
+    `part`: the span that the delay has to be found in; empty where any of the layer will do.
     """
 
     name: str
     layer: str
     how: str
     often: bool = False
+    part: str = ""
 
 
 _ROWS = (
@@ -36,6 +40,12 @@ _ROWS = (
     Point("hdfs/write", "hdfs", "the DataNodes are stopped when the trainer stores its model"),
     Point("tensorflow/step", "tensorflow", "one rank computes for so long in a step", True),
     Point("tensorflow/decode", "tensorflow", "one rank waits before a step, while the others are in it", True),
+    Point("channel/pack", "channel", "one rank waits while it copies gradients into fusion buffers", True, names.PACK),
+    Point(
+        "channel/wait", "channel", "one rank waits inside the barrier before a collective", True, names.WAIT_FOR_PEERS
+    ),
+    Point("channel/wire", "channel", "one rank waits inside a collective, which no other can end", True, names.WIRE),
+    Point("channel/unpack", "channel", "one rank waits while it makes tensors of the means", True, names.UNPACK),
     Point("user/script", "user", "the user's own script waits between two calls of Spark"),
     Point("user/task", "user", "the user's own function waits in a Spark task"),
 )

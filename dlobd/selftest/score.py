@@ -8,14 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.schema import Attribution
-from dlobd.selftest.points import POINTS
+from dlobd.schema import Attribution, Segment
+from dlobd.selftest.points import POINTS, Point
 from dlobd.selftest.truth import Injection
 
 UNEXPLAINED = "unexplained"
 """Time of whatever layer that no evidence explains: it does not count as recovered."""
 
-BLAMED = (*LAYERS, UNEXPLAINED, UNATTRIBUTED)
+ELSEWHERE = "another part"
+"""Time of the right layer, but of another span than the one that was delayed: it does not count as recovered either."""
+
+BLAMED = (*LAYERS, ELSEWHERE, UNEXPLAINED, UNATTRIBUTED)
 
 RIGHT, WRONG = 0.95, 0.02
 """The least share of an injected interval in its own layer, and the largest in any other."""
@@ -60,14 +63,22 @@ class Line:
 def blame(injected: Injection, attribution: Attribution, run: str) -> Recovery:
     """What attribution says of the time in which a delay was injected; outside the window it is unattributed."""
     blamed: Counter[str] = Counter()
+    point = POINTS[injected.point]
     for segment in attribution.segments:
         overlap_ns = min(segment.end_ns, injected.end_ns) - max(segment.start_ns, injected.start_ns)
         if overlap_ns > 0:
-            blamed[UNEXPLAINED if segment.kind == "unexplained" else segment.layer] += overlap_ns
+            blamed[_blamed(point, segment)] += overlap_ns
     outside_ns = injected.ns - blamed.total()
     if outside_ns:
         blamed[UNATTRIBUTED] += outside_ns
     return Recovery(run, injected, dict(blamed))
+
+
+def _blamed(point: Point, segment: Segment) -> str:
+    if segment.kind == "unexplained":
+        return UNEXPLAINED
+    named = segment.span.name if segment.span else ""
+    return ELSEWHERE if segment.layer == point.layer and point.part not in ("", named) else segment.layer
 
 
 def confusion(found: Iterable[Recovery]) -> dict[str, dict[str, int]]:

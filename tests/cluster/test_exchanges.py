@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 import pytest
-from quick_runs import explained, same_training
+from cluster.test_ways import explained, same_training
 
 from dlobd.bundle.store import Bundle
 

@@ -10,12 +10,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(580)]
 
 
 def test_injected_delays_are_found_in_the_right_layer(alone) -> None:
-    """Three runs with a delay at every point; every delay was made, and at least 95 % of each is where it belongs."""
+    """Four runs with a delay at every point; every delay was made, and at least 95 % of each is where it belongs."""
     ended = alone("selftest", "--quick", "--json", "--out", str(alone.out), within_s=560)
     whole = json.loads(ended.out)
     wrong = [one for one in whole["delays"] if not one["ok"]]
     assert not wrong
-    assert [run["missing"] for run in whole["runs"]] == [[], [], []]
+    assert [run["missing"] for run in whole["runs"]] == [[], [], [], []]
     assert ended.code == 0, ended.err
     assert whole["ok"]
     assert whole["never_delayed"] == ["user", "channel"]
