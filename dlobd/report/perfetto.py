@@ -54,6 +54,7 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
         events += [_name(pid, tid, lane), _order(pid, tid, position)]
         for nested in arrange(lanes[lane], trace.start_ns, trace.end_ns).nested:
             events.append(_slice(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid))
+            events += _flows(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid)
     if sampled:
         events += _counters(sampled, trace)
     return {
@@ -106,6 +107,26 @@ def _complete(
 ) -> dict[str, Any]:
     times = {"ts": microseconds(at_ns), "dur": microseconds(length_ns)}
     return {"ph": "X", "name": name, "cat": layer, **times, "pid": pid, "tid": tid, "args": args}
+
+
+def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: int) -> Iterator[dict[str, Any]]:
+    """An arrow for each transfer of an exchange, from the span at its source to that at its destination.
+
+    Each end knows both of its transfers' ends, but not the time at the other one: an arrow goes from where the sending
+    span begins to where the receiving one ends."""
+    for source, destination, size, bucket in span.attrs.get("transfers", ()):
+        name = f"{source} to {destination}"
+        flow = {
+            "name": name,
+            "cat": "transfer",
+            "id": f"{span.attrs.get('call')}/{bucket}/{name}",
+            "pid": pid,
+            "tid": tid,
+        }
+        if span.lane == f"rank-{source}":
+            yield {"ph": "s", "ts": microseconds(start_ns - zero_ns), **flow, "args": {"bytes": size}}
+        else:
+            yield {"ph": "f", "bp": "e", "ts": microseconds(max(start_ns, end_ns - 1) - zero_ns), **flow}
 
 
 def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, Any]]:

@@ -130,27 +130,60 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
     """The parts of an exchange outside of the step, around the code that does them."""
     original = module._compute_function
 
-    def compute_function(tf: Any, job: Any, *args: Any) -> Any:
+    def compute_function(tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
         from dlobd.network.collectives import barrier, ring
         from dlobd.network.exchanges.fusion import Fusion
 
-        for number, (owner, name) in enumerate(
-            ((ring.Ring, "__call__"), (Fusion, "pack"), (barrier, "barrier"), (Fusion, "unpack"))
+        ranks = _Entered(directory, exchange._mesh.rank, job.workers)
+        for number, (owner, name, armed) in enumerate(
+            (
+                (ring.Ring, "__call__", None),
+                # until the others are in the barrier they compute, and a delay would hold up nothing
+                (Fusion, "pack", ranks.others_have),
+                (barrier, "barrier", ranks.others_have),
+                (Fusion, "unpack", None),
+            )
         ):
             delay = _Delay(directory, plan, PARTS[number])
             delay.first = job.steps - DECODE + number  # the last step holds nobody up any more
-            setattr(owner, name, _late(getattr(owner, name), delay))
-        return original(tf, job, *args)
+            if PARTS[number] == "channel/unpack" and exchange._mesh.rank:
+                continue  # while others than the chief unpack, the chief goes on to its next step
+            setattr(owner, name, _late(getattr(owner, name), delay, armed))
+        barrier.barrier = ranks.counted(barrier.barrier)
+        return original(tf, job, workload, update, exchange)
 
     module._compute_function = compute_function  # type: ignore[attr-defined]
 
 
-def _late(function: Callable[..., Any], delay: _Delay) -> Callable[..., Any]:
+def _late(function: Callable[..., Any], delay: _Delay, armed: Callable[[int], bool] | None) -> Callable[..., Any]:
     def late(*args: Any) -> Any:
-        delay.passing()
+        delay.passing((lambda: armed(delay.passed)) if armed else (lambda: True))
         return function(*args)
 
     return late
+
+
+class _Entered:
+    """How many barriers each rank has entered, in a file each that the others read."""
+
+    def __init__(self, directory: Path, rank: int, ranks: int) -> None:
+        self._files = [os.open(directory / f"entered-{r}", os.O_RDWR | os.O_CREAT, 0o600) for r in range(ranks)]
+        self._own = self._files.pop(rank)
+        self._count = itertools.count(1)
+
+    def counted(self, barrier: Callable[..., Any]) -> Callable[..., Any]:
+        """The same barrier, whose entries are counted."""
+
+        def entered(*args: Any) -> Any:
+            os.pwrite(self._own, COUNT.pack(next(self._count)), 0)
+            return barrier(*args)
+
+        return entered
+
+    def others_have(self, count: int) -> bool:
+        """Whether all other ranks have entered so many."""
+        read = [os.pread(file, COUNT.size, 0) for file in self._files]
+        return all(len(found) == COUNT.size and COUNT.unpack(found)[0] >= count for found in read)
 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:

@@ -40,12 +40,22 @@ _ROWS = (
     Point("hdfs/write", "hdfs", "the DataNodes are stopped when the trainer stores its model"),
     Point("tensorflow/step", "tensorflow", "one rank computes for so long in a step", True),
     Point("tensorflow/decode", "tensorflow", "one rank waits before a step, while the others are in it", True),
-    Point("channel/pack", "channel", "one rank waits while it copies gradients into fusion buffers", True, names.PACK),
     Point(
-        "channel/wait", "channel", "one rank waits inside the barrier before a collective", True, names.WAIT_FOR_PEERS
+        "channel/pack",
+        "channel",
+        "one rank waits while it packs, as the others wait for it",
+        True,
+        names.PACK,
+    ),
+    Point(
+        "channel/wait",
+        "channel",
+        "one rank waits inside the barrier before a collective",
+        True,
+        names.WAIT_FOR_PEERS,
     ),
     Point("channel/wire", "channel", "one rank waits inside a collective, which no other can end", True, names.WIRE),
-    Point("channel/unpack", "channel", "one rank waits while it makes tensors of the means", True, names.UNPACK),
+    Point("channel/unpack", "channel", "the chief waits while it makes tensors of the means", True, names.UNPACK),
     Point("user/script", "user", "the user's own script waits between two calls of Spark"),
     Point("user/task", "user", "the user's own function waits in a Spark task"),
 )

@@ -129,6 +129,12 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
         for name in (names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK):
             assert [span.layer for span in process.named(name)] == ["channel"] * 3, name
         assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+        # a ring of two: each half goes to the other rank and comes back as a sum
+        sizes = [span.attrs["bytes"] for span in process.named(names.WIRE)]
+        for call, span in enumerate(process.named(names.WIRE)):
+            assert span.attrs["call"] == call
+            assert [(source, to, bucket) for source, to, _, bucket in span.attrs["transfers"]] == [(0, 1, 0), (1, 0, 0)]
+            assert sum(size for _, _, size, _ in span.attrs["transfers"]) == 2 * sizes[call]
     told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
     plane = verdict("exchange", "tcp", told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def check(document: dict[str, Any]) -> None:
     titled = {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"}
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for event in document["traceEvents"]:
-        assert event["ph"] in {"M", "X", "i", "C"}
+        assert event["ph"] in {"M", "X", "i", "C", "s", "f"}
         assert event["pid"] in titled
         if event["ph"] in {"X", "i"}:
             assert (event["pid"], event["tid"]) in named
@@ -137,3 +138,20 @@ def test_counters_show_what_the_machine_used() -> None:
         "memory in use, MB": [(0.0, 0.5), (0.5, 1.5), (1.5, 2.5)],
         "GPU 0 busy, %": [(0.0, 15), (0.5, 25), (1.5, 35)],
     }
+
+
+def test_both_ends_of_a_transfer_are_linked() -> None:
+    """An arrow for each: it begins in the sender's span and ends in the receiver's, of the same call and buffer."""
+    transfers = [[0, 1, 400, 0], [1, 0, 600, 0]]
+    ends = [
+        replace(span(f"w{rank}", "channel", 100, 900, f"rank-{rank}"), attrs={"call": 7, "transfers": transfers})
+        for rank in (0, 1)
+    ]
+    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *ends)))
+    check(document)
+    tracks = {e["args"]["name"]: e["tid"] for e in document["traceEvents"] if e["name"] == "thread_name"}
+    flows = sorted((e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f"))
+    zero, one = tracks["rank-0"], tracks["rank-1"]
+    assert flows == [
+        ("7/0/0 to 1", "f", one), ("7/0/0 to 1", "s", zero), ("7/0/1 to 0", "f", zero), ("7/0/1 to 0", "s", one),
+    ]  # fmt: skip

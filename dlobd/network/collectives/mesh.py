@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from queue import SimpleQueue
 
@@ -41,6 +42,7 @@ class Mesh:
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._sent: SimpleQueue[Exception | None] = SimpleQueue()
         self._under_way = 0
+        self._carried: Counter[tuple[int, int]] = Counter()
         self._thread = threading.Thread(target=self._send_all, name=f"dlobd-mesh-{rank}", daemon=True)
         self._thread.start()
 
@@ -92,7 +94,14 @@ class Mesh:
     def post(self, to: int, message: Buffer, deadline_s: float) -> None:
         """Sends beside what this thread does next; the message must stay as it is until `drain` has returned."""
         self._under_way += 1
+        self._carried[self.rank, to] += view(message).nbytes
         self._orders.put(_Order(to, message, deadline_s))
+
+    def carried(self) -> list[tuple[int, int, int]]:
+        """(source, destination, bytes) of what was posted and received since it was last asked, in that order."""
+        found = [(*ends, size) for ends, size in sorted(self._carried.items()) if size]
+        self._carried.clear()
+        return found
 
     def drain(self) -> None:
         """Returns once all that was posted is sent. Raises ExchangeFailed."""
@@ -117,6 +126,7 @@ class Mesh:
             raise _failure(sender, error) from error
         if size != (expected := view(into).nbytes):
             raise ExchangeFailed(f"rank {sender} sent {size} bytes instead of {expected}: it runs something else")
+        self._carried[sender, self.rank] += size
 
     def close(self) -> None:
         """Ends the thread and closes all connections, which wakes whoever waits for this rank. May be called twice."""

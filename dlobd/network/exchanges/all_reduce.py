@@ -5,7 +5,8 @@
     wire             the collective, one buffer after the other (`dlobd.network.collectives`)
     unpack           the means are divided out of the buffers, and become tensors
 
-All four are spans of layer channel. Ranks meet through the driver's address book, whose place and secret are in the
+All four are spans of layer channel. That of the wire has `transfers`: source, destination, bytes and buffer of each,
+at both of its ends. Ranks meet through the driver's address book, whose place and secret are in the
 environment, as the driver's clock is; they listen on the channel's device, without one on the address that their
 launcher gave them, and nowhere else.
 """
@@ -131,9 +132,13 @@ class _Exchange:
         if self._mesh is not None and self._all_reduce is not None:
             with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
                 barriers.barrier(self._mesh, deadline_s)
-            with tracing.span("channel", names.WIRE, bytes=fusion.bytes):
-                for bucket in fusion.buckets:
+            self._mesh.carried()
+            with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
+                transfers = []
+                for number, bucket in enumerate(fusion.buckets):
                     self._all_reduce(bucket, deadline_s)
+                    transfers += [(*transfer, number) for transfer in self._mesh.carried()]
+                span.note(transfers=transfers)
         with tracing.span("channel", names.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
             return [tf.constant(total / total.dtype.type(ranks)) for total in fusion.unpack()]
