@@ -2,7 +2,7 @@
 
     pack             tensors are copied into fusion buffers (`dlobd.network.exchanges.fusion`)
     wait for peers   a barrier, so that the time until the last rank has packed is that rank's, and not the wire's
-    wire             the collective, one buffer after the other (`dlobd.network.collectives`)
+    wire             the collective, one buffer after the other (`dlobd.network.collectives`, or MPI's)
     unpack           the means are divided out of the buffers, and become tensors
 
 All four are spans of layer channel. Ranks meet through the driver's address book, whose place and secret are in the
@@ -15,9 +15,10 @@ import json
 import os
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from dlobd.network.collectives.halving_doubling import HalvingDoubling as Halvin
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
 from dlobd.network.collectives.ring import Ring as RingAllReduce
 from dlobd.network.exchanges.fusion import Fusion
-from dlobd.network.formation.address_book import Entry
+from dlobd.network.formation.address_book import Entry, FormationError
 from dlobd.schema import NotMeasured
 from dlobd.tracing import names
 
@@ -45,18 +46,28 @@ DEADLINE_S = 60.0
 in an exchange: the others have ended by then."""
 
 
-class _Exchange:
-    """See `dlobd.network.exchanges.base.Exchange`."""
+class Peers(Protocol):
+    """What joins the ranks. Each method raises ExchangeFailed."""
+
+    def barrier(self, deadline_s: float) -> None:
+        """Returns once all ranks have called it."""
+
+    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+        """Sums in place; see `dlobd.network.collectives.base`."""
+
+    def close(self) -> None:
+        """Leaves the other ranks."""
+
+
+class AllReduceExchange(ABC):
+    """See `dlobd.network.exchanges.base.Exchange`. What joins the ranks is a subclass's."""
 
     inside_step: ClassVar[bool] = False
     not_measured: ClassVar[NotMeasured | None] = None
-    collective: ClassVar[type[collectives.AllReduce]]
 
     def __init__(self) -> None:
         self._entry: Entry | None = None
-        self._channel: SocketsChannel | None = None
-        self._mesh: Mesh | None = None
-        self._all_reduce: Callable[[NDArray[Any], float], None] | None = None
+        self._peers: Peers | None = None
         self._fusions: dict[tuple[Any, ...], Fusion] = {}
         self._calls = 0
 
@@ -66,7 +77,7 @@ class _Exchange:
         return {}
 
     def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
-        """Connects to the partners of this rank. One rank alone needs nobody.
+        """Connects to the other ranks. One rank alone needs nobody.
 
         Raises:
             ExchangeFailed, FormationError: some did not come.
@@ -75,18 +86,18 @@ class _Exchange:
             return
         deadline_s = time.monotonic() + JOIN_S
         place = json.loads(os.environ[PLACE])
-        secret = place["secret"].encode()
-        self._entry = Entry(place["address"], rank, secret, deadline_s)
+        self._entry = Entry(place["address"], rank, place["secret"].encode(), deadline_s)
         host = socket.gethostbyname(peers[rank].rpartition(":")[0])
-        self._channel = SocketsChannel("tcp", host, secret)
-        partners = self.collective.partners(rank, len(peers)) | barriers.partners(rank, len(peers))
+        self._peers = self.meet(rank, len(peers), host, place, self._entry, deadline_s)
 
-        def all_gather(name: str, value: str) -> list[str]:
-            assert self._entry is not None
-            return self._entry.exchange(name, value, deadline_s)
+    @abstractmethod
+    def meet(self, rank: int, size: int, host: str, place: Mapping[str, str], entry: Entry, deadline_s: float) -> Peers:
+        """Joins the ranks.
 
-        self._mesh = Mesh.join(rank, len(peers), partners, self._channel, all_gather, deadline_s)
-        self._all_reduce = self.collective(self._mesh)
+        Args:
+            host: the IPv4 address on which this rank is to listen.
+            place: what the driver has put under PLACE.
+        """
 
     def scope(self) -> AbstractContextManager[Any]:
         """None: variables are this rank's own."""
@@ -118,12 +129,12 @@ class _Exchange:
             fusion = self._fusion(arrays)
             fusion.pack(arrays)
             span.note(bytes=fusion.bytes)
-        if self._mesh is not None and self._all_reduce is not None:
+        if self._peers is not None:
             with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
-                barriers.barrier(self._mesh, deadline_s)
+                self._peers.barrier(deadline_s)
             with tracing.span("channel", names.WIRE, bytes=fusion.bytes):
                 for bucket in fusion.buckets:
-                    self._all_reduce(bucket, deadline_s)
+                    self._peers.all_reduce(bucket, deadline_s)
         with tracing.span("channel", names.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
             return [tf.constant(total / total.dtype.type(ranks)) for total in fusion.unpack()]
@@ -136,21 +147,62 @@ class _Exchange:
 
     def close(self) -> None:
         """Leaves the other ranks, and says bye."""
-        if self._mesh is not None:
-            self._mesh.close()
-        if self._channel is not None:
-            self._channel.close()
+        if self._peers is not None:
+            self._peers.close()
         if self._entry is not None:
             self._entry.close()
 
 
-class Ring(_Exchange):
+class _OverMesh(AllReduceExchange):
+    """By a collective of dlobd's own, over sockets."""
+
+    collective: ClassVar[type[collectives.AllReduce]]
+
+    def meet(self, rank: int, size: int, host: str, place: Mapping[str, str], entry: Entry, deadline_s: float) -> Peers:
+        """Connects to the partners of this rank."""
+        channel = SocketsChannel("tcp", host, place["secret"].encode())
+        partners = self.collective.partners(rank, size) | barriers.partners(rank, size)
+
+        def all_gather(name: str, value: str) -> list[str]:
+            return entry.exchange(name, value, deadline_s)
+
+        try:
+            mesh = Mesh.join(rank, size, partners, channel, all_gather, deadline_s)
+        except (ExchangeFailed, FormationError):
+            channel.close()
+            raise
+        return _MeshPeers(channel, mesh, self.collective)
+
+
+class _MeshPeers:
+    """See `Peers`."""
+
+    def __init__(self, channel: SocketsChannel, mesh: Mesh, collective: type[collectives.AllReduce]) -> None:
+        self._channel = channel
+        self._mesh = mesh
+        self._collective = collective(mesh)
+
+    def barrier(self, deadline_s: float) -> None:
+        """See the contract."""
+        barriers.barrier(self._mesh, deadline_s)
+
+    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+        """See the contract."""
+        self._collective(array, deadline_s)
+
+    def close(self) -> None:
+        """See the contract."""
+        self._mesh.close()
+        self._channel.close()
+
+
+class Ring(_OverMesh):
     """By a ring all-reduce."""
 
     collective = RingAllReduce
 
 
-class HalvingDoubling(_Exchange):
+class HalvingDoubling(_OverMesh):
     """By recursive halving and doubling."""
 
     collective = HalvingDoublingAllReduce
