@@ -111,9 +111,14 @@ class SocketsConnection(TwoSided):
         """The socket, for what is spoken on it from now on; this connection is closed. It blocks without a limit.
 
         What has come after the last message that was received is lost: the peer must be waiting for this end to speak.
+
+        Raises:
+            Closed: it was closed before.
         """
-        self._ended = self._ended or f"the connection to {self.peer} is handed on"
         with self._sending, self._receiving:
+            if self._socket.fileno() < 0:
+                raise Closed(self._ended)
+            self._ended = self._ended or f"the connection to {self.peer} is handed on"
             taken = socket.socket(fileno=self._socket.detach())
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             taken.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(0, 0))
