@@ -10,16 +10,18 @@ No fallback is among the transports, so that MPI cannot begin where the one aske
 keeps MPICH from using shared memory of its own between ranks of one host. The environment is set before MPI is loaded:
 a process can begin MPI once, and should be a fresh one.
 
-MPI neither authenticates nor encrypts, and does not say that a peer has died: whoever waits has a deadline here.
+MPI neither authenticates nor encrypts, and does not say that a peer has died.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -36,6 +38,12 @@ YIELD_S = 0.01
 
 SLEEP_S = 50e-6
 """Between two looks after that."""
+
+BEGIN_S = 120.0
+"""How long MPI may take to begin: longer than its ranks wait in a barrier of PMI, which then ends it."""
+
+END_S = 30.0
+"""How long it may take to end, once all ranks want it to."""
 
 _BEGUN = threading.Lock()
 """Held once MPI has begun in this process: it cannot begin again over another PMI connection."""
@@ -54,7 +62,7 @@ def environment(transport: str, device: str) -> dict[str, str]:
     """
     if transport not in TRANSPORTS:
         raise UsageError(f"Library mpi cannot carry {transport!r}.", f"it carries {', '.join(TRANSPORTS)}")
-    ucx = {"MPIR_CVAR_NOLOCAL": "1", "MPICH_CH4_NETMOD": "ucx"}
+    ucx = {"MPIR_CVAR_NOLOCAL": "1", "MPICH_CH4_NETMOD": "ucx", "UCX_LOG_FILE": "stderr"}
     if transport == "shm":
         return {**ucx, "UCX_TLS": "shm"}
     if transport == "rdma":
@@ -107,38 +115,44 @@ class MpiSession:
 
     def _begin(self, preset: dict[str, str]) -> tuple[Any, Any]:
         mpi = self._mpi
+        asked = mpi.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})
         try:
-            session = mpi.Session.Init(mpi.INFO_NULL, mpi.ERRORS_RETURN)
-            group = session.Create_group("mpi://WORLD")
-            world = mpi.Intracomm.Create_from_group(group, "dlobd", mpi.INFO_NULL, mpi.ERRORS_RETURN)
+            with _or_end(BEGIN_S):
+                session = mpi.Session.Init(asked, mpi.ERRORS_RETURN)
+                group = session.Create_group("mpi://WORLD")
+                world = mpi.Intracomm.Create_from_group(group, "dlobd", mpi.INFO_NULL, mpi.ERRORS_RETURN)
         except mpi.Exception as error:
-            asked = " ".join(f"{name}={value}" for name, value in preset.items())
+            words = " ".join(f"{name}={value}" for name, value in preset.items())
             raise SetupError(
-                f"MPI cannot begin with {asked}: {_line(error)}.", "look at its own lines above"
+                f"MPI cannot begin with {words}: {_line(error)}.", "look at its own lines above"
             ) from error
+        finally:
+            asked.Free()
         group.Free()
         return session, world
 
     def sum(self, array: NDArray[Any]) -> Any:
-        """Begins to sum an array in place, over all ranks."""
+        """Begins to sum an array in place, over all ranks; the request."""
         return self.world.Iallreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
 
-    def wait(
-        self,
-        request: Any,
-        deadline_s: float,
-        what: str,
-        sleep: bool = False,
-        look: Callable[[], None] = lambda: None,
+    def barrier(self) -> Any:
+        """Begins a barrier; the request."""
+        return self.world.Ibarrier()
+
+    def complete(
+        self, begin: Callable[[], Any], deadline_s: float, what: str, sleep: bool, given_up: Callable[[], bool]
     ) -> None:
-        """Until a request is complete. MPI moves on only while it is asked, so that a rank that has bytes to move asks
-        again and again, and yields its core in between.
+        """Begins a request, and returns once it is complete. MPI moves on only while it is asked, so that a rank that
+        has bytes to move asks again and again, and yields its core in between.
+
+        Each question may last for ever, as when libfabric sends to a rank that has died: who needs the deadline to hold
+        asks in a thread that can be left behind. Python runs meanwhile.
 
         Args:
             deadline_s: a time of time.monotonic().
             what: what did not happen, for the message.
             sleep: where this rank only waits for others it may sleep, for SLEEP_S at a time.
-            look: is called now and then, and may raise.
+            given_up: whether nobody waits for it any more.
 
         Raises:
             DeadlinePassed: it is not complete in time; MPI is of no use from then on.
@@ -146,11 +160,11 @@ class MpiSession:
         """
         sleeps_from_s = time.monotonic() + YIELD_S if sleep else deadline_s
         try:
+            request = begin()
             while not request.Test():
                 now_s = time.monotonic()
-                if now_s > deadline_s:
+                if now_s > deadline_s or given_up():
                     raise DeadlinePassed(f"{what} in time")
-                look()
                 if now_s < sleeps_from_s:
                     os.sched_yield()
                 else:
@@ -158,16 +172,29 @@ class MpiSession:
         except self._mpi.Exception as error:
             raise ChannelError(f"{what}: {_line(error)}") from error
 
-    def close(self, deadline_s: float) -> None:
-        """Finalises, once all ranks want to. A rank that fails must not call it: it would wait for the others.
+    def finalise(self) -> None:
+        """Ends MPI. All ranks call it, at about the same time; one that fails must not: it would wait for the others.
 
         Raises:
-            DeadlinePassed: some did not come; MPI then ends with this process.
             ChannelError: MPI has failed.
         """
-        self.wait(self.world.Ibarrier(), deadline_s, "not all ranks left MPI", sleep=True)
-        self.world.Free()
-        self._session.Finalize()
+        try:
+            with _or_end(END_S):
+                self.world.Free()
+                self._session.Finalize()
+        except self._mpi.Exception as error:
+            raise ChannelError(f"MPI cannot end: {_line(error)}") from error
+
+
+@contextmanager
+def _or_end(within_s: float) -> Iterator[None]:
+    """MPI's begin and end are calls that let no other thread of Python run: where one does not return, the process ends
+    with status 1, and its stack is on stderr."""
+    faulthandler.dump_traceback_later(within_s, exit=True, file=2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _loaded() -> Any:
