@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from dlobd.network.exchanges.all_reduce import PLACE
 from dlobd.network.formation.address_book import AddressBook
@@ -16,6 +19,9 @@ from dlobd.network.formation.pmi import PmiServer
 
 PATIENCE_S = 40.0
 SECRET = "of this run"
+CLONE_NEWNET = 0x40000000  # linux/sched.h
+
+T = TypeVar("T")
 
 RANK = """\
 import os, signal, sys, time
@@ -44,7 +50,8 @@ class MpiJob:
         size: as all are told.
         ranks: those that come; all unless told otherwise.
         secrets: of ranks that have another one than the driver.
-        commands: what each rank's command begins with, such as `ip netns exec NAME`.
+        hosts: the address of each rank, and its network namespace, empty for that of the tests. The driver is in the
+            first one.
     """
 
     def __init__(
@@ -53,21 +60,21 @@ class MpiJob:
         size: int,
         ranks: Sequence[int] | None = None,
         secrets: dict[int, str] | None = None,
-        driver: str = "127.0.0.1",
-        hosts: Sequence[str] = (),
-        commands: Sequence[Sequence[str]] = (),
+        hosts: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.book = AddressBook(driver, size, SECRET.encode())
-        self.pmi = PmiServer(driver, size, SECRET.encode())
+        places = hosts or [("127.0.0.1", "")] * size
+        address, namespace = places[0]
+        self.book = _inside(namespace, lambda: AddressBook(address, size, SECRET.encode()))
+        self.pmi = _inside(namespace, lambda: PmiServer(address, size, SECRET.encode()))
         self.ranks: dict[int, subprocess.Popen[str]] = {}
         place = {"address": self.book.address, "pmi": self.pmi.address}
         for rank in range(size) if ranks is None else ranks:
             secret = (secrets or {}).get(rank, SECRET)
             self.ranks[rank] = subprocess.Popen(
                 [
-                    *(commands[rank] if commands else ()),
+                    *(("ip", "netns", "exec", places[rank][1]) if places[rank][1] else ()),
                     *(sys.executable, "-c", RANK + textwrap.dedent(code), str(rank), str(size)),
-                    hosts[rank] if hosts else "127.0.0.1",
+                    places[rank][0],
                 ],
                 env={
                     **os.environ,
@@ -95,7 +102,9 @@ class MpiJob:
         """The next line that a rank prints."""
         out = self.ranks[rank].stdout
         assert out is not None
-        return out.readline().strip()
+        said = out.readline().strip()
+        assert said, self.ends(rank)
+        return said
 
     def ends(self, rank: int) -> tuple[int, str, str]:
         """Status, output and errors of a rank, once it has ended."""
@@ -104,9 +113,23 @@ class MpiJob:
         return process.returncode, out, errors
 
 
-def results(code: str, size: int) -> list[str]:
+def _inside(namespace: str, make: Callable[[], T]) -> T:
+    """Made by a thread that is in a network namespace: its sockets stay there."""
+
+    def work() -> T:
+        if namespace:
+            with open(f"/run/netns/{namespace}") as file:
+                if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET):
+                    raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+        return make()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result(PATIENCE_S)
+
+
+def results(code: str, size: int, hosts: Sequence[tuple[str, str]] = ()) -> list[str]:
     """What each rank of a job has printed, which must end well and without a word on stderr."""
-    with MpiJob(code, size) as job:
+    with MpiJob(code, size, hosts=hosts) as job:
         ended = [job.ends(rank) for rank in range(size)]
         assert job.pmi.refused == []
     assert [(status, errors) for status, _, errors in ended] == [(0, "")] * size

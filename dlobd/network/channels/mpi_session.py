@@ -69,10 +69,7 @@ def environment(transport: str, device: str) -> dict[str, str]:
         if not device:
             raise UsageError("Channel rdma needs the name of its device.", "write it as in rdma@mlx5_0:1")
         return {**ucx, "UCX_TLS": "rc", "UCX_NET_DEVICES": device if ":" in device else f"{device}:1"}
-    address = local_address(transport, device)
-    interface = interfaces.with_address(address) if is_address(device) or not device else interfaces.usable(device)
-    if interface is None:
-        raise SetupError(f"This host has no interface with the address {address}.", "look at `ip address`")
+    interface = _interface(transport, device)
     if interface.type == interfaces.LOOPBACK:
         return {
             "MPIR_CVAR_NOLOCAL": "1",
@@ -81,6 +78,16 @@ def environment(transport: str, device: str) -> dict[str, str]:
             "FI_TCP_IFACE": interface.name,
         }
     return {**ucx, "UCX_TLS": "tcp", "UCX_NET_DEVICES": interface.name}
+
+
+def _interface(transport: str, device: str) -> interfaces.Interface:
+    """That of the device, which is up."""
+    address = local_address(transport, device)
+    by_address = interfaces.with_address(address)
+    if by_address is None:
+        raise SetupError(f"This host has no interface with the address {address}.", "look at `ip address`")
+    name = by_address.name if is_address(device) or not device else device
+    return interfaces.usable(name, infiniband=transport == "ipoib")
 
 
 class MpiSession:
