@@ -133,16 +133,8 @@ CHANNELS = Registry(
     [
         Row("tcp", "TCP over an IP interface, Ethernet or loopback"),
         Row("ipoib", "TCP over an InfiniBand interface (IP over InfiniBand)"),
-        Row(
-            "rdma",
-            "RDMA verbs of an InfiniBand or RoCE device",
-            not_for_jobs="no exchange over it can be chosen yet",
-        ),
-        Row(
-            "shm",
-            "shared memory of the processes of one host",
-            not_for_jobs="no exchange over it can be chosen yet",
-        ),
+        Row("rdma", "RDMA verbs of an InfiniBand or RoCE device"),
+        Row("shm", "shared memory of the processes of one host"),
         Row(
             "inproc",
             "memory of one process, for tests",
@@ -165,6 +157,7 @@ LIBRARIES = Registry(
             "dlobd.network.channels.grpc_stream:GrpcStreamChannel",
             ("grpc",),
         ),
+        Row("mpi", "MPICH, by mpi4py: collectives only, of exchange mpi", needs=("mpi4py",)),
         Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
     ],
 )
@@ -181,15 +174,21 @@ EXCHANGES = Registry(
         ),
         Row(
             "ring",
-            "dlobd's ring all-reduce over sockets, beside the step",
-            "dlobd.network.exchanges.all_reduce:Ring",
+            "dlobd's ring all-reduce, beside the step",
+            "dlobd.network.exchanges.over_mesh:Ring",
             ("tensorflow",),
         ),
         Row(
             "halving-doubling",
-            "dlobd's recursive halving and doubling over sockets, beside the step",
-            "dlobd.network.exchanges.all_reduce:HalvingDoubling",
+            "dlobd's recursive halving and doubling, beside the step",
+            "dlobd.network.exchanges.over_mesh:HalvingDoubling",
             ("tensorflow",),
+        ),
+        Row(
+            "mpi",
+            "MPI_Allreduce, the reference, beside the step",
+            "dlobd.network.exchanges.mpi:MpiAllReduce",
+            ("tensorflow", "mpi4py"),
         ),
     ],
 )

@@ -11,10 +11,10 @@ from dlobd.schema import Experiment
 AUTO = "auto"
 
 CARRIES = {
-    "tcp": ("tensorflow", "sockets", "grpc", "grpc-stream"),
-    "ipoib": ("tensorflow", "sockets", "grpc", "grpc-stream"),
-    "rdma": (),
-    "shm": (),
+    "tcp": ("tensorflow", "sockets", "grpc", "grpc-stream", "mpi"),
+    "ipoib": ("tensorflow", "sockets", "grpc", "grpc-stream", "mpi"),
+    "rdma": ("mpi",),
+    "shm": ("mpi",),
     "inproc": ("inproc",),
 }
 """Channel to the libraries that can carry it, the first choice first, as they declare it; a test compares."""
@@ -26,6 +26,7 @@ USES = {
     "tf-collectives": ("tensorflow",),
     "ring": _MESSAGES,
     "halving-doubling": _MESSAGES,
+    "mpi": ("mpi",),
 }
 """Exchange to the libraries that it can go over."""
 

@@ -76,7 +76,7 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("exchange=rign", "Unknown exchange 'rign'; did you mean 'ring'?"),
         ("exchange_servers=2", "has no effect with exchange tf-collectives"),
         ("exchange_fusion_mb=0", "must be between 1 and 1024"),
-        ("channel=rdma@mlx5_0:1", "cannot be used by a job"),
+        ("channel=rdma@mlx5_0:1", "exchange tf-collectives cannot go over channel rdma: it needs tcp or ipoib."),
         ("planes=everything", "Unknown plane 'everything'"),
     ],
 )

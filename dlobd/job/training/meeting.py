@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from dlobd.axes import EXCHANGES
@@ -34,9 +34,15 @@ def address_book(sc: SparkContext | None, job: Job) -> Iterator[None]:
         return
     from dlobd.network.exchanges.all_reduce import PLACE
     from dlobd.network.formation.address_book import AddressBook
+    from dlobd.network.formation.pmi import PmiServer
 
     secret = secrets.token_hex(16)
-    host = driver_host(sc) if sc else "127.0.0.1"
-    with closing(AddressBook(socket.gethostbyname(host), job.workers, secret.encode())) as book:
-        environment[PLACE] = json.dumps({"address": book.address, "secret": secret})
+    host = socket.gethostbyname(driver_host(sc) if sc else "127.0.0.1")
+    with ExitStack() as opened:
+        book = opened.enter_context(closing(AddressBook(host, job.workers, secret.encode())))
+        place = {"address": book.address, "secret": secret}
+        if job.channel_library == "mpi":
+            server = opened.enter_context(closing(PmiServer(host, job.workers, secret.encode())))
+            place["pmi"] = server.address
+        environment[PLACE] = json.dumps(place)
         yield

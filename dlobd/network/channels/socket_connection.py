@@ -107,6 +107,23 @@ class SocketsConnection(TwoSided):
         with self._sending, self._receiving:  # nobody is inside a call with a descriptor that may be another's soon
             self._socket.close()
 
+    def detach(self) -> socket.socket:
+        """The socket, for what is spoken on it from now on; this connection is closed. It blocks without a limit.
+
+        What has come after the last message that was received is lost: the peer must be waiting for this end to speak.
+
+        Raises:
+            Closed: it was closed before.
+        """
+        with self._sending, self._receiving:
+            if self._socket.fileno() < 0:
+                raise Closed(self._ended)
+            self._ended = self._ended or f"the connection to {self.peer} is handed on"
+            taken = socket.socket(fileno=self._socket.detach())
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            taken.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(0, 0))
+        return taken
+
     def _end_with(self, why: str) -> None:
         self._ended = self._ended or why
         try:

@@ -24,6 +24,9 @@ from dlobd.network.channels.socket_connection import SocketsConnection
 BACKLOG = 128
 """Who has connected and was not yet greeted. More ask again (tcp(7)); a job has fewer ranks."""
 
+REFUSED_KEPT = 100
+"""Of those that were refused, the last ones: who asks for ever must not fill the memory."""
+
 PAUSE_S = 0.1
 """After the kernel had no descriptor for one who came: it asks again at once otherwise."""
 
@@ -66,6 +69,7 @@ class SocketsListener:
             self._socket.close()
             raise SetupError(f"Nothing can listen on {host}: {error.strerror}.", "choose another interface") from error
         self.address = f"{scheme}:{host}:{self._socket.getsockname()[1]}"
+        self.refused: deque[str] = deque(maxlen=REFUSED_KEPT)  # one line each
         self._arrived: deque[SocketsConnection] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -181,6 +185,7 @@ class SocketsListener:
 
     def _refuse(self, one: _Coming, why: str) -> None:
         authentication.report(self.address, one.peer, why)
+        self.refused.append(f"{one.peer}: {why}")
         try:
             one.connected.send(one.answer)
         except OSError:

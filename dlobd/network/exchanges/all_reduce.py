@@ -1,14 +1,13 @@
-"""dlobd's own exchanges: gradients are summed in numpy's memory, outside of the step, by a collective over a channel.
+"""Exchanges beside the step: gradients are summed in numpy's memory, by an all-reduce over whatever joins the ranks.
 
     pack             tensors are copied into fusion buffers (`dlobd.network.exchanges.fusion`)
     wait for peers   a barrier, so that the time until the last rank has packed is that rank's, and not the wire's
-    wire             the collective, one buffer after the other (`dlobd.network.collectives`)
+    wire             the collective, one buffer after the other
     unpack           the means are divided out of the buffers, and become tensors
 
 All four are spans of layer channel. That of the wire has `transfers`: source, destination, bytes and buffer of each,
-at both of its ends. Ranks meet through the driver's address book, whose place and secret are in the
-environment, as the driver's clock is; they listen on the channel's device, without one on the address that their
-launcher gave them, and nowhere else.
+at both of its ends. Ranks meet through the driver's address book, whose place and secret are in the environment, as
+the driver's clock is.
 """
 
 from __future__ import annotations
@@ -17,22 +16,19 @@ import json
 import os
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dlobd import tracing
-from dlobd.axes import LIBRARIES
-from dlobd.network.channels.base import Channel
+from dlobd.network.channels.base import Traffic
 from dlobd.network.channels.spec import ChannelSpec
-from dlobd.network.collectives import barrier as barriers
-from dlobd.network.collectives import base as collectives
-from dlobd.network.collectives.halving_doubling import HalvingDoubling as HalvingDoublingAllReduce
-from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
-from dlobd.network.collectives.ring import Ring as RingAllReduce
+from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.fusion import Fusion
 from dlobd.network.formation.address_book import Entry
@@ -42,7 +38,8 @@ from dlobd.schema import NotMeasured
 from dlobd.tracing import names
 
 PLACE = "_DLOBD_ADDRESS_BOOK"
-"""The environment variable with the book's address and the run's secret, as JSON. Between dlobd's processes only."""
+"""The environment variable with the addresses of the book and of the PMI server and the run's secret, as JSON. Between
+dlobd's processes only."""
 
 JOIN_S = 60.0
 """How long ranks wait for one that does not come, as with TensorFlow's own exchange. All were started together."""
@@ -52,20 +49,64 @@ DEADLINE_S = 60.0
 in an exchange: the others have ended by then."""
 
 
-class _Exchange:
-    """See `dlobd.network.exchanges.base.Exchange`."""
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What a rank knows when it is to join the others.
+
+    channel: its device is never empty for tcp: else it is the address that the launcher gave this rank.
+    book: of the driver, which this rank has proved the run's secret to.
+    pmi: host:port of the driver's PMI server; empty where there is none.
+    deadline_s: of joining, a time of time.monotonic().
+    """
+
+    rank: int
+    size: int
+    channel: ChannelSpec
+    settings: Settings
+    book: Entry
+    pmi: str
+    secret: bytes
+    deadline_s: float
+
+    def all_gather(self, name: str, value: str) -> list[str]:
+        """What all ranks gave under a name, in their order. Raises FormationError."""
+        return self.book.exchange(name, value, self.deadline_s)
+
+
+class Peers(Protocol):
+    """What joins the ranks. Each method but `evidence` raises ExchangeFailed."""
+
+    def barrier(self, deadline_s: float) -> None:
+        """Returns once all ranks have called it."""
+
+    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+        """Sums in place; see `dlobd.network.collectives.base`."""
+
+    def carried(self) -> list[tuple[int, int, int]]:
+        """(source, destination, bytes) of what this rank sent and received since it was last asked, if it is known."""
+
+    def evidence(self) -> Traffic | None:
+        """What was carried in all; None where the library does not count."""
+
+    def fail(self) -> None:
+        """Wakes those that wait for this rank, which goes on no more."""
+
+    def close(self) -> None:
+        """Leaves the other ranks."""
+
+
+class AllReduceExchange(ABC):
+    """See `dlobd.network.exchanges.base.Exchange`. What joins the ranks is a subclass's."""
 
     inside_step: ClassVar[bool] = False
     not_measured: ClassVar[NotMeasured | None] = None
-    collective: ClassVar[type[collectives.AllReduce]]
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._rank = 0
         self._entry: Entry | None = None
-        self._channel: Channel | None = None
+        self._peers: Peers | None = None
         self._before: Snapshot | None = None
-        self._mesh: Mesh | None = None
-        self._all_reduce: Callable[[NDArray[Any], float], None] | None = None
         self._fusions: dict[tuple[Any, ...], Fusion] = {}
         self._calls = 0
 
@@ -75,27 +116,29 @@ class _Exchange:
         return {}
 
     def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
-        """Connects to the partners of this rank. One rank alone needs nobody.
+        """Connects to the other ranks. One rank alone needs nobody.
 
         Raises:
             ExchangeFailed, FormationError: some did not come.
+            UsageError, SetupError: the channel's device cannot be used here.
         """
         if len(peers) < 2:
             return
         deadline_s = time.monotonic() + JOIN_S
         place = json.loads(os.environ[PLACE])
         secret = place["secret"].encode()
+        self._rank = rank
         self._entry = Entry(place["address"], rank, secret, deadline_s)
         self._before = Snapshot.read()
-        self._channel = _channel(self._settings, peers[rank], secret)
-        partners = self.collective.partners(rank, len(peers)) | barriers.partners(rank, len(peers))
+        channel = _channel(self._settings, peers[rank])
+        meeting = Meeting(
+            rank, len(peers), channel, self._settings, self._entry, place.get("pmi", ""), secret, deadline_s
+        )
+        self._peers = self.meet(meeting)
 
-        def all_gather(name: str, value: str) -> list[str]:
-            assert self._entry is not None
-            return self._entry.exchange(name, value, deadline_s)
-
-        self._mesh = Mesh.join(rank, len(peers), partners, self._channel, all_gather, deadline_s)
-        self._all_reduce = self.collective(self._mesh)
+    @abstractmethod
+    def meet(self, meeting: Meeting) -> Peers:
+        """Joins the ranks."""
 
     def scope(self) -> AbstractContextManager[Any]:
         """None: variables are this rank's own."""
@@ -115,8 +158,8 @@ class _Exchange:
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:
             dead = self._entry.first_dead() if self._entry else None
-            if self._channel is not None:
-                self._channel.close()  # so that those who wait for this rank learn of it now
+            if self._peers is not None:
+                self._peers.fail()
             if dead is None or f"rank {dead} " in str(error):
                 raise
             raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error
@@ -129,15 +172,15 @@ class _Exchange:
             fusion = self._fusion(arrays)
             fusion.pack(arrays)
             span.note(bytes=fusion.bytes)
-        if self._mesh is not None and self._all_reduce is not None:
+        if self._peers is not None:
             with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
-                barriers.barrier(self._mesh, deadline_s)
-            self._mesh.carried()
+                self._peers.barrier(deadline_s)
+            self._peers.carried()
             with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
                 transfers = []
                 for number, bucket in enumerate(fusion.buckets):
-                    self._all_reduce(bucket, deadline_s)
-                    transfers += [(*transfer, number) for transfer in self._mesh.carried()]
+                    self._peers.all_reduce(bucket, deadline_s)
+                    transfers += [(*transfer, number) for transfer in self._peers.carried()]
                 span.note(transfers=transfers)
         with tracing.span("channel", names.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
@@ -151,34 +194,21 @@ class _Exchange:
 
     def close(self) -> None:
         """Says what carried the bytes, leaves the other ranks, and says bye."""
-        if self._mesh is not None and self._channel is not None and self._before is not None:
-            told = self._channel.evidence()
-            found = record(self._mesh.rank, self._settings.library, self._before, lanes=told.lanes, traffic=told)
-            tracing.instant(names.TRANSPORT, **found)
-            self._before = None
-        if self._mesh is not None:
-            self._mesh.close()
-        if self._channel is not None:
-            self._channel.close()
+        if self._peers is not None:
+            if self._before is not None:
+                told = self._peers.evidence()
+                lanes = told.lanes if told else ()
+                found = record(self._rank, self._settings.library, self._before, lanes=lanes, traffic=told)
+                tracing.instant(names.TRANSPORT, **found)
+                self._before = None
+            self._peers.close()
         if self._entry is not None:
             self._entry.close()
 
 
-def _channel(settings: Settings, address: str, secret: bytes) -> Channel:
-    """Over the device that was asked for; else over that which has the address that the launcher gave this rank."""
+def _channel(settings: Settings, address: str) -> ChannelSpec:
+    """Over the device that was asked for; else, by TCP, that which has the address that the launcher gave this rank."""
     spec = ChannelSpec.parse(settings.channel)
-    device = spec.device or socket.gethostbyname(address.rpartition(":")[0])
-    channel: Channel = LIBRARIES.get(settings.library)(spec.transport, device, secret)
-    return channel
-
-
-class Ring(_Exchange):
-    """By a ring all-reduce."""
-
-    collective = RingAllReduce
-
-
-class HalvingDoubling(_Exchange):
-    """By recursive halving and doubling."""
-
-    collective = HalvingDoublingAllReduce
+    if spec.device or spec.transport != "tcp":
+        return spec
+    return ChannelSpec(spec.transport, socket.gethostbyname(address.rpartition(":")[0]))
