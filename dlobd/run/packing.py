@@ -20,6 +20,7 @@ import importlib.metadata
 import importlib.util
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -34,7 +35,7 @@ from pathlib import Path
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever an archive's content changes for equal packages."""
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -47,7 +48,10 @@ ENVIRONMENT = "environment"
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 """What a NodeManager unpacks."""
 
-NODES = ("hdfs", "numpy", "requests", "spark-tensorflow-distributor", "tensorflow", "tensorflowonspark", "urllib3")
+NODES = (
+    *("hdfs", "numpy", "requests", "spark-tensorflow-distributor", "tensorflow", "tensorflowonspark", "urllib3"),
+    *("cffi", "grpcio", "mpi4py", "mpich", "psutil"),  # the channels' libraries, and the interfaces below them
+)
 """The distributions that dlobd's modules import on nodes. TensorFlow requires keras: a model may use tf.keras."""
 
 APART = {"dlobd", "py4j", "pyspark"}
@@ -136,7 +140,7 @@ def environment() -> Tarball:
     needed = _needed(site)
     records = "\n".join([launcher, f"format {FORMAT}", *(_recorded(distribution) for distribution, _ in needed)])
     paths = [path for distribution, whole in needed for path in _files(distribution, site, whole)]
-    files = {f"lib/{PYTHON}/site-packages/{path.relative_to(site)}": path for path in paths}
+    files = {f"lib/{path.relative_to(site.parents[1])}": path for path in paths}
     return Tarball(f"{ENVIRONMENT}-{_digest(records)}.tar.gz", files, {"bin/python": launcher})
 
 
@@ -289,10 +293,15 @@ def _padded(data: bytes, size: int | None = None) -> bytes:
 
 
 def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path]:
-    """Its files below site-packages, with the compiled modules: without them nodes would compile at every start."""
+    """Its files below site-packages, with the compiled modules: without them nodes would compile at every start; and
+    what it has beside them in `lib`, as mpich has its libraries."""
     for file in distribution.files or []:
-        path = site / file
-        if ".." in file.parts or path.suffix == ".pyc" or (not whole and BUILD_FILES.match(str(file))):
+        path = Path(os.path.normpath(site / file))
+        if (
+            not path.is_relative_to(site.parents[1])
+            or path.suffix == ".pyc"
+            or (not whole and BUILD_FILES.match(str(file)))
+        ):
             continue
         compiled = [Path(importlib.util.cache_from_source(path))] if path.suffix == ".py" else []
         yield from (found for found in (path, *compiled) if found.is_file())

@@ -85,6 +85,15 @@ def test_halving_and_doubling_over_grpc_through_tensorflowonspark(dlobd, quick_r
     same_training(ended.bundle, quick_run.bundle)
 
 
+def test_mpi_under_spark(dlobd, quick_run) -> None:
+    """The reference: MPICH's all-reduce, whose ranks meet by the driver, without mpiexec. It does not count what it
+    carries, but the kernel does."""
+    ended = dlobd.run("launcher=barrier", "exchange=mpi")
+    assert ended.code == 0, ended.err
+    has_a_channel(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+
+
 def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:
     """Its time lies inside of the steps, but the kernel has counted what its connections carried."""
     run = record(quick_run.bundle)

@@ -59,7 +59,7 @@ SITE = f"lib/{packing.PYTHON}/site-packages/"
 STAYS = [
     *("dlobd", "pyspark", "py4j"),
     *("pip", "setuptools", "pkg_resources", "_distutils_hack", "wheel", "clang", "tensorflow/include"),
-    *("pandas", "matplotlib", "PIL", "fontTools", "jsonschema", "psutil", "typer", "pydantic"),
+    *("pandas", "matplotlib", "PIL", "fontTools", "jsonschema", "typer", "pydantic"),
     *("pytest", "_pytest", "hypothesis", "mypy", "mypyc", "ruff", "grimp", "importlinter"),
 ]
 """What no node needs of this environment: ourselves, tools, and what only the client imports."""
@@ -71,6 +71,8 @@ def test_the_environment_holds_what_nodes_need() -> None:
     compiled = f"numpy/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
     assert {"tensorflow/__init__.py", "keras/__init__.py", "numpy/__init__.py", compiled} <= names
     assert any(name.endswith(".so") for name in names)
+    beside = {name for name in packing.environment().files if not name.startswith((SITE, "bin/"))}
+    assert {"lib/libmpi.so.12", "lib/mpich/libucp.so.0", "lib/mpich/ucx/libuct_ib.so.0"} <= beside
     stays = tuple(name for top in STAYS for name in (f"{top}/", f"{top}.", f"{top}-", f"{top}_"))
     assert [name for name in names if name.startswith(("__editable__", *stays))] == []
     assert [name for name in names if "/tests/" in name or name.endswith((".h", ".a", ".pyi"))] == []
@@ -158,11 +160,14 @@ def test_a_package_whose_files_are_not_known_is_refused(site: Path, file: str, t
 
 JOB = """
 import importlib, pkgutil
-import dlobd.job
+import dlobd.job, dlobd.network
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
-for module in pkgutil.walk_packages(dlobd.job.__path__, "dlobd.job."):
-    importlib.import_module(module.name)
+for package in (dlobd.job, dlobd.network):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+from dlobd.network.channels import mpi_session
+print("mpi", mpi_session._loaded().Get_library_version().split()[0])
 from dlobd.job.launchers.framework import import_tensorflow
 import_tensorflow()
 import tensorflow as tf
@@ -193,7 +198,7 @@ def test_the_job_finds_all_that_it_imports(tmp_path: Path) -> None:
     done = subprocess.run(
         [top / "bin" / "python", "-S", "-c", JOB], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.stdout.splitlines() == ["gradient 3.0", "keras 4"], done.stderr
+    assert done.stdout.splitlines() == ["mpi MPICH", "gradient 3.0", "keras 4"], done.stderr
 
 
 def test_sparks_jars_are_those_of_an_application() -> None:

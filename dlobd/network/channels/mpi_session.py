@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from typing import Any
 
 from numpy.typing import NDArray
@@ -211,11 +212,14 @@ def _loaded() -> Any:
         SetupError: it is not there, or another MPI, or begun.
     """
     try:
+        for path in metadata.files("mpich") or ():
+            if path.name == "libmpi.so.12":  # mpi4py looks below the interpreter's prefix only
+                os.environ.setdefault("MPI4PY_LIBMPI", os.path.realpath(path.locate()))
         import mpi4py
 
         mpi4py.rc.initialize = mpi4py.rc.finalize = False
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
+    except (metadata.PackageNotFoundError, ImportError, RuntimeError) as error:
         raise SetupError(f"MPI cannot be loaded: {error}.", "pip install mpi4py mpich") from error
     version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
     if "MPICH" not in version:
