@@ -157,6 +157,12 @@ LIBRARIES = Registry(
             "dlobd.network.channels.grpc_stream:GrpcStreamChannel",
             ("grpc",),
         ),
+        Row(
+            "ucx",
+            "UCX (libucp), by a binding of dlobd's own",
+            "dlobd.network.channels.ucx.channel:UcxChannel",
+            ("cffi",),
+        ),
         Row("mpi", "MPICH, by mpi4py: collectives only, of exchange mpi", needs=("mpi4py",)),
         Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
     ],

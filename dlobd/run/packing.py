@@ -297,11 +297,8 @@ def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path
     what it has beside them in `lib`, as mpich has its libraries."""
     for file in distribution.files or []:
         path = Path(os.path.normpath(site / file))
-        if (
-            not path.is_relative_to(site.parents[1])
-            or path.suffix == ".pyc"
-            or (not whole and BUILD_FILES.match(str(file)))
-        ):
+        stays = path.suffix == ".pyc" or (not whole and BUILD_FILES.match(str(file)))
+        if stays or not path.is_relative_to(site.parents[1]):
             continue
         compiled = [Path(importlib.util.cache_from_source(path))] if path.suffix == ".py" else []
         yield from (found for found in (path, *compiled) if found.is_file())

@@ -1,0 +1,150 @@
+"""Where libucp is: what DLOBD_UCX names, else the system's, if it is of a version that the binding knows, else that of the
+`mpich` package, which dlobd requires.
+
+UCX loads its transports when it begins, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from dlobd.errors import SetupError
+from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
+
+VARIABLE = "DLOBD_UCX"
+"""The environment variable with the path of a libucp.so of one's own, as of HPC-X or MLNX_OFED."""
+
+OLDEST_SYSTEM = (1, 17)
+"""An older one of the system is passed over: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
+
+QUIET = {"UCX_ERROR_SIGNALS": "", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_LOG_FILE": "stderr"}
+"""How UCX is loaded: without signal handlers of its own, which would print every crash of TensorFlow as UCX's, and with
+its log on stderr. UCX reads its global settings once, when it is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A libucp that is loaded. `ucp` and `ffi` are cffi's; `origin` says where it was found."""
+
+    path: str
+    origin: str
+    version: tuple[int, int, int]
+    ffi: Any
+    ucp: Any
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The transports that it can load, by the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
+        directory = Path(os.path.realpath(self.path)).parent / "ucx"
+        found = (re.match(r"libuct_(\w+)\.so", path.name) for path in directory.glob("libuct_*.so*"))
+        return tuple(sorted({match[1] for match in found if match}))
+
+
+def load() -> Library:
+    """The libucp that the channel uses; it is loaded once in a process, whoever asks.
+
+    Raises:
+        SetupError: there is none; all that was tried is named.
+    """
+    try:
+        from cffi import FFI
+    except ImportError as error:
+        raise SetupError("The library ucx needs the Python module cffi.", "pip install cffi") from error
+    ffi = FFI()
+    ffi.cdef(CDEF)
+    tried = []
+    for origin, find in _PLACES:
+        for path in find():
+            try:
+                found = _loaded(ffi, path, origin)
+            except OSError as error:
+                tried.append(f"{origin} {path}: {error}")
+                continue
+            if found.version[0] != MAJOR:
+                tried.append(f"{origin} {path}: version {_dotted(found.version)}, not {MAJOR}.x")
+            elif origin == "system" and found.version < OLDEST_SYSTEM:
+                tried.append(
+                    f"{origin} {path}: version {_dotted(found.version)} is older than {_dotted(OLDEST_SYSTEM)}"
+                )
+            else:
+                return found
+    why = "; ".join(tried) or "no libucp on this system, and no package mpich"
+    raise SetupError(
+        f"There is no UCX that can be used: {why}.", f"pip install mpich, or {VARIABLE}=/path/to/libucp.so"
+    )
+
+
+def describe(verbs: bool = False) -> str:
+    """The libucp that would be used, in words.
+
+    Args:
+        verbs: it has to have InfiniBand's verbs.
+
+    Raises:
+        SetupError: there is none, or it has none.
+    """
+    found = load()
+    what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"
+    if verbs and "ib" not in found.modules:
+        have = ", ".join(found.modules) or "none"
+        raise SetupError(
+            f"{what} has no libuct_ib; its transports: {have}.", f"{VARIABLE}=/path/to/a/libucp.so with it"
+        )
+    return f"{what}, with {', '.join(found.modules) or 'built-in transports only'}"
+
+
+def _loaded(ffi: Any, path: str, origin: str) -> Library:
+    before = {name: os.environ.get(name) for name in QUIET}
+    os.environ.update(QUIET)
+    try:
+        ucp = ffi.dlopen(path)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    version = ffi.new("unsigned[3]")
+    ucp.ucp_get_version(version, version + 1, version + 2)
+    return Library(path, origin, (version[0], version[1], version[2]), ffi, ucp)
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _named() -> Iterator[str]:
+    if path := os.environ.get(VARIABLE):
+        yield path
+
+
+def _of_system() -> Iterator[str]:
+    # a path that was asked for is the only one: to take another would be a silent fallback
+    if not os.environ.get(VARIABLE) and (name := ctypes.util.find_library("ucp")):
+        yield name
+
+
+def _of_mpich() -> Iterator[str]:
+    if os.environ.get(VARIABLE):
+        return
+    try:
+        files = metadata.files("mpich") or ()
+    except metadata.PackageNotFoundError:
+        return
+    for path in files:
+        if path.name.startswith("libucp.so"):
+            yield os.path.realpath(path.locate())
+
+
+_PLACES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
+    (VARIABLE, _named),
+    ("system", _of_system),
+    ("package mpich", _of_mpich),
+)
