@@ -1,8 +1,8 @@
 """UCX (libucp): tcp, IP over InfiniBand, RDMA verbs, or shared memory, by one interface.
 
-Ends meet over a TCP connection of library sockets, which proves the run's secret, tells each the other's UCX address, and
-stays: that it ends is how one learns that the other is gone, whatever the transport. **UCX itself does not authenticate**:
-who can reach its ports, or its shared memory, can send to it.
+Ends meet over a TCP connection of library sockets, which proves the run's secret, tells each the other's UCX address,
+and stays: that it ends is how one learns that the other is gone, whatever the transport. **UCX itself does not
+authenticate**: who can reach its ports, or its shared memory, can send to it.
 """
 
 from __future__ import annotations

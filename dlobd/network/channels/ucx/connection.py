@@ -145,7 +145,8 @@ class UcxConnection:
 
     def _filled(self, vector: Any, parts: Sequence[Buffer]) -> tuple[int, int, list[Any]]:
         """Count and bytes of the parts that hold something, and what keeps their memory."""
-        kept, size = [], 0
+        kept: list[Any] = []
+        size = 0
         for part in parts:
             nbytes = view(part).nbytes
             if not nbytes:

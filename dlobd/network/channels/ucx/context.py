@@ -59,7 +59,7 @@ def _interface(transport: str, device: str) -> str:
     if (interface := interfaces.usable(name, transport == "ipoib")).type == interfaces.LOOPBACK:
         raise SetupError(
             "UCX finds no route over loopback.",
-            "name an interface, as in channel=tcp@eth0, or use channel.library=sockets",
+            "name another interface, as in tcp@eth0, or use channel.library=sockets",
         )
     return interface.name
 
@@ -104,9 +104,7 @@ class Context:
 
     def _check(self, status: int, what: str) -> None:
         if status != c.OK:
-            raise SetupError(
-                f"UCX cannot {what}: {self.words(status)}.", "dlobd doctor --require rdma, or another channel"
-            )
+            raise SetupError(f"UCX cannot {what}: {self.words(status)}.", "dlobd doctor, or use another channel")
 
     def close(self) -> None:
         """Ends it; its workers must have ended. May be called twice."""

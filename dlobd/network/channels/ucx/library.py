@@ -1,5 +1,5 @@
-"""Where libucp is: what DLOBD_UCX names, else the system's, if it is of a version that the binding knows, else that of the
-`mpich` package, which dlobd requires.
+"""Where libucp is: what DLOBD_UCX names, else the system's, if it is of a version that the binding knows, else that of
+the `mpich` package, which dlobd requires.
 
 UCX loads its transports when it begins, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
 """
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,7 @@ def load() -> Library:
     Raises:
         SetupError: there is none; all that was tried is named.
     """
-    try:
-        from cffi import FFI
-    except ImportError as error:
-        raise SetupError("The library ucx needs the Python module cffi.", "pip install cffi") from error
-    ffi = FFI()
-    ffi.cdef(CDEF)
+    ffi = _declared()
     tried = []
     for origin, find in _PLACES:
         for path in find():
@@ -70,15 +66,11 @@ def load() -> Library:
             if found.version[0] != MAJOR:
                 tried.append(f"{origin} {path}: version {_dotted(found.version)}, not {MAJOR}.x")
             elif origin == "system" and found.version < OLDEST_SYSTEM:
-                tried.append(
-                    f"{origin} {path}: version {_dotted(found.version)} is older than {_dotted(OLDEST_SYSTEM)}"
-                )
+                tried.append(f"{origin} {path}: {_dotted(found.version)} is older than {_dotted(OLDEST_SYSTEM)}")
             else:
                 return found
     why = "; ".join(tried) or "no libucp on this system, and no package mpich"
-    raise SetupError(
-        f"There is no UCX that can be used: {why}.", f"pip install mpich, or {VARIABLE}=/path/to/libucp.so"
-    )
+    raise SetupError(f"There is no UCX that can be used: {why}.", f"pip install mpich, or set {VARIABLE}")
 
 
 def describe(verbs: bool = False) -> str:
@@ -94,10 +86,20 @@ def describe(verbs: bool = False) -> str:
     what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"
     if verbs and "ib" not in found.modules:
         have = ", ".join(found.modules) or "none"
-        raise SetupError(
-            f"{what} has no libuct_ib; its transports: {have}.", f"{VARIABLE}=/path/to/a/libucp.so with it"
-        )
+        raise SetupError(f"{what} has no libuct_ib; its transports: {have}.", f"set {VARIABLE} to one that has it")
     return f"{what}, with {', '.join(found.modules) or 'built-in transports only'}"
+
+
+@cache
+def _declared() -> Any:
+    """cffi's view of the declarations, which takes a tenth of a second to parse."""
+    try:
+        from cffi import FFI
+    except ImportError as error:
+        raise SetupError("The library ucx needs the Python module cffi.", "pip install cffi") from error
+    ffi = FFI()
+    ffi.cdef(CDEF)
+    return ffi
 
 
 def _loaded(ffi: Any, path: str, origin: str) -> Library:

@@ -1,7 +1,7 @@
 """One UCX worker with one endpoint, and how its requests come to their end.
 
-Two threads may wait here at once, one that sends and one that receives. UCX moves only while a thread calls it, one at a
-time. A thread that waits first calls it SPIN times; then it arms the worker's descriptor and sleeps until UCX, the
+Two threads may wait here at once, one that sends and one that receives. UCX moves only while a thread calls it, one at
+a time. A thread that waits first calls it SPIN times; then it arms the worker's descriptor and sleeps until UCX, the
 peer's end or the other thread wakes it: on a shared core, spinning would keep the peer from running.
 """
 
@@ -58,15 +58,15 @@ class Worker:
         fd = self.ffi.new("int *")
         self.check(self.ucp.ucp_worker_get_efd(self.handle, fd), "wake who waits")
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._events = select.poll()
+        self._events = select.epoll()
         for each in (fd[0], self._wake):
-            self._events.register(each, select.POLLIN)
+            self._events.register(each, select.EPOLLIN)
         self._failed = self.ffi.callback("void(void *, ucp_ep_h, ucs_status_t)", self._on_error)
 
     def watch(self, link: int) -> None:
         """The descriptor of the TCP connection beside it, which ends when the peer does."""
         self._link = link
-        self._events.register(link, select.POLLIN)
+        self._events.register(link, select.EPOLLIN)
 
     def address(self) -> bytes:
         """By which the peer's endpoint finds this worker."""
@@ -152,7 +152,7 @@ class Worker:
             within_s = min(within_s, LAST_S) if self._gone else within_s
             self._asleep += 1
         try:
-            woken = self._events.poll(max(1, round(within_s * 1000)))
+            woken = self._events.poll(within_s)
         finally:
             with self.lock:
                 self._asleep -= 1
@@ -194,6 +194,7 @@ class Worker:
                 self.endpoint = self.ffi.NULL
             self.ucp.ucp_worker_destroy(self.handle)
             self.handle = None
+            self._events.close()
             os.close(self._wake)
 
     def _finish(self, request: Any) -> None:
