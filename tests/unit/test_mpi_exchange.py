@@ -18,6 +18,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.mpi_session import environment
 
 pytest.importorskip("mpi4py", reason="library mpi needs mpi4py and mpich")
+pytestmark = pytest.mark.slow  # each starts some processes
 
 SHORT_S = 0.2
 
@@ -45,7 +46,15 @@ def test_the_mean_is_that_of_numpy(size: int) -> None:
     assert results(SUMS.replace("COUNTS", counts), size) == ["well\n"] * size
 
 
-@pytest.mark.parametrize("size", [8, pytest.param(16, marks=pytest.mark.slow)])
+def test_shared_memory() -> None:
+    """It is UCX's, and only where it is asked for."""
+    code = SUMS.replace("COUNTS", "[0, 1, 1001, (5 << 20) // 4 + 1]").replace(
+        "    join()", '    exchange = MpiAllReduce("shm")\n    join()'
+    )
+    assert results(code, 3) == ["well\n"] * 3
+
+
+@pytest.mark.parametrize("size", [8, 16])
 def test_many_ranks(size: int) -> None:
     """More than this machine may have cores."""
     assert results(SUMS.replace("COUNTS", "[1001]"), size) == ["well\n"] * size
@@ -241,10 +250,8 @@ def test_mpi_begins_once_in_a_process() -> None:
 def test_a_transport_that_is_not_there_is_an_error() -> None:
     """No other one is used instead."""
     code = """
-        import dlobd.network.exchanges.mpi as module
         from dlobd.errors import SetupError
-        module.environment = lambda *_: environment("rdma", "nosuch0")
-        from dlobd.network.channels.mpi_session import environment
+        exchange = MpiAllReduce("rdma", "nosuch0")
         try:
             join()
         except SetupError as error:

@@ -100,7 +100,7 @@ class MpiChannel:
 
 
 class MpiListener:
-    """See `dlobd.network.channels.base.Listener`."""
+    """See `dlobd.network.channels.base.Listener`. One thread accepts at a time."""
 
     def __init__(self, session: MpiSession, welcome: Callable[[int, int, int], MpiConnection]) -> None:
         self._session = session

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -22,7 +22,6 @@ from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.all_reduce import AllReduceExchange, Peers
 from dlobd.network.formation.address_book import Entry, FormationError
 from dlobd.network.formation.pmi import connect_pmi
-from dlobd.schema import NotMeasured
 
 ASK_AFTER_S = 1.0
 """A call that takes longer asks the book whether a rank has died, and again after each answer. Two messages of some
@@ -42,13 +41,22 @@ STUCK_S = 3.0
 
 
 class MpiAllReduce(AllReduceExchange):
-    """By MPI."""
+    """By MPI.
 
-    not_measured: ClassVar[NotMeasured | None] = None
+    Args:
+        transport: tcp, ipoib, rdma or shm.
+        device: that carries it; empty for the interface of this rank's address.
+    """
+
+    def __init__(self, transport: str = "tcp", device: str = "") -> None:
+        super().__init__()
+        self._transport = transport
+        self._device = device
 
     def meet(self, rank: int, size: int, host: str, place: Mapping[str, str], entry: Entry, deadline_s: float) -> Peers:
         """Begins MPI in this process. Raises also SetupError: it cannot carry the transport."""
-        preset = environment("tcp", host)
+        over_ip = self._transport in ("tcp", "ipoib")
+        preset = environment(self._transport, self._device or (host if over_ip else ""))
         chosen = entry.exchange("netmod", preset["MPICH_CH4_NETMOD"], deadline_s)
         if len(set(chosen)) > 1:
             ranks = ", ".join(f"rank {k} {netmod}" for k, netmod in enumerate(chosen))
