@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -280,6 +281,20 @@ def test_exchanges_leave_no_descriptor_and_no_thread() -> None:
         exchange.close()
     """
     results(code, 2)
+
+
+def test_ranks_that_die_leave_no_shared_memory() -> None:
+    """MPICH makes some for each, also where it does not use it."""
+    code = """
+        join()
+        print([line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich" in line][0], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with MpiJob(code, 2) as job:
+        said = [job.ends(rank)[1] for rank in range(2)]
+    for name in said:
+        assert name.startswith("/dev/shm/mpich")
+        assert not Path(name.strip()).exists()
 
 
 def test_the_driver_keeps_nothing() -> None:

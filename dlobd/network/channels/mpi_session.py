@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -151,9 +152,11 @@ class MpiSession:
         asked = mpi.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})
         try:
             with _or_end(BEGIN_S):
+                # a session says why a transport is not there, where MPI_Init would end the process; and of the world's
+                # errors that are met in a later call all are exceptions, where some of a session's end the process
                 session = mpi.Session.Init(asked, mpi.ERRORS_RETURN)
-                group = session.Create_group("mpi://WORLD")
-                world = mpi.Intracomm.Create_from_group(group, "dlobd", mpi.INFO_NULL, mpi.ERRORS_RETURN)
+                mpi.Init_thread(mpi.THREAD_MULTIPLE)
+                world = mpi.COMM_WORLD
         except mpi.Exception as error:
             words = " ".join(f"{name}={value}" for name, value in preset.items())
             raise SetupError(
@@ -161,7 +164,7 @@ class MpiSession:
             ) from error
         finally:
             asked.Free()
-        group.Free()
+        _unlink_segments()
         return session, world
 
     def sum(self, array: NDArray[Any]) -> Any:
@@ -213,10 +216,20 @@ class MpiSession:
         """
         try:
             with _or_end(END_S):
-                self.world.Free()
+                self.mpi.Finalize()
                 self._session.Finalize()
         except self.mpi.Exception as error:
             raise ChannelError(f"MPI cannot end: {_line(error)}") from error
+
+
+def _unlink_segments() -> None:
+    """The names of what MPICH has made to share with other ranks of this host, 1 MB a rank. Nobody else uses it, and it
+    would stay for ever if this process were killed."""
+    with open("/proc/self/maps") as maps:
+        mapped = {line.split()[-1] for line in maps}
+    for name in mapped:
+        if name.startswith("/dev/shm/mpich_shm_"):
+            Path(name).unlink(missing_ok=True)
 
 
 @contextmanager
