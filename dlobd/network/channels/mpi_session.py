@@ -46,6 +46,9 @@ BEGIN_S = 120.0
 END_S = 30.0
 """How long it may take to end, once all ranks want it to."""
 
+DRAIN_S = 0.05
+"""How long a rank that ends looks for messages that are still under way to it."""
+
 _BEGUN: list[MpiSession | None] = []
 """The session of this process, once it has one, or None where it could not begin: MPI begins once in a process."""
 
@@ -216,10 +219,24 @@ class MpiSession:
         """
         try:
             with _or_end(END_S):
+                self._drain()
                 self.mpi.Finalize()
                 self._session.Finalize()
         except self.mpi.Exception as error:
             raise ChannelError(f"MPI cannot end: {_line(error)}") from error
+
+    def _drain(self) -> None:
+        """What was sent and is not received any more, such as that a connection is closed: MPI does not end with it."""
+        status, until_s = self.mpi.Status(), time.monotonic() + DRAIN_S
+        while time.monotonic() < until_s:
+            if not self.world.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+                os.sched_yield()
+                continue
+            try:
+                self.world.Recv([bytearray(), 0, self.mpi.BYTE], status.source, status.tag)
+            except self.mpi.Exception:
+                pass  # it was cut to nothing
+            until_s = time.monotonic() + DRAIN_S
 
 
 def _unlink_segments() -> None:
