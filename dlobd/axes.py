@@ -163,7 +163,7 @@ LIBRARIES = Registry(
             "dlobd.network.channels.ucx.channel:UcxChannel",
             ("cffi",),
         ),
-        Row("mpi", "MPICH, by mpi4py: collectives only, of exchange mpi", needs=("mpi4py",)),
+        Row("mpi", "MPICH, by mpi4py", "dlobd.network.channels.mpi:MpiChannel", ("mpi4py",)),
         Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
     ],
 )

@@ -11,15 +11,15 @@ from dlobd.schema import Experiment
 AUTO = "auto"
 
 CARRIES = {
-    "tcp": ("tensorflow", "sockets", "grpc", "grpc-stream", "mpi"),
-    "ipoib": ("tensorflow", "sockets", "grpc", "grpc-stream", "mpi"),
-    "rdma": ("mpi",),
-    "shm": ("mpi",),
+    "tcp": ("tensorflow", "sockets", "grpc", "grpc-stream", "ucx", "mpi"),
+    "ipoib": ("tensorflow", "sockets", "grpc", "grpc-stream", "ucx", "mpi"),
+    "rdma": ("ucx", "mpi"),
+    "shm": ("ucx", "mpi"),
     "inproc": ("inproc",),
 }
 """Channel to the libraries that can carry it, the first choice first, as they declare it; a test compares."""
 
-_MESSAGES = ("sockets", "grpc", "grpc-stream")
+_MESSAGES = ("sockets", "grpc", "grpc-stream", "ucx")
 """Those that send what they are given to whom they are told."""
 
 USES = {

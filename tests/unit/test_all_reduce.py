@@ -30,7 +30,7 @@ from dlobd.tracing import names
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
 OWN = ("ring", "halving-doubling")
-LIBRARIES = ("sockets", "grpc", "grpc-stream")
+LIBRARIES = ("sockets", "grpc", "grpc-stream", "ucx")
 
 Make = Callable[[int, str, str, int], "tuple[list[Exchange], tuple[str, ...]]"]
 
@@ -44,7 +44,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def make(ranks: int, exchange: str, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
         books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
         monkeypatch.setenv(all_reduce.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
-        settings = Settings("tcp", library, fusion_bytes, 1)
+        # UCX finds no route over loopback; between ranks of one host it has shared memory
+        settings = Settings("shm" if library == "ucx" else "tcp", library, fusion_bytes, 1)
         found = [EXCHANGES.get(exchange)(settings) for _ in range(ranks)]
         every.extend(found)
         return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))

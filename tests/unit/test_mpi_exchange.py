@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.mpi_session import environment
 
 pytest.importorskip("mpi4py", reason="library mpi needs mpi4py and mpich")
+pytestmark = pytest.mark.slow  # each starts some processes
 
 SHORT_S = 0.2
 
@@ -45,7 +47,15 @@ def test_the_mean_is_that_of_numpy(size: int) -> None:
     assert results(SUMS.replace("COUNTS", counts), size) == ["well\n"] * size
 
 
-@pytest.mark.parametrize("size", [8, pytest.param(16, marks=pytest.mark.slow)])
+def test_shared_memory() -> None:
+    """It is UCX's, and only where it is asked for."""
+    code = SUMS.replace("COUNTS", "[0, 1, 1001, (5 << 20) // 4 + 1]").replace(
+        "    join()", '    exchange = MpiAllReduce(Settings("shm", "mpi", 64 << 20, 1))\n    join()'
+    )
+    assert results(code, 3) == ["well\n"] * 3
+
+
+@pytest.mark.parametrize("size", [8, 16])
 def test_many_ranks(size: int) -> None:
     """More than this machine may have cores."""
     assert results(SUMS.replace("COUNTS", "[1001]"), size) == ["well\n"] * size
@@ -241,10 +251,8 @@ def test_mpi_begins_once_in_a_process() -> None:
 def test_a_transport_that_is_not_there_is_an_error() -> None:
     """No other one is used instead."""
     code = """
-        import dlobd.network.exchanges.mpi as module
         from dlobd.errors import SetupError
-        module.environment = lambda *_: environment("rdma", "nosuch0")
-        from dlobd.network.channels.mpi_session import environment
+        exchange = MpiAllReduce(Settings("rdma@nosuch0", "mpi", 64 << 20, 1))
         try:
             join()
         except SetupError as error:
@@ -269,10 +277,24 @@ def test_exchanges_leave_no_descriptor_and_no_thread() -> None:
         for _ in range(200):
             reduce(np.ones(100_000, np.float32))
         assert count() == before, (before, count())
-        assert not [name for name in os.environ if name.startswith("PMI_")]
+        assert not [name for name in os.environ if name.startswith(("PMI_", "MPICH_", "FI_"))]
         exchange.close()
     """
     results(code, 2)
+
+
+def test_ranks_that_die_leave_no_shared_memory() -> None:
+    """MPICH makes some for each, also where it does not use it."""
+    code = """
+        join()
+        print([line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich" in line][0], flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    with MpiJob(code, 2) as job:
+        said = [job.ends(rank)[1] for rank in range(2)]
+    for name in said:
+        assert name.startswith("/dev/shm/mpich")
+        assert not Path(name.strip()).exists()
 
 
 def test_the_driver_keeps_nothing() -> None:
@@ -381,7 +403,8 @@ def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
         for _ in range(5):
             (mean,) = reduce(np.full(1_000_000, rank, np.float32))
             assert (mean == (size - 1) / 2).all()
-        print(os.environ["MPICH_CH4_NETMOD"], os.environ["UCX_TLS"], os.environ["UCX_NET_DEVICES"])
+        preset = exchange._peers._session.preset
+        print(preset["MPICH_CH4_NETMOD"], preset["UCX_TLS"], preset["UCX_NET_DEVICES"])
         exchange.close()
     """
     before = [counted(name) for name in namespaces]

@@ -7,8 +7,8 @@
     shm           MPICH_CH4_NETMOD=ucx UCX_TLS=shm
 
 No fallback is among the transports, so that MPI cannot begin where the one asked for is not there; MPIR_CVAR_NOLOCAL=1
-keeps MPICH from using shared memory of its own between ranks of one host. The environment is set before MPI is loaded:
-a process can begin MPI once, and should be a fresh one.
+keeps MPICH from using shared memory of its own between ranks of one host. A process can begin MPI once, and should be a
+fresh one: the environment is set before MPI is loaded.
 
 MPI neither authenticates nor encrypts, and does not say that a peer has died.
 """
@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -46,8 +47,14 @@ BEGIN_S = 120.0
 END_S = 30.0
 """How long it may take to end, once all ranks want it to."""
 
-_BEGUN = threading.Lock()
-"""Held once MPI has begun in this process: it cannot begin again over another PMI connection."""
+DRAIN_S = 0.05
+"""How long a rank that ends looks for messages that are still under way to it."""
+
+_BEGUN: list[MpiSession | None] = []
+"""The session of this process, once it has one, or None where it could not begin: MPI begins once in a process."""
+
+_BEGINNING = threading.Lock()
+"""Guards `_BEGUN`."""
 
 
 def environment(transport: str, device: str) -> dict[str, str]:
@@ -97,38 +104,63 @@ class MpiSession:
     Ranks begin it together. Where one dies meanwhile, MPICH ends the process of the others.
 
     Args:
-        preset: from `environment`; all ranks must have the same but for the device.
-        pmi: a connection that speaks PMI, which is MPI's from here on: MPICH closes it when this process ends.
+        preset: from `environment`; all ranks must have the same but for the device. It is set only while MPI begins.
+        pmi: a connection that speaks PMI, MPI's from here on, until this process ends; None for one rank alone.
 
     Raises:
         SetupError: MPI has begun in this process before, is not MPICH, or cannot use the transport.
     """
 
-    def __init__(self, preset: dict[str, str], pmi: socket.socket, rank: int, size: int) -> None:
-        if not _BEGUN.acquire(blocking=False):
-            raise SetupError("MPI has begun in this process before.", "start each rank in a fresh process")
-        os.environ.update(preset)
-        try:
-            self._mpi = _loaded()
-        except SetupError:
-            pmi.close()
-            raise
-        place = {"PMI_FD": str(pmi.detach()), "PMI_RANK": str(rank), "PMI_SIZE": str(size)}
-        os.environ.update(place)
-        try:
-            self._session, self.world = self._begin(preset)
-        finally:
-            for name in place:
-                del os.environ[name]  # this process's children are no ranks
+    def __init__(self, preset: dict[str, str], pmi: socket.socket | None, rank: int = 0, size: int = 1) -> None:
+        with _BEGINNING:
+            if _BEGUN:
+                raise SetupError("MPI has begun in this process before.", "start each rank in a fresh process")
+            _BEGUN.append(None)
+            self.preset = preset
+            with _set(preset):
+                try:
+                    self.mpi = _loaded()
+                except SetupError:
+                    if pmi is not None:
+                        pmi.close()
+                    raise
+                place = {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}
+                if pmi is not None:
+                    place["PMI_FD"] = str(pmi.detach())
+                with _set(place):
+                    self._session, self.world = self._begin(preset)
+            _BEGUN[0] = self
+
+    @classmethod
+    def of_this_process(cls, preset: dict[str, str]) -> MpiSession:
+        """The one that has begun; else one of a single rank, which has nobody to meet.
+
+        Raises:
+            SetupError: MPI could not begin, or carries something else.
+        """
+        with _BEGINNING:
+            begun = _BEGUN[0] if _BEGUN else cls
+        if begun is cls:
+            return cls(preset, None)
+        if not isinstance(begun, MpiSession):
+            raise SetupError("MPI could not begin in this process.", "start each rank in a fresh process")
+        if begun.preset != preset:
+            words = " ".join(f"{name}={value}" for name, value in begun.preset.items())
+            raise SetupError(
+                f"MPI carries something else in this process: {words}.", "a process has one transport of MPI"
+            )
+        return begun
 
     def _begin(self, preset: dict[str, str]) -> tuple[Any, Any]:
-        mpi = self._mpi
+        mpi = self.mpi
         asked = mpi.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})
         try:
             with _or_end(BEGIN_S):
+                # a session says why a transport is not there, where MPI_Init would end the process; and of the world's
+                # errors that are met in a later call all are exceptions, where some of a session's end the process
                 session = mpi.Session.Init(asked, mpi.ERRORS_RETURN)
-                group = session.Create_group("mpi://WORLD")
-                world = mpi.Intracomm.Create_from_group(group, "dlobd", mpi.INFO_NULL, mpi.ERRORS_RETURN)
+                mpi.Init_thread(mpi.THREAD_MULTIPLE)
+                world = mpi.COMM_WORLD
         except mpi.Exception as error:
             words = " ".join(f"{name}={value}" for name, value in preset.items())
             raise SetupError(
@@ -136,12 +168,12 @@ class MpiSession:
             ) from error
         finally:
             asked.Free()
-        group.Free()
+        _unlink_segments()
         return session, world
 
     def sum(self, array: NDArray[Any]) -> Any:
         """Begins to sum an array in place, over all ranks; the request."""
-        return self.world.Iallreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
+        return self.world.Iallreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
     def barrier(self) -> Any:
         """Begins a barrier; the request."""
@@ -177,7 +209,7 @@ class MpiSession:
                     os.sched_yield()
                 else:
                     time.sleep(SLEEP_S)
-        except self._mpi.Exception as error:
+        except self.mpi.Exception as error:
             raise ChannelError(f"{what}: {_line(error)}") from error
 
     def finalise(self) -> None:
@@ -188,10 +220,49 @@ class MpiSession:
         """
         try:
             with _or_end(END_S):
-                self.world.Free()
+                self._drain()
+                self.mpi.Finalize()
                 self._session.Finalize()
-        except self._mpi.Exception as error:
+        except self.mpi.Exception as error:
             raise ChannelError(f"MPI cannot end: {_line(error)}") from error
+
+    def _drain(self) -> None:
+        """What was sent and is not received any more, such as that a connection is closed: MPI does not end with it."""
+        status, until_s = self.mpi.Status(), time.monotonic() + DRAIN_S
+        while time.monotonic() < until_s:
+            if not self.world.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
+                os.sched_yield()
+                continue
+            try:
+                self.world.Recv([bytearray(), 0, self.mpi.BYTE], status.source, status.tag)
+            except self.mpi.Exception:
+                pass  # it was cut to nothing
+            until_s = time.monotonic() + DRAIN_S
+
+
+def _unlink_segments() -> None:
+    """The names of what MPICH has made to share with other ranks of this host, 1 MB a rank. Nobody else uses it, and it
+    would stay for ever if this process were killed."""
+    with open("/proc/self/maps") as maps:
+        mapped = {line.split()[-1] for line in maps}
+    for name in mapped:
+        if name.startswith("/dev/shm/mpich_shm_"):
+            Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _set(variables: dict[str, str]) -> Iterator[None]:
+    """In the environment of this process, which others read too, for as long as MPI begins."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

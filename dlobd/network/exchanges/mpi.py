@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.typing import NDArray
 
@@ -22,7 +22,6 @@ from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.all_reduce import AllReduceExchange, Meeting
 from dlobd.network.formation.address_book import Entry, FormationError
 from dlobd.network.formation.pmi import connect_pmi
-from dlobd.schema import NotMeasured
 
 ASK_AFTER_S = 1.0
 """A call that takes longer asks the book whether a rank has died, and again after each answer. Two messages of some
@@ -43,8 +42,6 @@ STUCK_S = 3.0
 
 class MpiAllReduce(AllReduceExchange):
     """By MPI."""
-
-    not_measured: ClassVar[NotMeasured | None] = None
 
     def meet(self, meeting: Meeting) -> MpiPeers:
         """Begins MPI in this process. Raises also SetupError: it cannot carry the transport."""
