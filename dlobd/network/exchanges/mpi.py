@@ -34,7 +34,7 @@ LEAVE_S = 30.0
 """How long a rank that ends waits for the others to end, after their last exchange."""
 
 END_S = 1.0
-"""How long `close` waits for a call that was given up."""
+"""How long a call that was given up may take to return."""
 
 STUCK_S = 3.0
 """How long ranks whose deadline has passed wait for each other at the book, to tell which one is not among them."""
@@ -56,7 +56,7 @@ class MpiAllReduce(AllReduceExchange):
 
 class MpiPeers:
     """See `dlobd.network.exchanges.all_reduce.Peers`. One thread makes all calls of MPI but the first and last: a call
-    that does not return is left behind with it, and ends with the process."""
+    that does not return is left behind with it, and ends with the process, whose status may then be that of a crash."""
 
     def __init__(self, session: MpiSession, entry: Entry) -> None:
         self._session = session
@@ -118,6 +118,7 @@ class MpiPeers:
             return
         self._failed = True
         order.given_up.set()
+        order.done.wait(END_S)  # a process that ends while a thread is inside of MPI may crash
         if self._dead is not None:
             raise ExchangeFailed(f"rank {self._dead} is gone: {order.what}")
         if order.error is None or isinstance(order.error, DeadlinePassed):
