@@ -134,7 +134,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
         from dlobd.network.collectives import barrier, ring
         from dlobd.network.exchanges.fusion import Fusion
 
-        ranks = _Entered(directory, exchange._mesh.rank, job.workers)
+        ranks = _Entered(directory, exchange._rank, job.workers)
         for number, (owner, name, armed) in enumerate(
             (
                 (ring.Ring, "__call__", None),
@@ -146,7 +146,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
         ):
             delay = _Delay(directory, plan, PARTS[number])
             delay.first = job.steps - DECODE + number  # the last step holds nobody up any more
-            if PARTS[number] == "channel/unpack" and exchange._mesh.rank:
+            if PARTS[number] == "channel/unpack" and exchange._rank:
                 continue  # while others than the chief unpack, the chief goes on to its next step
             setattr(owner, name, _late(getattr(owner, name), delay, armed))
         barrier.barrier = ranks.counted(barrier.barrier)
