@@ -61,7 +61,11 @@ LISTENERS = (
         "nothing",
     ),
     Listener("dlobd in the driver: clock; with barrier also the ranks' log lines", "127.0.0.1", "the run's secret"),
-    Listener("dlobd's address book in the driver, with exchanges of dlobd's own", "127.0.0.1", "the run's secret"),
+    Listener(
+        "dlobd in the driver, with exchanges of dlobd's own: address book; with mpi also PMI",
+        "127.0.0.1",
+        "the run's secret",
+    ),
     Listener(
         "a rank's channel, with exchanges of dlobd's own: sockets and grpc", CHANNEL, "HMAC with the run's secret"
     ),
