@@ -80,7 +80,7 @@ class Ended:
 class Machine:
     """What is emulated. accelerator: `tcg`, or `kvm` on a host that really has it: /dev/kvm alone proves nothing."""
 
-    memory_mb: int = 2048
+    memory_mb: int = 4096
     cpus: int = 2
     accelerator: str = "tcg"
 
@@ -124,8 +124,9 @@ def run(
         with _started(_qemu(machine, control, out), control) as process:
             _follow(process, control, end, live)
             if process.poll() is None:
-                begun = "the command had begun" if (control / "stdout").exists() else "it was still booting"
-                raise TookTooLongError(f"the guest had not ended after {deadline_s:g} s: {begun}{_console(control)}")
+                raise TookTooLongError(
+                    f"the guest had not ended after {deadline_s:g} s, {_progress(control)}{_console(control)}"
+                )
         return _ended(control, process.returncode)
 
 
@@ -207,15 +208,20 @@ def _follow(
 def _ended(control: Path, qemu_status: int) -> Ended:
     status = _read(control / "status").strip()
     if not status.isdigit():
-        raise GuestError(f"the guest ended before its command (QEMU's exit status {qemu_status}){_console(control)}")
+        raise GuestError(f"the guest ended {_progress(control)}, and QEMU with {qemu_status}{_console(control)}")
     return Ended(int(status), _read(control / "stdout"), _read(control / "stderr"))
 
 
+def _progress(control: Path) -> str:
+    return "while its command ran" if (control / "stdout").exists() else "while it booted"
+
+
 def _console(control: Path) -> str:
-    """What QEMU and the console said last."""
+    """Why, if it was said, and what QEMU and the console said last."""
     said = [_read(control / name).decode(errors="replace").splitlines() for name in ("qemu", "console")]
     lines = [text for some in said for line in some if (text := "".join(filter(str.isprintable, line)).strip())]
-    return f"; last: {' | '.join(lines[-SHOWN_LINES:])}" if lines else "; nothing on its console"
+    reasons = [line for line in lines[:-SHOWN_LINES] if "Kernel panic" in line or line.startswith("guest: ")]
+    return f"; last: {' | '.join(reasons[:1] + lines[-SHOWN_LINES:])}" if lines else "; nothing on its console"
 
 
 def _read(path: Path, start: int = 0) -> bytes:
