@@ -39,6 +39,8 @@ STAGE2 = f"""
 export PATH={ADMIN_PATH}
 fail() {{ echo "guest: $*"; /run/busybox poweroff -f; }}
 mkdir -p /dev/pts /dev/shm && mount -t devpts devpts /dev/pts && mount -t tmpfs tmpfs /dev/shm || fail "no /dev/shm"
+ln -s /proc/self/fd /dev/fd && ln -s fd/0 /dev/stdin && ln -s fd/1 /dev/stdout || fail "no /dev/fd"
+ln -s fd/2 /dev/stderr || fail "no /dev/stderr"
 hostname guest && echo "10.9.0.1 guest" >> /etc/hosts
 ulimit -l unlimited || fail "memory cannot be locked"
 ip link set lo up && ip link add v0 mtu {MTU_BYTES} type veth peer name v1 mtu {MTU_BYTES} || fail "no veth pair"
@@ -157,8 +159,8 @@ def _prepare(control: Path, command: Sequence[str], environment: Mapping[str, st
 
 
 def _qemu(machine: Machine, control: Path, out: Path | None) -> list[str]:
-    cpu = "max" if machine.accelerator == "tcg" else "host"
-    words = [QEMU, "-machine", f"q35,accel={machine.accelerator}", "-cpu", cpu, "-smp", str(machine.cpus)]
+    cpu = "host" if machine.accelerator == "kvm" else "max"
+    words = [QEMU, "-machine", "q35", "-accel", machine.accelerator, "-cpu", cpu, "-smp", str(machine.cpus)]
     words += ["-m", str(machine.memory_mb), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
     words += ["-serial", f"file:{control / 'console'}"]
     words += ["-kernel", str(control / "kernel"), "-initrd", str(control / "initramfs")]

@@ -28,7 +28,7 @@ def test_output_status_and_files_are_handed_back(tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "a,b c", tmp_path / "elsewhere"
     out.mkdir()
     script = r"""printf '\000\377 %s' "$WORD"; pwd >&2; python -c 'import sys; print(sys.executable)' >&2
-        echo made > "$1/file"; echo lost > "$2"; cat "$2"; exit 37"""
+        echo made > "$1/file"; echo lost > "$2"; cat /dev/fd/3 3< "$2"; exit 37"""
     shell = ["sh", "-c", script, "sh", str(out), str(elsewhere)]
     done = subprocess.run(
         [*COMMAND, "--out", str(out), "--deadline-s", f"{BOOT_LIMIT_S}", "--", *shell],
