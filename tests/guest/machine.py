@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,16 +23,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from . import initramfs
-
-QEMU = "qemu-system-x86_64"
-PROGRAMS = {QEMU: "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "rdma": "iproute2"}
-"""What has to be there, and the Debian package that has it."""
+from .packages import ADMIN_PATH, QEMU, missing, program
 
 MTU_BYTES = 9000
 """Soft-RoCE then packs 4096 bytes into a packet; with Ethernet's 1500 it is 1024, at half the speed."""
 
 SHOWN_LINES = 4
-ADMIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 STAGE2 = f"""
 export PATH={ADMIN_PATH}
@@ -87,14 +82,6 @@ class Machine:
     accelerator: str = "tcg"
 
 
-def missing() -> list[str]:
-    """What this host lacks to run a guest, with the package that has it; `packages.txt` names all."""
-    found = [f"{name} ({package})" for name, package in PROGRAMS.items() if not _program(name)]
-    if not initramfs.kernels():
-        found.append("a kernel with rdma_rxe (linux-image-amd64)")
-    return found
-
-
 def run(
     command: Sequence[str],
     machine: Machine | None = None,
@@ -139,7 +126,7 @@ def _own_environment() -> dict[str, str]:
 
 def _prepare(control: Path, command: Sequence[str], environment: Mapping[str, str], out: Path | None) -> None:
     kernel = initramfs.kernels()[-1]
-    (control / "initramfs").write_bytes(initramfs.archive(kernel, Path(_program("busybox"))))
+    (control / "initramfs").write_bytes(initramfs.archive(kernel, Path(program("busybox"))))
     os.symlink(kernel.image, control / "kernel")
     settings = (f"{name}={value}" for name, value in environment.items())
     lines = [STAGE2]
@@ -233,7 +220,3 @@ def _read(path: Path, start: int = 0) -> bytes:
             return file.read()
     except FileNotFoundError:
         return b""
-
-
-def _program(name: str) -> str:
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{ADMIN_PATH}") or ""

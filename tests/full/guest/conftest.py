@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from guest.machine import Machine, missing, run
+from guest.machine import Machine, run
+from guest.packages import missing
 
 REPORT_LIMIT_S = 420.0
 """It takes two minutes on a machine with two busy cores; most of it are two runs of `dlobd doctor`."""

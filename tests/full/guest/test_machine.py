@@ -13,7 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
-from guest.machine import QEMU, GuestError, Machine, TookTooLongError, run
+from guest.machine import GuestError, Machine, TookTooLongError, run
+from guest.packages import QEMU
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -57,9 +58,11 @@ def test_a_guest_is_ended_at_its_deadline() -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )
-def test_a_guest_ends_with_who_started_it(number: signal.Signals, code: int) -> None:
+def test_a_guest_ends_with_who_started_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """Interrupted, ended or killed."""
-    with subprocess.Popen([*COMMAND, "--", "sleep", "1000"], cwd=TOP, stderr=subprocess.PIPE) as process:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}  # who is killed leaves its temporary directory
+    command = [*COMMAND, "--", "sleep", "1000"]
+    with subprocess.Popen(command, cwd=TOP, env=environment, stderr=subprocess.PIPE) as process:
         try:
             (emulator,) = first(emulators(process.pid) for _ in attempts())
             process.send_signal(number)
