@@ -289,20 +289,20 @@ def _rdma_required(part: str, wanted: str, findings: Sequence[Finding], allow_so
     names = [name for name, device in ports.items() if wanted in ("", name, device.name)]
     if not names:
         return Finding(part, "broken", unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
+    usable = [name for name in names if ports[name].soft is False or allow_soft]
+    if not usable:
+        what = f"{', '.join(dict.fromkeys(_told(ports[name]) for name in names))}: in software, functional only"
+        return Finding(part, "broken", what, "--allow-soft takes it for tests; for measurements an adapter is needed")
     broken = [one for one in findings if one.part in ("RDMA access", "UCX") and one.verdict != "ok"]
     if broken:
         return Finding(part, "broken", f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
     verdicts = {one.part: one for one in findings}
-    good = [name for name in names if _fine(verdicts, name)]
+    good = [name for name in usable if _fine(verdicts, name)]
     if not good:
-        reasons = [one for one in findings if one.part.endswith(f" {names[0]}") and one.verdict != "ok"]
+        reasons = [one for one in findings if one.part.endswith(f" {usable[0]}") and one.verdict != "ok"]
         what, remedy = (f"{reasons[0].part}: {reasons[0].what}", reasons[0].remedy) if reasons else ("it came late", "")
         return Finding(part, "broken", what, remedy)
-    usable = [name for name in good if ports[name].soft is False or allow_soft]
-    if not usable:
-        what = f"{', '.join(good)}: in software, functional only"
-        return Finding(part, "broken", what, "--allow-soft takes it for tests; for measurements an adapter is needed")
-    return Finding(part, "ok", ", ".join(usable))
+    return Finding(part, "ok", ", ".join(good))
 
 
 def _fine(verdicts: Mapping[str, Finding], name: str) -> bool:

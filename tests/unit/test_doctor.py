@@ -426,6 +426,7 @@ def test_soft_roce_is_no_rdma_unless_it_is_allowed(tmp_path: Path) -> None:
     one = machine(tmp_path, soft=True)
     refused = need(one, "rdma")
     assert refused.verdict == "broken"
+    assert "Soft-RoCE" in refused.what
     assert "functional only" in refused.what
     assert "--allow-soft" in refused.remedy
     assert need(one, "rdma", allow_soft=True).verdict == "ok"

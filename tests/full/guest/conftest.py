@@ -1,0 +1,35 @@
+"""The guest of these tests: booted once for the report, and again where a test ends it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guest.machine import Machine, run
+from guest.packages import missing
+
+REPORT_LIMIT_S = 420.0
+"""It takes two minutes on a machine with two busy cores; most of it are two runs of `dlobd doctor`."""
+
+RUN_MEMORY_MB = 8192
+"""Of which a run of the main job fits, so that doctor finds nothing broken but what is required."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def packages() -> None:
+    """Skips where QEMU or the kernel are not installed, which CI does not allow."""
+    if lacking := missing():
+        pytest.skip(f"not installed: {', '.join(lacking)}; tests/guest/packages.txt has all")
+
+
+@pytest.fixture(scope="session")
+def report(packages: None) -> dict[str, Any]:
+    """What `report.py` printed in the guest."""
+    script = Path(__file__).with_name("report.py")
+    ended = run([sys.executable, str(script)], Machine(RUN_MEMORY_MB), deadline_s=REPORT_LIMIT_S)
+    assert ended.status == 0, ended.stderr.decode(errors="replace")
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found

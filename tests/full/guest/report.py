@@ -1,0 +1,105 @@
+"""Runs in the guest and prints as JSON what its devices are, what moves their counters, and what dlobd says of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dlobd.network.channels.base import Traffic
+from dlobd.network.devices import devices
+from dlobd.network.transport.counters import Snapshot
+from dlobd.network.transport.evidence import TransportEvidence, record
+from dlobd.network.transport.verdict import verdict
+
+ITERATIONS, MESSAGE_BYTES = 50, 4096
+CARRIED_BYTES = 2 * ITERATIONS * MESSAGE_BYTES
+"""What a ping-pong of two ends sends, and receives."""
+
+ROCE_V2_IPV4 = 1
+"""The row of the GID table with the interface's IPv4 address, behind the link-local one."""
+
+PATIENCE_S = 60.0
+
+
+def rc_ping_pong(server: str, client: str) -> None:
+    """A reliable connection between two devices, by rdma-core's own program."""
+    command = ["ibv_rc_pingpong", "-g", str(ROCE_V2_IPV4), "-n", str(ITERATIONS), "-s", str(MESSAGE_BYTES), "-c"]
+    listening = subprocess.Popen([*command, "-d", server], stdout=sys.stderr)
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while subprocess.run([*command, "-d", client, "127.0.0.1"], stdout=sys.stderr).returncode:
+            if time.monotonic() > end or listening.poll() is not None:
+                raise TimeoutError(f"no ping-pong between {server} and {client}")
+            time.sleep(0.2)
+        if listening.wait(PATIENCE_S):
+            raise ChildProcessError(f"ibv_rc_pingpong on {server} ended with {listening.returncode}")
+    finally:
+        listening.kill()
+        listening.wait()
+
+
+def over_tcp() -> list[socket.socket]:
+    """The same bytes between the addresses of both devices, by TCP; the connections are still open."""
+    with socket.create_server(("10.9.1.1", 0)) as listener:
+        here = socket.create_connection(listener.getsockname(), PATIENCE_S, ("10.9.0.1", 0))
+        there, _ = listener.accept()
+    there.settimeout(PATIENCE_S)
+    for _ in range(ITERATIONS):
+        for sender, receiver in ((here, there), (there, here)):
+            sender.sendall(bytes(MESSAGE_BYTES))
+            got = 0
+            while got < MESSAGE_BYTES:
+                got += len(receiver.recv(MESSAGE_BYTES))
+    return [here, there]
+
+
+def counted(transfer: Callable[[], Any], asked: str) -> dict[str, Any]:
+    """Packets sent and received by each port during a transfer, and the verdict on it."""
+    before = Snapshot.read()
+    kept = transfer()
+    after = Snapshot.read()
+    del kept
+    # the channel claims verbs, whatever was used: its words alone may prove nothing
+    traffic = Traffic("verbs", "rxe0:1", 2 * ITERATIONS, CARRIED_BYTES, 2 * ITERATIONS, CARRIED_BYTES, 0, 0)
+    evidence = TransportEvidence.from_attrs(record(0, "verbs", before, traffic=traffic, after=after))
+    return {
+        "packets": {
+            one.name: [one.counts.sent_packets, one.counts.received_packets] for one in after.since(before).ports
+        },
+        "plane": verdict("transfer", asked, [evidence]).to_json(),
+    }
+
+
+def doctor(*options: str) -> dict[str, Any]:
+    """`dlobd doctor`: its exit code, and its findings of RDMA and of what is required, by part."""
+    command = [sys.executable, "-m", "dlobd", "doctor", "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    findings = json.loads(done.stdout)["findings"] if done.stdout else []
+    return {"code": done.returncode, "stderr": done.stderr, "findings": {one["part"]: one for one in findings}}
+
+
+def main() -> None:
+    """One report, so that one guest is enough for all tests."""
+    report = {
+        "locked_memory": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY,
+        "links": json.loads(subprocess.check_output(["rdma", "-j", "link"])),
+        "devices": {one.name: dataclasses.asdict(one) for one in devices()},
+        "one device": counted(lambda: rc_ping_pong("rxe0", "rxe0"), "rdma@rxe0:1"),
+        "two devices": counted(lambda: rc_ping_pong("rxe0", "rxe1"), "rdma"),
+        "tcp": counted(over_tcp, "rdma@rxe0:1"),
+        "idle": counted(lambda: time.sleep(0.5), "rdma@rxe0:1"),
+        "doctor": doctor("--require", "rdma"),
+        "doctor soft": doctor("--require", "rdma", "--allow-soft"),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()
