@@ -1,0 +1,298 @@
+"""The channel library ucx: over shared memory, and over TCP between network namespaces; what is not there is said.
+
+What all libraries must do is in tests/contract/test_channels.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from namespaces import INTERFACE, Host, hosts
+
+from dlobd.errors import DlobdError, SetupError, UsageError
+from dlobd.network.channels.base import ChannelError, OutOfBounds, PeerClosed
+from dlobd.network.channels.ucx import library
+from dlobd.network.channels.ucx.channel import UcxChannel
+from dlobd.network.channels.ucx.context import settings
+from dlobd.network.transport.evidence import TransportEvidence
+from dlobd.network.transport.verdict import verdict
+
+PATIENCE_S = 30.0
+
+END = """\
+import json, sys, time
+import numpy as np
+from dlobd.network.channels.ucx.channel import UcxChannel
+from dlobd.network.transport.counters import Snapshot
+from dlobd.network.transport.evidence import record
+
+def soon():
+    return time.monotonic() + 30
+
+transport, device = sys.argv[1], sys.argv[2]
+before = Snapshot.read()
+channel = UcxChannel(transport, device, b"of this test")
+
+def listening():
+    listener = channel.listen()
+    print(listener.address, flush=True)
+    return listener.accept(soon())
+
+def connected():
+    return channel.connect(sys.stdin.readline().strip(), soon())
+
+def proof(rank):
+    told = channel.evidence()
+    print(json.dumps(record(rank, "ucx", before, lanes=told.lanes, traffic=told)), flush=True)
+
+"""
+
+
+def soon() -> float:
+    """A deadline that no healthy machine misses."""
+    return time.monotonic() + PATIENCE_S
+
+
+def end(code: str, transport: str, device: str, host: Host | None = None) -> subprocess.Popen[str]:
+    """A process that runs END and the code, on a host."""
+    command = [*(host.command if host else ()), sys.executable, "-c", END + textwrap.dedent(code), transport, device]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def link() -> Iterator[list[Host]]:
+    """Two hosts."""
+    with hosts(2) as made:
+        yield made
+
+
+ECHO = """
+    end, memory = listening(), np.empty(6_000_000, np.uint8)
+    for _ in range(5):
+        size = end.recv(memory, soon())
+        end.send(memory[:size], soon())
+    own = np.zeros(1000, np.uint8)
+    end.send(end.register(own), soon())
+    end.recv(memory, soon())
+    assert own[:5].tolist() == [7] * 5 and own.sum() == 35, own[:10]
+    proof(0)
+    end.recv(memory, soon())
+    channel.close()
+"""
+
+ASK = """
+    end, memory = connected(), np.empty(6_000_000, np.uint8)
+    for size in (0, 1, 4097, 65_536, 5_000_001):
+        message = np.random.default_rng(size).integers(0, 255, size, np.uint8)
+        cut = size // 3
+        end.send_parts([message[:cut], message[cut:]], soon())
+        assert end.recv_parts([memory[:cut], memory[cut:]], soon()) == size
+        assert (memory[:size] == message).all()
+    key = bytes(memory[: end.recv(memory, soon())])
+    end.put(np.full(5, 7, np.uint8), key, 0, soon())
+    end.flush(soon())
+    got = np.empty(3, np.uint8)
+    end.get(got, key, 3, soon())
+    assert got.tolist() == [7, 7, 0]
+    end.send(b"put", soon())
+    proof(1)
+    end.send(b"bye", soon())
+    channel.close()
+"""
+
+
+def met(ends: Sequence[subprocess.Popen[str]]) -> list[TransportEvidence]:
+    """What both ends left as evidence, the listening one first; they end well."""
+    assert ends[0].stdout is not None
+    address = ends[0].stdout.readline()
+    assert address.startswith("ucx:"), ends[0].communicate(timeout=PATIENCE_S)
+    said = [ends[1].communicate(address, PATIENCE_S), ends[0].communicate(timeout=PATIENCE_S)]
+    assert [one.returncode for one in ends] == [0, 0], said
+    return [TransportEvidence.from_attrs(json.loads(out.splitlines()[-1])) for out, _ in reversed(said)]
+
+
+def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> None:
+    """Messages of any size, in parts, put and get; the verdict by counters, whatever UCX says."""
+    ends = [end(code, "tcp", INTERFACE, host) for code, host in zip((ECHO, ASK), link, strict=True)]
+    evidence = met(ends)
+    assert [one.lanes for one in evidence] == [(f"tcp/{INTERFACE}",)] * 2
+    plane = verdict("exchange", f"tcp@{INTERFACE}", evidence)
+    assert (plane.kind, plane.interface, plane.agrees) == ("tcp", INTERFACE, True), "\n".join(plane.evidence)
+    compared = [float(found) for line in plane.evidence for found in re.findall(r"([+-][\d.]+)%", line)]
+    assert compared, plane.evidence
+    assert all(abs(percent) <= 1.0 for percent in compared), plane.evidence
+
+
+def test_shared_memory_between_processes() -> None:
+    """Nothing that is counted carried it."""
+    evidence = met([end(code, "shm", "") for code in (ECHO, ASK)])
+    assert all(lane.partition("/")[0] in ("posix", "sysv", "cma") for one in evidence for lane in one.lanes)
+    plane = verdict("exchange", "shm", evidence)
+    assert (plane.kind, plane.agrees) == ("shm", True), plane.evidence
+
+
+WAIT = """
+    end = listening() if sys.argv[3:] else connected()
+"""
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureRequest) -> None:
+    """Long before the deadline of who waits for it."""
+    places: Sequence[Host | None] = request.getfixturevalue("link") if transport == "tcp" else (None, None)
+    device = INTERFACE if transport == "tcp" else ""
+    dies = end("end = listening()\nprint('here', flush=True)\ntime.sleep(60)", transport, device, places[0])
+    waits = end(
+        """
+        from dlobd.network.channels.base import PeerClosed
+        end = connected()
+        try:
+            end.recv(bytearray(10), soon())
+        except PeerClosed as error:
+            print(error)
+        channel.close()
+        """,
+        transport, device, places[1],
+    )  # fmt: skip
+    try:
+        assert dies.stdout is not None
+        assert waits.stdin is not None
+        waits.stdin.write(dies.stdout.readline())
+        waits.stdin.flush()
+        assert dies.stdout.readline() == "here\n"
+        began_s = time.monotonic()
+        os.kill(dies.pid, signal.SIGKILL)
+        out, errors = waits.communicate(timeout=PATIENCE_S)
+        assert waits.returncode == 0, errors
+        assert " is gone" in out
+        assert time.monotonic() - began_s < PATIENCE_S / 2
+    finally:
+        for each in (dies, waits):
+            each.kill()
+            each.communicate()
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Any, Any]]:
+    """Two connected ends over shared memory."""
+    here, there = UcxChannel(), UcxChannel()
+    listener = there.listen()
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(listener.accept, soon())
+        one = here.connect(listener.address, soon())
+        other = coming.result(PATIENCE_S)
+    yield one, other
+    here.close()
+    there.close()
+
+
+def test_memory_is_reached_only_within_its_bounds(ends: tuple[Any, Any]) -> None:
+    """UCX does not check them on all transports: nothing of this reaches it."""
+    one, other = ends
+    memory = np.zeros(100, np.uint8)
+    key = other.register(memory)
+    with pytest.raises(OutOfBounds, match="101 bytes at 0 are not within the 100"):
+        one.put(bytes(101), key, 0, soon())
+    with pytest.raises(OutOfBounds, match="1 bytes at 100"):
+        one.get(bytearray(1), key, 100, soon())
+    with pytest.raises(OutOfBounds, match="-1"):
+        one.get(bytearray(1), key, -1, soon())
+    for wrong in (b"", b"x" * 10, key[:-1], key[:40] + bytes([key[40] ^ 1]) + key[41:], one.register(np.zeros(10, np.uint8))):
+        with pytest.raises(OutOfBounds, match="registered no memory under this key"):
+            one.put(b"x", wrong, 0, soon())
+    assert not memory.any()
+    one.put(b"end", key, 97, soon())
+    one.flush(soon())
+    assert memory[97:].tobytes() == b"end"
+
+
+def test_both_ends_may_send_large_messages_at_once(ends: tuple[Any, Any]) -> None:
+    """One thread sends while another receives, at each end: none waits for the other's buffer."""
+    size, rounds = 3_000_000, 5
+    with ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(lambda e=e: [e.send(bytes(size), soon()) for _ in range(rounds)]) for e in ends]
+        got = [pool.submit(lambda e=e: [e.recv(bytearray(size), soon()) for _ in range(rounds)]) for e in ends]
+        assert [one.result(PATIENCE_S) for one in got] == [[size] * rounds] * 2
+        for one in sent:
+            one.result(PATIENCE_S)
+
+
+def test_what_was_sent_before_close_arrives(ends: tuple[Any, Any]) -> None:
+    """And then the end is said."""
+    one, other = ends
+    one.send(b"last", soon())
+    one.close()
+    memory = bytearray(10)
+    assert other.recv(memory, soon()) == 4
+    with pytest.raises(PeerClosed):
+        other.recv(memory, soon())
+
+
+def test_a_wrong_secret_is_refused() -> None:
+    """UCX does not authenticate, but nobody learns a UCX address without it."""
+    here, there = UcxChannel("shm", "", b"mine"), UcxChannel("shm", "", b"yours")
+    listener = there.listen()
+    with pytest.raises(ChannelError):
+        here.connect(listener.address, time.monotonic() + 2)
+    here.close()
+    there.close()
+
+
+@pytest.mark.parametrize(
+    ("transport", "device", "words"),
+    [
+        ("rdma", "mlx5_0:1", "This host has no RDMA device"),
+        ("tcp", "lo", "UCX finds no route over loopback"),
+        ("tcp", "eth77", "This host has no interface 'eth77'"),
+        ("ipoib", "", "needs the name of its interface"),
+    ],
+)
+def test_what_is_not_there_is_one_line(transport: str, device: str, words: str) -> None:
+    """Before UCX is asked, which would take another way or none."""
+    if transport == "rdma" and Path("/sys/class/infiniband").exists() and os.listdir("/sys/class/infiniband"):
+        pytest.skip("this host has an RDMA device")
+    with pytest.raises(DlobdError) as error:
+        UcxChannel(transport, device).listen()
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_transport_that_it_does_not_have_is_refused() -> None:
+    """With those that it has."""
+    with pytest.raises(UsageError, match="it carries tcp, ipoib, rdma, shm"):
+        UcxChannel("inproc")
+
+
+def test_a_preset_has_no_other_transport() -> None:
+    """A second one in UCX_TLS would be a silent fallback."""
+    assert settings("shm", "") == {"TLS": "posix,sysv,cma"}
+
+
+def test_the_library_that_is_named_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What was tried is said; no other one is taken instead."""
+    wrong = tmp_path / "libucp.so.0"
+    wrong.write_text("no library")
+    monkeypatch.setenv(library.VARIABLE, str(wrong))
+    with pytest.raises(SetupError, match=f"There is no UCX that can be used: {library.VARIABLE} {wrong}"):
+        library.load()
+
+
+def test_its_environment_is_as_it_was() -> None:
+    """UCX's own variables are set for the moment in which it is loaded."""
+    before = dict(os.environ)
+    assert library.load().version[0] == 1
+    assert dict(os.environ) == before
+    assert library.describe().startswith("UCX 1.")
