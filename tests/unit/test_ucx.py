@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from namespaces import INTERFACE, Host, hosts
+from ucx_ends import ASK, ECHO, end, met
 
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.network.channels.base import ChannelError, OutOfBounds, PeerClosed
@@ -31,13 +32,6 @@ from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import verdict
 
 PATIENCE_S = 30.0
-
-END = """\
-import json, sys, time
-import numpy as np
-from dlobd.network.channels.ucx.channel import UcxChannel
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import record
 
 def soon():
     return time.monotonic() + 30
@@ -56,7 +50,8 @@ def connected():
 
 def proof(rank):
     told = channel.evidence()
-    print(json.dumps(record(rank, "ucx", before, lanes=told.lanes, traffic=told)), flush=True)
+    own = [local_address(transport, device)] if transport == "tcp" else []
+    print(json.dumps(record(rank, "ucx", before, lanes=told.lanes, traffic=told, addresses=own)), flush=True)
 
 """
 
@@ -66,62 +61,11 @@ def soon() -> float:
     return time.monotonic() + PATIENCE_S
 
 
-def end(code: str, transport: str, device: str, host: Host | None = None) -> subprocess.Popen[str]:
-    """A process that runs END and the code, on a host."""
-    command = [*(host.command if host else ()), sys.executable, "-c", END + textwrap.dedent(code), transport, device]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 @pytest.fixture
 def link() -> Iterator[list[Host]]:
     """Two hosts."""
     with hosts(2) as made:
         yield made
-
-
-ECHO = """
-    end, memory = listening(), np.empty(6_000_000, np.uint8)
-    for _ in range(5):
-        size = end.recv(memory, soon())
-        end.send(memory[:size], soon())
-    own = np.zeros(1000, np.uint8)
-    end.send(end.register(own), soon())
-    end.recv(memory, soon())
-    assert own[:5].tolist() == [7] * 5 and own.sum() == 35, own[:10]
-    proof(0)
-    end.recv(memory, soon())
-    channel.close()
-"""
-
-ASK = """
-    end, memory = connected(), np.empty(6_000_000, np.uint8)
-    for size in (0, 1, 4097, 65_536, 5_000_001):
-        message = np.random.default_rng(size).integers(0, 255, size, np.uint8)
-        cut = size // 3
-        end.send_parts([message[:cut], message[cut:]], soon())
-        assert end.recv_parts([memory[:cut], memory[cut:]], soon()) == size
-        assert (memory[:size] == message).all()
-    key = bytes(memory[: end.recv(memory, soon())])
-    end.put(np.full(5, 7, np.uint8), key, 0, soon())
-    end.flush(soon())
-    got = np.empty(3, np.uint8)
-    end.get(got, key, 3, soon())
-    assert got.tolist() == [7, 7, 0]
-    end.send(b"put", soon())
-    proof(1)
-    end.send(b"bye", soon())
-    channel.close()
-"""
-
-
-def met(ends: Sequence[subprocess.Popen[str]]) -> list[TransportEvidence]:
-    """What both ends left as evidence, the listening one first; they end well."""
-    assert ends[0].stdout is not None
-    address = ends[0].stdout.readline()
-    assert address.startswith("ucx:"), ends[0].communicate(timeout=PATIENCE_S)
-    said = [ends[1].communicate(address, PATIENCE_S), ends[0].communicate(timeout=PATIENCE_S)]
-    assert [one.returncode for one in ends] == [0, 0], said
-    return [TransportEvidence.from_attrs(json.loads(out.splitlines()[-1])) for out, _ in reversed(said)]
 
 
 def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> None:
@@ -210,7 +154,13 @@ def test_memory_is_reached_only_within_its_bounds(ends: tuple[Any, Any]) -> None
         one.get(bytearray(1), key, 100, soon())
     with pytest.raises(OutOfBounds, match="-1"):
         one.get(bytearray(1), key, -1, soon())
-    for wrong in (b"", b"x" * 10, key[:-1], key[:40] + bytes([key[40] ^ 1]) + key[41:], one.register(np.zeros(10, np.uint8))):
+    for wrong in (
+        b"",
+        b"x" * 10,
+        key[:-1],
+        key[:40] + bytes([key[40] ^ 1]) + key[41:],
+        one.register(np.zeros(10, np.uint8)),
+    ):
         with pytest.raises(OutOfBounds, match="registered no memory under this key"):
             one.put(b"x", wrong, 0, soon())
     assert not memory.any()

@@ -33,10 +33,12 @@ class Mesh:
 
     Args:
         peers: rank to the connection to it.
+        address: where this rank has listened.
     """
 
-    def __init__(self, rank: int, size: int, peers: Mapping[int, Connection]) -> None:
+    def __init__(self, rank: int, size: int, peers: Mapping[int, Connection], address: str = "") -> None:
         self.rank = rank
+        self.address = address
         self.size = size
         self._peers = dict(peers)
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
@@ -89,7 +91,7 @@ class Mesh:
             raise ExchangeFailed(f"rank {rank} cannot meet its partners: {error}") from error
         finally:
             listener.close()
-        return cls(rank, size, peers)
+        return cls(rank, size, peers, listener.address)
 
     def post(self, to: int, message: Buffer, deadline_s: float) -> None:
         """Sends beside what this thread does next; the message must stay as it is until `drain` has returned."""

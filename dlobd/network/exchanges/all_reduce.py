@@ -74,7 +74,7 @@ class Meeting:
 
 
 class Peers(Protocol):
-    """What joins the ranks. Each method but `evidence` raises ExchangeFailed."""
+    """What joins the ranks. `barrier` and `all_reduce` raise ExchangeFailed."""
 
     def barrier(self, deadline_s: float) -> None:
         """Returns once all ranks have called it."""
@@ -87,6 +87,9 @@ class Peers(Protocol):
 
     def evidence(self) -> Traffic | None:
         """What was carried in all; None where the library does not count."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """By which the other ranks reach this one, if they do so by IP."""
 
     def fail(self) -> None:
         """Wakes those that wait for this rank, which goes on no more."""
@@ -197,8 +200,10 @@ class AllReduceExchange(ABC):
         if self._peers is not None:
             if self._before is not None:
                 told = self._peers.evidence()
-                lanes = told.lanes if told else ()
-                found = record(self._rank, self._settings.library, self._before, lanes=lanes, traffic=told)
+                lanes, addresses = told.lanes if told else (), self._peers.addresses()
+                found = record(
+                    self._rank, self._settings.library, self._before, lanes=lanes, traffic=told, addresses=addresses
+                )
                 tracing.instant(names.TRANSPORT, **found)
                 self._before = None
             self._peers.close()

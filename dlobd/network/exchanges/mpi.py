@@ -17,6 +17,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dlobd.network.channels.base import ChannelError, DeadlinePassed
+from dlobd.network.channels.ip import local_address
 from dlobd.network.channels.mpi_session import MpiSession, environment
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.all_reduce import AllReduceExchange, Meeting
@@ -51,14 +52,17 @@ class MpiAllReduce(AllReduceExchange):
             ranks = ", ".join(f"rank {k} {netmod}" for k, netmod in enumerate(chosen))
             raise ExchangeFailed(f"ranks on loopback cannot meet others by MPI: {ranks}")
         pmi = connect_pmi(meeting.pmi, meeting.rank, meeting.size, meeting.secret, meeting.deadline_s)
-        return MpiPeers(MpiSession(preset, pmi, meeting.rank, meeting.size), meeting.book)
+        by_ip = meeting.channel.transport in ("tcp", "ipoib")
+        addresses = (local_address(meeting.channel.transport, meeting.channel.device),) if by_ip else ()
+        return MpiPeers(MpiSession(preset, pmi, meeting.rank, meeting.size), meeting.book, addresses)
 
 
 class MpiPeers:
     """See `dlobd.network.exchanges.all_reduce.Peers`. One thread makes all calls of MPI but the first and last: a call
     that does not return is left behind with it, and ends with the process, whose status may then be that of a crash."""
 
-    def __init__(self, session: MpiSession, entry: Entry) -> None:
+    def __init__(self, session: MpiSession, entry: Entry, addresses: tuple[str, ...]) -> None:
+        self._addresses = addresses
         self._session = session
         self._entry = entry
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
@@ -82,6 +86,10 @@ class MpiPeers:
 
     def evidence(self) -> None:
         """MPI does not count; the kernel does."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """See the contract."""
+        return self._addresses
 
     def fail(self) -> None:
         """Nothing: the others learn of it from the book."""

@@ -61,6 +61,10 @@ class MeshPeers:
         """See the contract."""
         return self._channel.evidence()
 
+    def addresses(self) -> tuple[str, ...]:
+        """See the contract."""
+        return (self._mesh.address,)
+
     def fail(self) -> None:
         """See the contract."""
         self._channel.close()

@@ -27,7 +27,7 @@ class TfCollectives:
 
     def __init__(self, settings: Settings) -> None:
         self._strategy: Any = None
-        self._rank = 0
+        self._rank, self._address = 0, ""
         self._before: Snapshot | None = None
 
     @staticmethod
@@ -40,7 +40,7 @@ class TfCollectives:
     def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
         """TensorFlow starts its gRPC server here and returns once all ranks have."""
         if len(peers) > 1:
-            self._rank, self._before = rank, Snapshot.read()
+            self._rank, self._address, self._before = rank, peers[rank], Snapshot.read()
         experimental = tf.distribute.experimental
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=experimental.CommunicationOptions(
@@ -67,5 +67,6 @@ class TfCollectives:
     def close(self) -> None:
         """Says what the kernel counted; TensorFlow's server ends with its process."""
         if self._before is not None:
-            tracing.instant(names.TRANSPORT, **record(self._rank, "tensorflow", self._before))
+            found = record(self._rank, "tensorflow", self._before, addresses=[self._address])
+            tracing.instant(names.TRANSPORT, **found)
             self._before = None

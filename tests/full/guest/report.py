@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import resource
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import ucx_ends
+
+from dlobd.attribution.importers import recorder
 from dlobd.network.channels.base import Traffic
 from dlobd.network.devices import devices
+from dlobd.network.exchanges.all_reduce import PLACE
+from dlobd.network.formation.address_book import AddressBook
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import TransportEvidence, record
 from dlobd.network.transport.verdict import verdict
+from dlobd.tracing import names
 
 ITERATIONS, MESSAGE_BYTES = 50, 4096
 CARRIED_BYTES = 2 * ITERATIONS * MESSAGE_BYTES
@@ -26,6 +36,8 @@ ROCE_V2_IPV4 = 1
 """The row of the GID table with the interface's IPv4 address, behind the link-local one."""
 
 PATIENCE_S = 60.0
+
+RANK = Path(ucx_ends.__file__).with_name("exchange_rank.py")
 
 
 def rc_ping_pong(server: str, client: str) -> None:
@@ -73,8 +85,40 @@ def counted(transfer: Callable[[], Any], asked: str) -> dict[str, Any]:
         "packets": {
             one.name: [one.counts.sent_packets, one.counts.received_packets] for one in after.since(before).ports
         },
-        "plane": verdict("transfer", asked, [evidence]).to_json(),
+        "plane": dataclasses.asdict(verdict("transfer", asked, [evidence])),
     }
+
+
+def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
+    """A ring all-reduce of dlobd's between processes: what each has of the last of three, and the verdict on them."""
+    peers = ",".join(f"127.0.0.1:{number}" for number in range(1, ranks + 1))
+    with tempfile.TemporaryDirectory() as spans, closing(AddressBook("127.0.0.1", ranks, b"guest")) as book:
+        place = {PLACE: json.dumps({"address": book.address, "secret": "guest"})}
+        started = [
+            subprocess.Popen(
+                [sys.executable, str(RANK), spans, str(rank), peers, "ring", channel, library, "3"],
+                env={**os.environ, **place},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(ranks)
+        ]
+        try:
+            said = [process.communicate(timeout=PATIENCE_S)[0].strip() for process in started]
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+        told = [i for one in recorder.read_all(Path(spans)) if (i := one.instant(names.TRANSPORT))]
+    evidence = [TransportEvidence.from_attrs(one.attrs) for one in told]
+    return {"means": said, "plane": dataclasses.asdict(verdict("exchange", channel, evidence))}
+
+
+def both_ends(channel: str) -> dict[str, Any]:
+    """Messages, parts, put and get between two processes over ucx, and the verdict on them."""
+    transport, _, device = channel.partition("@")
+    evidence = ucx_ends.met([ucx_ends.end(code, transport, device) for code in (ucx_ends.ECHO, ucx_ends.ASK)])
+    return {"lanes": evidence[0].lanes, "plane": dataclasses.asdict(verdict("exchange", channel, evidence))}
 
 
 def doctor(*options: str) -> dict[str, Any]:
@@ -95,6 +139,8 @@ def main() -> None:
         "two devices": counted(lambda: rc_ping_pong("rxe0", "rxe1"), "rdma"),
         "tcp": counted(over_tcp, "rdma@rxe0:1"),
         "idle": counted(lambda: time.sleep(0.5), "rdma@rxe0:1"),
+        "ucx": both_ends("rdma@rxe0:1"),
+        "ring": {"rdma@rxe0:1": exchange("rdma@rxe0:1", "ucx"), "tcp": exchange("tcp", "sockets")},
         "doctor": doctor("--require", "rdma"),
         "doctor soft": doctor("--require", "rdma", "--allow-soft"),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
@@ -74,9 +73,25 @@ def test_doctor_refuses_soft_roce_where_rdma_is_required(report: dict[str, Any])
     assert not any("Gb/sec" in one["what"] for one in findings.values())
 
 
-@pytest.mark.xfail(
-    importlib.util.find_spec("dlobd.network.channels.ucx") is None, reason="this dlobd has no ucx channel"
-)
+def test_our_binding_goes_over_verbs(report: dict[str, Any]) -> None:
+    """Messages of all sizes, in parts, put and get over rc; UCX says so, and the device's counters do."""
+    found = report["ucx"]
+    assert all(lane.startswith("rc") and lane.endswith("/rxe0:1") for lane in found["lanes"]), found["lanes"]
+    plane = found["plane"]
+    assert (plane["kind"], plane["device"], plane["soft"], plane["agrees"]) == ("verbs", "rxe0:1", True, True), plane
+
+
+def test_three_ranks_all_reduce_over_verbs(report: dict[str, Any]) -> None:
+    """With the same bits as over TCP, on every rank; each plane has its own verdict."""
+    rdma, tcp = report["ring"]["rdma@rxe0:1"], report["ring"]["tcp"]
+    assert len(set(rdma["means"] + tcp["means"])) == 1
+    assert rdma["means"][0]
+    assert len(rdma["means"]) == 3
+    plane = rdma["plane"]
+    assert (plane["kind"], plane["soft"], plane["agrees"]) == ("verbs", True, True), plane
+    assert (tcp["plane"]["kind"], tcp["plane"]["agrees"]) == ("tcp", True), tcp["plane"]
+
+
 def test_doctor_takes_soft_roce_where_it_is_allowed(report: dict[str, Any]) -> None:
     """After a second of bytes through each device, which the device counted."""
     doctor = report["doctor soft"]
