@@ -22,6 +22,28 @@ from dlobd.network.channels.ucx.channel import UcxChannel
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import record
 
+def soon():
+    return time.monotonic() + 30
+
+transport, device = sys.argv[1], sys.argv[2]
+before = Snapshot.read()
+channel = UcxChannel(transport, device, b"of this test")
+
+def listening():
+    listener = channel.listen()
+    print(listener.address, flush=True)
+    return listener.accept(soon())
+
+def connected():
+    return channel.connect(sys.stdin.readline().strip(), soon())
+
+def proof(rank):
+    told = channel.evidence()
+    own = [local_address(transport, device)] if transport == "tcp" else []
+    print(json.dumps(record(rank, "ucx", before, lanes=told.lanes, traffic=told, addresses=own)), flush=True)
+
+"""
+
 
 def end(code: str, transport: str, device: str, host: Host | None = None) -> subprocess.Popen[str]:
     """A process that runs END and the code, on a host."""

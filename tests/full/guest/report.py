@@ -16,6 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
+
 import ucx_ends
 
 from dlobd.attribution.importers import recorder
