@@ -199,8 +199,9 @@ class DaemonThreads(Executor):
             if self._idle:
                 self._idle -= 1
             else:
-                self._threads.append(threading.Thread(target=self._run, name=self._name, daemon=True))
-                self._threads[-1].start()
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()  # before anybody can join it
+                self._threads.append(thread)
         self._work.put((future, fn, args, kwargs))
         return future
 

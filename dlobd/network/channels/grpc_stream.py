@@ -54,8 +54,9 @@ class _Stream(GrpcConnection):
     def _read(self, messages: Iterable[bytes]) -> None:
         """Starts the thread that reads a stream to its end: what nobody wants any more as well, or its end would not
         come."""
-        self._reader = threading.Thread(target=self._drain, args=(messages,), name="dlobd-grpc-reader", daemon=True)
-        self._reader.start()
+        reader = threading.Thread(target=self._drain, args=(messages,), name="dlobd-grpc-reader", daemon=True)
+        reader.start()
+        self._reader = reader  # who closes this end joins it
 
     def _drain(self, messages: Iterable[bytes]) -> None:
         try:
