@@ -76,7 +76,7 @@ class Job:
     intra_op_threads: int
     inter_op_threads: int
     model_sha256: str
-    channel_library: str  # never auto
+    library: str  # of the channel, never auto
     exchange_fusion_mb: int
     exchange_servers: int
 
@@ -134,7 +134,7 @@ class Job:
         Raises:
             TypeError: a field is missing that always was there, or is not known.
         """
-        later = {**ADDED, "channel": "tcp", "exchange": "tf-collectives", "channel_library": "tensorflow"}
+        later = {**ADDED, "channel": "tcp", "exchange": "tf-collectives", "library": "tensorflow"}
         known = {name: value for name, value in later.items() if name in _FIELDS} | dict(values)
         layout = Layout.of_job(known)
         known.pop("image_values", None)

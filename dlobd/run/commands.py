@@ -74,9 +74,9 @@ def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bun
     """What the submitted job is told: what it has in common with the experiment, and where its files are."""
     names = {field.name for field in fields(Job)} & {field.name for field in fields(Experiment)}
     common: dict[str, Any] = {name: getattr(experiment, name) for name in names} | place.job_fields()
-    common["channel_library"] = library(experiment.exchange, experiment.channel, experiment.channel_library)
     return Job(
         **common,
+        library=library(experiment.exchange, experiment.channel, experiment.channel_library),
         steps=steps(experiment),
         train_dir=staged.train_dir,
         test_path=staged.test_path,

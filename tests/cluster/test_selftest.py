@@ -18,5 +18,5 @@ def test_injected_delays_are_found_in_the_right_layer(alone) -> None:
     assert [run["missing"] for run in whole["runs"]] == [[], [], [], []]
     assert ended.code == 0, ended.err
     assert whole["ok"]
-    assert whole["never_delayed"] == ["user", "channel"]
+    assert whole["never_delayed"] == ["user"]
     assert {one["layer"] for one in whole["delays"]} == whole["confusion"].keys()

@@ -41,7 +41,7 @@ def address_book(sc: SparkContext | None, job: Job) -> Iterator[None]:
     with ExitStack() as opened:
         book = opened.enter_context(closing(AddressBook(host, job.workers, secret.encode())))
         place = {"address": book.address, "secret": secret}
-        if job.channel_library == "mpi":
+        if job.library == "mpi":
             server = opened.enter_context(closing(PmiServer(host, job.workers, secret.encode())))
             place["pmi"] = server.address
         environment[PLACE] = json.dumps(place)

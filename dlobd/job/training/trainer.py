@@ -81,7 +81,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     tracing.instant(names.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
     machine.choose(tf, job)
-    settings = Settings(job.channel, job.channel_library, job.exchange_fusion_mb << 20, job.exchange_servers)
+    settings = Settings(job.channel, job.library, job.exchange_fusion_mb << 20, job.exchange_servers)
     exchange: Exchange = EXCHANGES.get(job.exchange)(settings)
     os.environ.update(node.environment)
     with tracing.span("tensorflow", names.JOIN_RANKS, {"rendezvous": names.JOIN_RANKS}):
