@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.base import ChannelError, DeadlinePassed
+from dlobd.network.channels.environment import temporarily
 from dlobd.network.channels.ip import is_address, local_address
 
 TRANSPORTS = ("tcp", "ipoib", "rdma", "shm")
@@ -117,7 +118,7 @@ class MpiSession:
                 raise SetupError("MPI has begun in this process before.", "start each rank in a fresh process")
             _BEGUN.append(None)
             self.preset = preset
-            with _set(preset):
+            with temporarily(preset):
                 try:
                     self.mpi = _loaded()
                 except SetupError:
@@ -127,7 +128,7 @@ class MpiSession:
                 place = {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}
                 if pmi is not None:
                     place["PMI_FD"] = str(pmi.detach())
-                with _set(place):
+                with temporarily(place):
                     self._session, self.world = self._begin(preset)
             _BEGUN[0] = self
 
@@ -248,21 +249,6 @@ def _unlink_segments() -> None:
     for name in mapped:
         if name.startswith("/dev/shm/mpich_shm_"):
             Path(name).unlink(missing_ok=True)
-
-
-@contextmanager
-def _set(variables: dict[str, str]) -> Iterator[None]:
-    """In the environment of this process, which others read too, for as long as MPI begins."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

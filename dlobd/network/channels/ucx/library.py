@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.errors import SetupError
+from dlobd.network.channels.environment import temporarily
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
 VARIABLE = "DLOBD_UCX"
@@ -103,16 +104,8 @@ def _declared() -> Any:
 
 
 def _loaded(ffi: Any, path: str, origin: str) -> Library:
-    before = {name: os.environ.get(name) for name in QUIET}
-    os.environ.update(QUIET)
-    try:
+    with temporarily(QUIET):
         ucp = ffi.dlopen(path)
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
     version = ffi.new("unsigned[3]")
     ucp.ucp_get_version(version, version + 1, version + 2)
     return Library(path, origin, (version[0], version[1], version[2]), ffi, ucp)
