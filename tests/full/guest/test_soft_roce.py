@@ -74,9 +74,12 @@ def test_doctor_refuses_soft_roce_where_rdma_is_required(report: dict[str, Any])
 
 
 def test_our_binding_goes_over_verbs(report: dict[str, Any]) -> None:
-    """Messages of all sizes, in parts, put and get over rc; UCX says so, and the device's counters do."""
+    """Messages of all sizes, in parts, put and get over rc; UCX says so, and the device's counters do.
+
+    UCX connects rc over datagrams of the same device, and may keep that lane.
+    """
     found = report["ucx"]
-    assert all(lane.startswith("rc") and lane.endswith("/rxe0:1") for lane in found["lanes"]), found["lanes"]
+    assert set(found["lanes"]) - {"ud_verbs/rxe0:1"} == {"rc_verbs/rxe0:1"}, found["lanes"]
     plane = found["plane"]
     assert (plane["kind"], plane["device"], plane["soft"], plane["agrees"]) == ("verbs", "rxe0:1", True, True), plane
 
