@@ -77,8 +77,8 @@ def check(secret: bytes, greeted: bytes, said: bytes, answered: bytes, peer: str
 
 
 def report(address: str, peer: str, why: str) -> None:
-    """One line on stderr for whoever was refused."""
-    print(f"dlobd: {address}: refused {peer}: {why}", file=sys.stderr, flush=True)
+    """One line on stderr for whoever was refused: one write, as other threads say the same."""
+    sys.stderr.write(f"dlobd: {address}: refused {peer}: {why}\n")
 
 
 def _nonce_of(said: bytes) -> bytes:

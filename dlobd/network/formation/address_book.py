@@ -15,17 +15,15 @@ connection until it ends, so that the book knows which rank died first: the othe
 from __future__ import annotations
 
 import json
-import socket
-import sys
 import threading
 import time
 from typing import Any
 
+from dlobd.network.channels import authentication
 from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
 from dlobd.network.channels.socket_connection import SocketsConnection
-from dlobd.network.channels.socket_listener import SocketsListener
-from dlobd.network.channels.sockets import SCHEME, SocketsChannel
-from dlobd.network.channels.two_sided import Counts
+from dlobd.network.channels.sockets import SocketsChannel
+from dlobd.network.formation.reception import FOR_EVER_S, Reception
 
 MESSAGE_BYTES = 1 << 20
 """The longest message: sixteen ranks' worker addresses of some kilobytes each."""
@@ -36,8 +34,6 @@ ANSWER_S = 5.0
 GRIEF_S = 1.0
 """How long the book waits for a death to be told of: the kernel closes all connections of a process that died, this one
 perhaps after the one by which a neighbour noticed it."""
-
-_FOR_EVER_S = 1e9
 
 
 class FormationError(Exception):
@@ -62,55 +58,34 @@ class AddressBook:
         self._present: set[int] = set()
         self._dead: list[int] = []  # in the order in which they went
         self._changed = threading.Condition()
-        self._connections: list[SocketsConnection] = []
-        self._threads: list[threading.Thread] = []
         self._closed = False
-        self._listener = SocketsListener(host, SCHEME, secret, _connection)
-        self._thread = threading.Thread(target=self._welcome_all, name="dlobd-address-book", daemon=True)
-        self._thread.start()
+        self._reception = Reception(host, secret, "dlobd-address-book")
+        self._reception.start(self._serve)
 
     @property
     def address(self) -> str:
         """Where ranks find it."""
-        return self._listener.address
+        return self._reception.address
 
     def close(self) -> None:
         """Ranks that still wait are told that it is gone. May be called twice."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._listener.close()
-        self._thread.join()
-        for connection in self._connections:
-            connection.close()
-        for thread in self._threads:
-            thread.join()
-
-    def _welcome_all(self) -> None:
-        while True:
-            try:
-                connection = self._listener.accept(time.monotonic() + _FOR_EVER_S)
-            except Closed:
-                return
-            self._connections.append(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,), name="dlobd-address-book", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._reception.close()
 
     def _serve(self, connection: SocketsConnection) -> None:
         """One connection, until its rank says bye, goes, or says what makes no sense."""
         rank = -1
         try:
             rank = self._register(_received(connection, time.monotonic() + ANSWER_S))
-            while "bye" not in (message := _received(connection, time.monotonic() + _FOR_EVER_S)):
+            while "bye" not in (message := _received(connection, time.monotonic() + FOR_EVER_S)):
                 _send(connection, self._answer(rank, message), time.monotonic() + ANSWER_S)
         except FormationError as error:
-            print(f"dlobd: {self.address}: refused {connection.peer}: {error}", file=sys.stderr, flush=True)
+            authentication.report(self.address, connection.peer, str(error))
             self._gone(rank)
         except ChannelError:
             self._gone(rank)
-        finally:
-            connection.close()
 
     def _register(self, message: dict[str, Any]) -> int:
         rank = message.get("rank")
@@ -130,7 +105,7 @@ class AddressBook:
 
     def _answer(self, rank: int, message: dict[str, Any]) -> dict[str, Any]:
         within_s = message.get("within_s")
-        if not isinstance(within_s, int | float) or not 0 <= within_s <= _FOR_EVER_S:
+        if not isinstance(within_s, int | float) or not 0 <= within_s <= FOR_EVER_S:
             raise FormationError("it does not say how long it can wait")
         with self._changed:
             if message.get("name") is None:  # it only asks who is dead
@@ -209,10 +184,6 @@ class Entry:
                 return _received(self._connection, deadline_s + ANSWER_S)
         except ChannelError as error:
             raise FormationError(f"the driver's address book is gone: {error}") from error
-
-
-def _connection(connected: socket.socket, peer: str) -> SocketsConnection:
-    return SocketsConnection(connected, peer, Counts("tcp", ""))
 
 
 def _send(connection: SocketsConnection, message: dict[str, Any], deadline_s: float) -> None:

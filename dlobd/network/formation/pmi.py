@@ -25,20 +25,19 @@ import time
 from collections import deque
 
 from dlobd.network.channels import authentication
-from dlobd.network.channels.base import ChannelError, Closed, MessageTooLong
+from dlobd.network.channels.base import ChannelError, MessageTooLong
 from dlobd.network.channels.socket_connection import SocketsConnection
-from dlobd.network.channels.socket_listener import REFUSED_KEPT, SocketsListener
-from dlobd.network.channels.sockets import SCHEME, SocketsChannel
-from dlobd.network.channels.two_sided import Counts
+from dlobd.network.channels.socket_listener import REFUSED_KEPT
+from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.formation.address_book import ANSWER_S, FormationError
 from dlobd.network.formation.pmi_wire import LINE_S, NotPmiError, Store, questions, reply
+from dlobd.network.formation.reception import FOR_EVER_S, Reception
 
 BARRIER_S = 60.0
 """How long ranks wait in a barrier. MPI has them at its begin and its end, where ranks have just met."""
 
 _HELLO = struct.Struct("<IId")  # rank, ranks, within_s
 _WHY_BYTES = 4096
-_FOR_EVER_S = 1e9
 
 
 class PmiServer:
@@ -61,24 +60,21 @@ class PmiServer:
         self._waiting: set[int] = set()  # in the barrier
         self._barriers = 0  # that all have passed
         self._changed = threading.Condition()
-        self._connections: list[SocketsConnection] = []
         self._sockets: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
         self._closed = False
         self._refused: deque[str] = deque(maxlen=REFUSED_KEPT)
-        self._listener = SocketsListener(host, SCHEME, secret, _connection)
-        self._thread = threading.Thread(target=self._welcome_all, name="dlobd-pmi", daemon=True)
-        self._thread.start()
+        self._reception = Reception(host, secret, "dlobd-pmi")
+        self._reception.start(self._serve)
 
     @property
     def address(self) -> str:
         """Where ranks find it."""
-        return self._listener.address
+        return self._reception.address
 
     @property
     def refused(self) -> list[str]:
         """Who was refused, and why: one line each, the last hundred."""
-        return [*self._listener.refused, *self._refused]
+        return [*self._reception.refused, *self._refused]
 
     def close(self) -> None:
         """Ends all connections: a rank that is inside of MPI's begin or end is aborted by MPI. May be called twice."""
@@ -87,23 +83,7 @@ class PmiServer:
             self._changed.notify_all()
             for each in self._sockets:
                 _shut_down(each)
-        self._listener.close()
-        self._thread.join()
-        for connection in self._connections:
-            connection.close()
-        for thread in self._threads:
-            thread.join()
-
-    def _welcome_all(self) -> None:
-        while True:
-            try:
-                connection = self._listener.accept(time.monotonic() + _FOR_EVER_S)
-            except Closed:
-                return
-            self._connections.append(connection)
-            thread = threading.Thread(target=self._serve, args=(connection,), name="dlobd-pmi", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        self._reception.close()
 
     def _serve(self, connection: SocketsConnection) -> None:
         """One connection, until its rank has finalised, goes, or says what makes no sense."""
@@ -124,7 +104,6 @@ class PmiServer:
         except (ChannelError, OSError):
             pass  # it has gone, which the others are told
         finally:
-            connection.close()
             with self._changed:
                 if rank >= 0 and not finalised:
                     self._gone.append(rank)
@@ -142,7 +121,7 @@ class PmiServer:
         rank, ranks, within_s = _HELLO.unpack(memory)
         if ranks != self._ranks or rank >= ranks:
             raise NotPmiError(f"it says that it is rank {rank} of {ranks}, and there are {self._ranks}")
-        if not 0 <= within_s <= _FOR_EVER_S:
+        if not 0 <= within_s <= FOR_EVER_S:
             raise NotPmiError("it does not say how long it can wait")
         with self._changed:
             if rank in self._present:
@@ -235,10 +214,6 @@ def connect_pmi(address: str, rank: int, ranks: int, secret: bytes, deadline_s: 
         raise FormationError(f"rank {rank} cannot reach the driver's PMI server at {address}: {error}") from error
     finally:
         channel.close()
-
-
-def _connection(connected: socket.socket, peer: str) -> SocketsConnection:
-    return SocketsConnection(connected, peer, Counts("tcp", ""))
 
 
 def _tell(connection: SocketsConnection, why: str) -> None:
