@@ -173,9 +173,9 @@ EXCHANGES = Registry(
     "exchanges",
     [
         Row(
-            "tf-collectives",
+            "tf-ring",
             "TensorFlow's ring all-reduce (MultiWorkerMirroredStrategy)",
-            "dlobd.network.exchanges.tf_collectives:TfCollectives",
+            "dlobd.network.exchanges.tf_ring:TfRing",
             ("tensorflow",),
         ),
         Row(
@@ -198,6 +198,9 @@ EXCHANGES = Registry(
         ),
     ],
 )
+
+RENAMED_EXCHANGES = {"tf-collectives": "tf-ring"}
+"""What bundles of earlier versions call an exchange, and its name now."""
 
 PLANES = Registry(
     "planes",

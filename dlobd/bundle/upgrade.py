@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.schema import SCHEMA_VERSION
 
 
@@ -76,7 +77,8 @@ def _from_6(run: dict[str, Any]) -> dict[str, Any]:
     configuration = run["configuration"]
     if "script" not in configuration:
         channel = {"channel_library": "auto", "exchange_fusion_mb": 64, "exchange_servers": 1, "planes": "exchange"}
-        configuration = {**channel, **configuration}
+        exchange = configuration["exchange"]
+        configuration = {**channel, **configuration, "exchange": RENAMED_EXCHANGES.get(exchange, exchange)}
     return {"transport": None, "exchange": [], **run, "configuration": configuration, "schema_version": 7}
 
 

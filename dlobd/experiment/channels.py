@@ -23,7 +23,7 @@ _MESSAGES = ("sockets", "grpc", "grpc-stream", "ucx")
 """Those that send what they are given to whom they are told."""
 
 USES = {
-    "tf-collectives": ("tensorflow",),
+    "tf-ring": ("tensorflow",),
     "ring": _MESSAGES,
     "halving-doubling": _MESSAGES,
     "mpi": ("mpi",),

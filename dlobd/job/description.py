@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import own_file, tracing
-from dlobd.axes import MODELS
+from dlobd.axes import MODELS, RENAMED_EXCHANGES
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job.datasets.tfrecord import Layout
@@ -134,10 +134,11 @@ class Job:
         Raises:
             TypeError: a field is missing that always was there, or is not known.
         """
-        later = {**ADDED, "channel": "tcp", "exchange": "tf-collectives", "library": "tensorflow"}
+        later = {**ADDED, "channel": "tcp", "exchange": "tf-ring", "library": "tensorflow"}
         known = {name: value for name, value in later.items() if name in _FIELDS} | dict(values)
         layout = Layout.of_job(known)
         known.pop("image_values", None)
+        known["exchange"] = RENAMED_EXCHANGES.get(known["exchange"], known["exchange"])
         return cls(**known | {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes})
 
 

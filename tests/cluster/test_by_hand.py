@@ -61,7 +61,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     conf = shared_cluster.client_conf_dir
     archive = small_archive(tmp_path / "own.tar.gz", f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     model = Path(shutil.copy(softmax.__file__, tmp_path / "own_model.py"))
-    line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster", f"model={model}:build")
+    line, bundle = prepared(alone, conf, archive, "deploy_mode=cluster", f"model={model}:build", "exchange=ring")
     assert json.loads((bundle / "run.json").read_text())["reason"].startswith("prepared to be submitted by hand")
     application = submitted(line, tmp_path)
     elsewhere = tmp_path / "elsewhere"
@@ -69,7 +69,7 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     assert ended.code == 0, ended.err
     assert ended.bundle.path == (elsewhere / "softmax-mnist-quick" / bundle.name).resolve(), "the run's own id"
     layers = explained(ended.bundle)
-    assert {"yarn", "spark", "launcher", "hdfs", "tensorflow"} <= layers.keys()
+    assert {"yarn", "spark", "launcher", "hdfs", "tensorflow", "channel"} <= layers.keys()
     same_training(ended.bundle, quick_run.bundle)
     run = json.loads((ended.bundle.path / "run.json").read_text())
     assert run["window"]["name"] == "RM startedTime -> finishedTime"
@@ -77,6 +77,8 @@ def test_a_run_submitted_by_hand_is_collected(shared_cluster, alone, quick_run, 
     assert run["wall_ns"] == (record["finishedTime"] - record["startedTime"]) * 1_000_000
     assert run["versions"]["hadoop"] == "3.5.0"
     assert warnings_of(run) == []
+    (exchange,) = [plane for plane in run["transport"] if plane["plane"] == "exchange"]
+    assert (exchange["kind"], exchange["agrees"]) == ("tcp", True), exchange
     assert (ended.bundle.path / MODEL).read_text() == model.read_text(), "it came out of HDFS"
     for container in ("000001", "000002", "000003"):
         (found,) = (ended.bundle.logs / "containers").glob(f"*_{container}")

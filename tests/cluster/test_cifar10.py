@@ -16,15 +16,20 @@ SHORT = ("train_samples=1000", "test_samples=200", "epochs=1", "warmup_epochs=0"
 
 
 def test_both_launchers_train_a_residual_network_alike(dlobd: Any) -> None:
-    """TensorFlowOnSpark that is fed, and the barrier launcher whose ranks read: the same augmented batches, the same
-    statistics, the same loss in every step; and all that can be audited agrees."""
+    """TensorFlowOnSpark that is fed and exchanges by TensorFlow's collectives; and the barrier launcher whose ranks
+    read, with a ring of dlobd's own: the same augmented batches, the same statistics, the same loss in every step; and
+    all that can be audited agrees."""
     found = []
-    for way in (("launcher=tfos", "input=feed"), ("launcher=barrier", "input=read")):
+    for way in (("launcher=tfos", "input=feed"), ("launcher=barrier", "input=read", "exchange=ring")):
         sets = [word for setting in (*SHORT, *way) for word in ("--set", setting)]
         ended = dlobd("run", "resnet20-cifar10", *sets, "--out", str(dlobd.out), within_s=300)
         assert ended.code == 0, ended.err
-        explained(ended.bundle)
+        layers = explained(ended.bundle)
+        assert ("channel" in layers) == ("exchange=ring" in way)
         run = ended.bundle.read_json()
+        for use in run["exchange"]:
+            assert use["calls"] == 10
+            assert min(use[f"{part}_ns"] for part in ("pack", "wait_for_peers", "wire", "unpack")) > 0
         assert warnings_of(run) == []
         verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
         assert "fail" not in verdicts.values()

@@ -71,12 +71,12 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("channel.library=socket", "Unknown library 'socket'; did you mean 'sockets'?"),
         (
             "channel.library=sockets",
-            "library sockets cannot carry it: exchange tf-collectives over channel tcp",
+            "library sockets cannot carry it: exchange tf-ring over channel tcp",
         ),
         ("exchange=rign", "Unknown exchange 'rign'; did you mean 'ring'?"),
-        ("exchange_servers=2", "has no effect with exchange tf-collectives"),
+        ("exchange_servers=2", "has no effect with exchange tf-ring"),
         ("exchange_fusion_mb=0", "must be between 1 and 1024"),
-        ("channel=rdma@mlx5_0:1", "exchange tf-collectives cannot go over channel rdma: it needs tcp or ipoib."),
+        ("channel=rdma@mlx5_0:1", "exchange tf-ring cannot go over channel rdma: it needs tcp or ipoib."),
         ("planes=everything", "Unknown plane 'everything'"),
     ],
 )

@@ -66,11 +66,12 @@ def test_a_job_of_before_is_read(tmp_path: Path) -> None:
     for later in ("channel", "exchange", "optimiser", "loss", "schedule", "image_shape", "dtype", "augment", *settings):
         del values[later]
     before = Job.from_dict({**values, "image_values": 784})
-    assert (before.channel, before.exchange) == ("tcp", "tf-collectives")
+    assert (before.channel, before.exchange) == ("tcp", "tf-ring")
     assert (before.optimiser, before.loss, before.schedule) == ("sgd", "softmax-cross-entropy", "constant")
     assert [getattr(before, name) for name in settings] == [0.0] * 5
     assert before.augment == "none"
     assert before.layout.record_bytes == job(tmp_path).layout.record_bytes
+    assert Job.from_dict({**values, "image_values": 784, "exchange": "tf-collectives"}).exchange == "tf-ring"
 
 
 def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def _trained(told: list[Any]) -> Callable[[Any, Node], None]:
 
 def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the pipe of a child, or by TensorFlowOnSpark's rendezvous: the same node, with what the exchange wants."""
-    job = SimpleNamespace(exchange="tf-collectives")
+    job = SimpleNamespace(exchange="tf-ring")
     told: list[Any] = []
     sink = io.BytesIO()
     barrier.tell(sink, pickle.dumps(("main", "job")), 2, PEERS, fed=False)

@@ -183,13 +183,13 @@ def test_what_one_rank_wishes_ends_all_after_the_same_step() -> None:
 PROCESS = """
 import hashlib, os, sys
 from dlobd.network.exchanges.base import Settings
-from dlobd.network.exchanges.tf_collectives import TfCollectives
+from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.job.training.agreement import Agreement
 from tests.unit.test_statistics_of_ranks import batch, job, small, step_of, values
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
-os.environ.update(TfCollectives.environment(peers, rank))
+os.environ.update(TfRing.environment(peers, rank))
 import tensorflow as tf
-exchange = TfCollectives(Settings("tcp", "tensorflow", 0, 0))
+exchange = TfRing(Settings("tcp", "tensorflow", 0, 0))
 exchange.join(tf, peers, rank)
 with exchange.scope():
     model = small()

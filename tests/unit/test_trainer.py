@@ -28,7 +28,7 @@ TRAINING: dict[str, Any] = {
     "model": "resnet20",
     "optimiser": "momentum",
     "loss": "softmax-cross-entropy",
-    "exchange": "tf-collectives",
+    "exchange": "tf-ring",
     "input": "read",
     "workers": 1,
     "epochs": 4,

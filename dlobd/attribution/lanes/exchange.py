@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlobd.axes import EXCHANGES
+from dlobd.axes import EXCHANGES, RENAMED_EXCHANGES
 from dlobd.schema import NotMeasured
 
-BEFORE = "tf-collectives"
+BEFORE = "tf-ring"
 """The exchange of bundles whose job does not name one: there was no other."""
 
 
@@ -19,6 +19,7 @@ def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
         job: `dlobd.job.description.Job` as a dict.
     """
     name = job.get("exchange", BEFORE)
+    name = RENAMED_EXCHANGES.get(name, name)
     if name not in EXCHANGES.names():
         why = f"exchange {name} is not known to this version: whether its time lies inside of the steps is not said"
         return (NotMeasured("channel", "tensorflow", why),)

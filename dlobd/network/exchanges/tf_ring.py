@@ -15,7 +15,7 @@ from dlobd.schema import NotMeasured
 from dlobd.tracing import names
 
 
-class TfCollectives:
+class TfRing:
     """See `dlobd.network.exchanges.base.Exchange`."""
 
     inside_step: ClassVar[bool] = True
