@@ -179,6 +179,12 @@ EXCHANGES = Registry(
             ("tensorflow",),
         ),
         Row(
+            "tf-ps",
+            "TensorFlow's parameter servers: accumulators on the first ranks, beside the step",
+            "dlobd.network.exchanges.tf_ps:TfPs",
+            ("tensorflow",),
+        ),
+        Row(
             "ring",
             "dlobd's ring all-reduce, beside the step",
             "dlobd.network.exchanges.over_mesh:Ring",

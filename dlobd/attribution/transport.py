@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.axes import EXCHANGES
 from dlobd.bundle.transport import Plane
+from dlobd.experiment.channels import library
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import plane_of_addresses, verdict
 from dlobd.schema import OwnJob, Runnable
@@ -27,7 +27,7 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
     if experiment.workers > 1:  # one rank alone has nobody to exchange with
         exchange = verdict(EXCHANGE, experiment.channel, ranks)
         found.append(exchange)
-        if EXCHANGES.declared(experiment.exchange).inside_step:
+        if library(experiment.exchange, experiment.channel, experiment.channel_library) == "tensorflow":
             found.append(replace(exchange, plane=GRPC))
     snapshots = [one.after for one in ranks]
     for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.datanode_addresses)):

@@ -24,11 +24,16 @@ _MESSAGES = ("sockets", "grpc", "grpc-stream", "ucx")
 
 USES = {
     "tf-ring": ("tensorflow",),
+    "tf-ps": ("tensorflow",),
     "ring": _MESSAGES,
     "halving-doubling": _MESSAGES,
     "mpi": ("mpi",),
 }
 """Exchange to the libraries that it can go over."""
+
+
+SERVED = ("tf-ps",)
+"""The exchanges that have parameter servers."""
 
 
 def libraries(exchange: str, transport: str) -> tuple[str, ...]:
@@ -57,9 +62,12 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     elif asked not in (AUTO, *found):
         carried = f"exchange {exchange} over channel {transport} goes by {_or(found)}"
         yield "channel_library", f"library {asked} cannot carry it: {carried}.", f'channel_library = "{AUTO}"'
-    if exchange != "ps" and experiment.exchange_servers != 1:
+    if exchange not in SERVED and experiment.exchange_servers != 1:
         why = f"exchange_servers {experiment.exchange_servers} has no effect with exchange {exchange}."
-        yield "exchange_servers", why, 'exchange_servers = 1, or exchange = "ps"'
+        yield "exchange_servers", why, f"exchange_servers = 1, or exchange = {_or(SERVED)}"
+    elif experiment.exchange_servers > experiment.workers:
+        why = f"exchange_servers {experiment.exchange_servers} are more than workers {experiment.workers}, which serve."
+        yield "exchange_servers", why, f"exchange_servers = {experiment.workers} or fewer"
 
 
 def reason(exchange: str, transport: str, name: str) -> str:

@@ -98,6 +98,15 @@ def test_mpi_under_spark(dlobd, quick_run) -> None:
     same_training(ended.bundle, quick_run.bundle)
 
 
+def test_tensorflows_parameter_servers_under_spark(dlobd, quick_run) -> None:
+    """Through TensorFlowOnSpark; both ranks serve. The gRPC servers of TensorFlow have a verdict of their own."""
+    ended = dlobd.run("exchange=tf-ps", "exchange.servers=2")
+    assert ended.code == 0, ended.err
+    run = has_a_channel(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+    assert {plane["plane"] for plane in run["transport"]} == {"exchange", "tensorflow-grpc", "spark", "hdfs"}
+
+
 def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:
     """Its time lies inside of the steps, but the kernel has counted what its connections carried."""
     run = record(quick_run.bundle)

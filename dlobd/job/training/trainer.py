@@ -101,6 +101,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     storage = job.storage()
     loop = Loop(tf, job, node, step, agreement, model, storage)
     result = loop.run(batches(tf, job, node, deadlines)) | {"machine": machine_used}
+    exchange.close()  # while all ranks are here: the others do not wait for what the chief does next
     if node.feed and result["steps"] < job.fed_epochs * job.steps_per_epoch:
         node.feed.stop()
     if node.rank == 0:
@@ -108,5 +109,4 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
         tracing.instant(names.SAVED)
         result["test"] = evaluate(tf, job, storage)
         tracing.instant(names.EVALUATED)
-    exchange.close()
     return result

@@ -53,6 +53,7 @@ in an exchange: the others have ended by then."""
 class Meeting:
     """What a rank knows when it is to join the others.
 
+    peers: what launchers tell of each rank: the address host:port at which TensorFlow may listen.
     channel: its device is never empty for tcp: else it is the address that the launcher gave this rank.
     book: of the driver, which this rank has proved the run's secret to.
     pmi: host:port of the driver's PMI server; empty where there is none.
@@ -60,13 +61,18 @@ class Meeting:
     """
 
     rank: int
-    size: int
+    peers: tuple[str, ...]
     channel: ChannelSpec
     settings: Settings
     book: Entry
     pmi: str
     secret: bytes
     deadline_s: float
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return len(self.peers)
 
     def all_gather(self, name: str, value: str) -> list[str]:
         """What all ranks gave under a name, in their order. Raises FormationError."""
@@ -135,7 +141,7 @@ class AllReduceExchange(ABC):
         self._before = Snapshot.read()
         channel = _channel(self._settings, peers[rank])
         meeting = Meeting(
-            rank, len(peers), channel, self._settings, self._entry, place.get("pmi", ""), secret, deadline_s
+            rank, tuple(peers), channel, self._settings, self._entry, place.get("pmi", ""), secret, deadline_s
         )
         self._peers = self.meet(meeting)
 
