@@ -191,6 +191,12 @@ EXCHANGES = Registry(
             "dlobd.network.exchanges.all_reduce:HalvingDoubling",
             ("tensorflow",),
         ),
+        Row(
+            "ps",
+            "dlobd's parameter servers, synchronous, beside the step",
+            "dlobd.network.exchanges.ps:ParameterServer",
+            ("tensorflow",),
+        ),
     ],
 )
 

@@ -26,6 +26,7 @@ USES = {
     "tf-collectives": ("tensorflow",),
     "ring": _MESSAGES,
     "halving-doubling": _MESSAGES,
+    "ps": _MESSAGES,
 }
 """Exchange to the libraries that it can go over."""
 

@@ -20,7 +20,7 @@ from ranks import on_ranks
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges import all_reduce
+from dlobd.network.exchanges import meeting
 from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.formation.address_book import AddressBook, FormationError
 from dlobd.network.transport.evidence import TransportEvidence
@@ -43,7 +43,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
     def make(ranks: int, exchange: str, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
         books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
-        monkeypatch.setenv(all_reduce.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
+        monkeypatch.setenv(meeting.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
         settings = Settings("tcp", library, fusion_bytes, 1)
         found = [EXCHANGES.get(exchange)(settings) for _ in range(ranks)]
         every.extend(found)
@@ -110,7 +110,7 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
     """Of processes, as in a job: pack, wait, wire and unpack of each call, and at the end what carried the bytes."""
     peers = ("127.0.0.1:1", "127.0.0.1:2")
     with closing(AddressBook("127.0.0.1", 2, SECRET.encode())) as book:
-        place = {all_reduce.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
+        place = {meeting.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(RANK), str(tmp_path), str(rank), ",".join(peers), "ring", "tcp", "sockets", "3"],
@@ -138,7 +138,7 @@ def test_a_rank_that_never_comes_is_named(made: Make, monkeypatch: pytest.Monkey
     """By those that wait for it, at their deadline."""
     import tensorflow as tf
 
-    monkeypatch.setattr(all_reduce, "JOIN_S", 0.5)
+    monkeypatch.setattr(meeting, "JOIN_S", 0.5)
     exchanges, peers = made(3, "ring", "sockets", 1 << 20)
 
     def work(rank: int) -> str:
@@ -179,15 +179,15 @@ def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> N
 
 def die(exchange: Any) -> None:
     """As a process dies: its connections end without a word."""
-    exchange._channel.close()
-    exchange._entry._channel.close()
+    exchange._meeting.channel.close()
+    exchange._meeting.entry._channel.close()
 
 
 def test_one_rank_alone_needs_no_book(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its mean is what it gave."""
     import tensorflow as tf
 
-    monkeypatch.delenv(all_reduce.PLACE, raising=False)
+    monkeypatch.delenv(meeting.PLACE, raising=False)
     with closing(EXCHANGES.get("ring")(Settings("tcp", "sockets", 1 << 20, 1))) as alone:
         alone.join(tf, ("127.0.0.1:1",), 0)
         found = alone.reduce(tf, gradients(0), 1)

@@ -30,7 +30,7 @@ class Workers:
         for rank in range(workers):
             self.connections.append(self._channel.connect(listener.address, soon()))
             served[rank] = listener.accept(soon())
-        self._server = threading.Thread(target=ps_server.serve, args=(served, within_s))
+        self._server = threading.Thread(target=ps_server.Server(served, within_s).serve)
         self._server.start()
 
     def close(self) -> bool:
@@ -124,7 +124,7 @@ def test_why_a_worker_leaves_is_told_to_the_others(three: Workers) -> None:
     assert on_ranks(3, work) == ["ps-7 is gone"] * 3
 
 
-def test_a_late_worker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_worker_is_named() -> None:
     """By the server, before its workers' own deadlines."""
     workers = Workers(3, within_s=0.3)
     said = on_ranks(2, lambda rank: workers.push(rank, values(rank)))

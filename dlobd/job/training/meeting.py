@@ -32,7 +32,7 @@ def address_book(sc: SparkContext | None, job: Job) -> Iterator[None]:
     if EXCHANGES.declared(job.exchange).inside_step:
         yield  # TensorFlow's servers meet by themselves
         return
-    from dlobd.network.exchanges.all_reduce import PLACE
+    from dlobd.network.exchanges.meeting import PLACE
     from dlobd.network.formation.address_book import AddressBook
 
     secret = secrets.token_hex(16)

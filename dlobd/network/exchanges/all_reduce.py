@@ -5,16 +5,11 @@
     wire             the collective, one buffer after the other (`dlobd.network.collectives`)
     unpack           the means are divided out of the buffers, and become tensors
 
-All four are spans of layer channel. Ranks meet through the driver's address book, whose place and secret are in the
-environment, as the driver's clock is; they listen on the channel's device, without one on the address that their
-launcher gave them, and nowhere else.
+All four are spans of layer channel. Ranks meet as `dlobd.network.exchanges.meeting` says.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -24,9 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd import tracing
-from dlobd.axes import LIBRARIES
-from dlobd.network.channels.base import Channel
-from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.collectives import barrier as barriers
 from dlobd.network.collectives import base as collectives
 from dlobd.network.collectives.halving_doubling import HalvingDoubling as HalvingDoublingAllReduce
@@ -34,21 +26,9 @@ from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
 from dlobd.network.collectives.ring import Ring as RingAllReduce
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.fusion import Fusion
-from dlobd.network.formation.address_book import Entry
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import record
+from dlobd.network.exchanges.meeting import DEADLINE_S, Meeting
 from dlobd.schema import NotMeasured
 from dlobd.tracing import names
-
-PLACE = "_DLOBD_ADDRESS_BOOK"
-"""The environment variable with the book's address and the run's secret, as JSON. Between dlobd's processes only."""
-
-JOIN_S = 60.0
-"""How long ranks wait for one that does not come, as with TensorFlow's own exchange. All were started together."""
-
-DEADLINE_S = 60.0
-"""How long one exchange may take: 64 MB over 1 Gbit/s take a second. A rank that evaluates or saves is not waited for
-in an exchange: the others have ended by then."""
 
 
 class _Exchange:
@@ -60,9 +40,7 @@ class _Exchange:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._entry: Entry | None = None
-        self._channel: Channel | None = None
-        self._before: Snapshot | None = None
+        self._meeting: Meeting | None = None
         self._mesh: Mesh | None = None
         self._all_reduce: Callable[[NDArray[Any], float], None] | None = None
         self._fusions: dict[tuple[Any, ...], Fusion] = {}
@@ -81,19 +59,9 @@ class _Exchange:
         """
         if len(peers) < 2:
             return
-        deadline_s = time.monotonic() + JOIN_S
-        place = json.loads(os.environ[PLACE])
-        secret = place["secret"].encode()
-        self._entry = Entry(place["address"], rank, secret, deadline_s)
-        self._before = Snapshot.read()
-        self._channel = _channel(self._settings, peers[rank], secret)
+        self._meeting = meeting = Meeting(self._settings, peers, rank)
         partners = self.collective.partners(rank, len(peers)) | barriers.partners(rank, len(peers))
-
-        def all_gather(name: str, value: str) -> list[str]:
-            assert self._entry is not None
-            return self._entry.exchange(name, value, deadline_s)
-
-        self._mesh = Mesh.join(rank, len(peers), partners, self._channel, all_gather, deadline_s)
+        self._mesh = Mesh.join(rank, len(peers), partners, meeting.channel, meeting.all_gather, meeting.deadline_s)
         self._all_reduce = self.collective(self._mesh)
 
     def scope(self) -> AbstractContextManager[Any]:
@@ -113,12 +81,9 @@ class _Exchange:
         try:
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:
-            dead = self._entry.first_dead() if self._entry else None
-            if self._channel is not None:
-                self._channel.close()  # so that those who wait for this rank learn of it now
-            if dead is None or f"rank {dead} " in str(error):
+            if self._meeting is None:
                 raise
-            raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error
+            raise self._meeting.failed(error) from None
 
     def _reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
         deadline_s = time.monotonic() + DEADLINE_S
@@ -146,25 +111,11 @@ class _Exchange:
 
     def close(self) -> None:
         """Says what carried the bytes, leaves the other ranks, and says bye."""
-        if self._mesh is not None and self._channel is not None and self._before is not None:
-            told = self._channel.evidence()
-            found = record(self._mesh.rank, self._settings.library, self._before, lanes=told.lanes, traffic=told)
-            tracing.instant(names.TRANSPORT, **found)
-            self._before = None
-        if self._mesh is not None:
+        if self._mesh is not None and self._meeting is not None:
+            self._meeting.record_transport()
             self._mesh.close()
-        if self._channel is not None:
-            self._channel.close()
-        if self._entry is not None:
-            self._entry.close()
-
-
-def _channel(settings: Settings, address: str, secret: bytes) -> Channel:
-    """Over the device that was asked for; else over that which has the address that the launcher gave this rank."""
-    spec = ChannelSpec.parse(settings.channel)
-    device = spec.device or socket.gethostbyname(address.rpartition(":")[0])
-    channel: Channel = LIBRARIES.get(settings.library)(spec.transport, device, secret)
-    return channel
+        if self._meeting is not None:
+            self._meeting.leave()
 
 
 class Ring(_Exchange):

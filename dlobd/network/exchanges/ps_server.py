@@ -76,23 +76,13 @@ class Place:
     within_s: float
 
 
-def serve(connections: Mapping[int, Connection], within_s: float) -> None:
-    """Returns once all workers have left.
+class Server:
+    """What its threads share: what is pushed, and where they meet.
 
     Args:
         connections: rank to the connection to it, for all ranks from 0.
         within_s: see `Place`.
     """
-    server = _Server(connections, within_s)
-    threads = [threading.Thread(target=server.serve, args=(rank,), daemon=True) for rank in connections]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-class _Server:
-    """What its threads share: what is pushed, and where they meet."""
 
     def __init__(self, connections: Mapping[int, Connection], within_s: float) -> None:
         self._connections = connections
@@ -101,14 +91,31 @@ class _Server:
         self._forms: dict[int, str] = {}  # of the call under way
         self._pushed: dict[tuple[int, str], list[NDArray[Any]]] = {}
         self._totals: dict[str, list[NDArray[Any]]] = {}
+        self._answered = threading.Condition()
+        self._unanswered: set[int] = set()
 
-    def serve(self, rank: int) -> None:
+    def serve(self) -> None:
+        """Returns once all workers have left."""
+        threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True) for rank in self._connections]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def finish(self, within_s: float) -> None:
+        """Returns once all calls that have begun are answered, or fail, or the time has passed."""
+        with self._answered:
+            self._answered.wait_for(lambda: not self._unanswered, within_s)
+
+    def _serve(self, rank: int) -> None:
         """One worker, until it leaves."""
         connection = self._connections[rank]
         said = bytearray(TEXT_BYTES)
         try:
             while size := connection.recv(said, time.monotonic() + BETWEEN_CALLS_S):
+                self._unanswered.add(rank)
                 self._call(rank, connection, said[:size].decode())
+                self._is_answered(rank)
             self._gathering.fail(f"rank {rank} has left")
         except ChannelError as error:
             self._gathering.fail(f"rank {rank} is gone ({error})")
@@ -118,6 +125,12 @@ class _Server:
             self._gathering.fail(f"rank {rank} says what makes no sense: {error}")
         finally:
             connection.close()
+            self._is_answered(rank)
+
+    def _is_answered(self, rank: int) -> None:
+        with self._answered:
+            self._unanswered.discard(rank)
+            self._answered.notify_all()
 
     def _call(self, rank: int, connection: Connection, form: str) -> None:
         slices = json.loads(form)
@@ -189,9 +202,11 @@ def main() -> None:
     if "LOG_DIRS" in os.environ:  # beside the spans of its parent
         tracing.start(os.environ["LOG_DIRS"].split(",")[0], "ps", place.index)
     channel: Channel = LIBRARIES.get(place.library)(place.transport, place.device, place.secret.encode())
-    threading.Thread(target=_end_with_stdin, args=(channel,), daemon=True).start()
+    server: list[Server] = []  # once all workers have come
+    threading.Thread(target=_end_with_stdin, args=(channel, server), daemon=True).start()
     try:
-        serve(_welcome(channel, place), place.within_s)
+        server.append(Server(_welcome(channel, place), place.within_s))
+        server[0].serve()
     except (ChannelError, ExchangeFailed) as error:
         sys.exit(f"dlobd: ps-{place.index}: {error}")
     finally:
@@ -219,10 +234,12 @@ def _welcome(channel: Channel, place: Place) -> dict[int, Connection]:
     return found
 
 
-def _end_with_stdin(channel: Channel) -> None:
-    """os.read, and not sys.stdin: its lock would be held when the interpreter ends."""
-    while os.read(0, TEXT_BYTES):
+def _end_with_stdin(channel: Channel, server: list[Server]) -> None:
+    """The parent has left, or died. If it has left, it has its last sum, but others may not have theirs yet."""
+    while os.read(0, TEXT_BYTES):  # and not sys.stdin: its lock would be held when the interpreter ends
         pass
+    for each in server:
+        each.finish(END_S)
     channel.close()
     time.sleep(END_S)
     tracing.flush()

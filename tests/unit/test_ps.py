@@ -1,0 +1,179 @@
+"""Parameter servers: ranks as threads, each with its real server processes, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from exchange_rank import gradients
+from ranks import on_ranks
+
+from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.exchanges import meeting
+from dlobd.network.exchanges.base import Settings
+from dlobd.network.exchanges.ps import ParameterServer
+from dlobd.network.formation.address_book import AddressBook
+
+SECRET = "of this test"
+
+Make = Callable[..., "tuple[list[ParameterServer], tuple[str, ...]]"]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
+    books: list[AddressBook] = []
+    every: list[ParameterServer] = []
+
+    def make(ranks: int, servers: int, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
+        books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
+        monkeypatch.setenv(meeting.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
+        found = [ParameterServer(Settings("tcp", library, fusion_bytes, servers)) for _ in range(ranks)]
+        every.extend(found)
+        return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
+
+    yield make
+    for exchange in every:
+        exchange.close()
+    for book in books:
+        book.close()
+
+
+def means(ranks: int) -> list[bytes]:
+    """What one process makes of the same gradients, in the order of the ranks."""
+    found = []
+    for tensors in zip(*(gradients(rank) for rank in range(ranks)), strict=True):
+        first, *others = (np.asarray(tensor) for tensor in tensors)
+        total = first.copy()
+        for other in others:
+            total += other
+        found.append((total / np.float32(ranks)).tobytes())
+    return found
+
+
+def reduced_and_left(exchanges: list[ParameterServer], peers: tuple[str, ...], calls: int) -> list[list[bytes]]:
+    """What each rank has of its last call; each leaves as soon as it has it."""
+    import tensorflow as tf
+
+    def work(rank: int) -> list[bytes]:
+        exchanges[rank].join(tf, peers, rank)
+        for _ in range(calls):
+            found = exchanges[rank].reduce(tf, gradients(rank), len(peers))
+        exchanges[rank].close()
+        return [np.asarray(tensor).tobytes() for tensor in found]
+
+    return on_ranks(len(peers), work)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_the_mean_is_that_of_one_process_to_the_bit(made: Make, servers: int, ranks: int) -> None:
+    """Sums are made in the order of the ranks, whatever is whose shard; and a rank that leaves early takes no server
+    away from those that still pull."""
+    if servers > ranks:
+        pytest.skip("a rank starts one server at most")
+    exchanges, peers = made(ranks, servers)
+    assert reduced_and_left(exchanges, peers, calls=3) == [means(ranks)] * ranks
+
+
+@pytest.mark.parametrize("library", ["grpc", "grpc-stream"])
+def test_libraries_do_not_change_a_bit(made: Make, library: str) -> None:
+    """Nor do small buffers."""
+    exchanges, peers = made(3, 2, library, 256)
+    assert reduced_and_left(exchanges, peers, calls=3) == [means(3)] * 3
+
+
+def test_more_servers_than_ranks_are_refused(made: Make) -> None:
+    """Before anything is started."""
+    exchanges, peers = made(2, 3)
+    with pytest.raises(ExchangeFailed, match="exchange_servers 3"):
+        exchanges[0].join(None, peers, 0)
+
+
+def failures(exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Callable[[int], bool]) -> list[str]:
+    """What each rank says after its first call; `dies` is called by each after it, and says whether this rank goes."""
+    import tensorflow as tf
+
+    called = threading.Barrier(len(peers), timeout=30)
+
+    def work(rank: int) -> str:
+        exchanges[rank].join(tf, peers, rank)
+        exchanges[rank].reduce(tf, gradients(rank), len(peers))
+        called.wait()
+        if dies(rank):
+            return "dead"
+        try:
+            for _ in range(3):
+                exchanges[rank].reduce(tf, gradients(rank), len(peers))
+        except ExchangeFailed as error:
+            return str(error)
+        return "not noticed"
+
+    return on_ranks(len(peers), work)
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> None:
+    """Also by those that another worker keeps waiting at another server."""
+    exchanges, peers = made(4, 2)
+
+    def dies(rank: int) -> bool:
+        if rank == 3:
+            process = exchanges[server]._process
+            assert process is not None
+            os.kill(process.pid, signal.SIGKILL)
+        return False
+
+    said = failures(exchanges, peers, dies)
+    assert all(f"ps-{server} is gone" in line for line in said), said
+
+
+@pytest.mark.parametrize("dead", [0, 2])
+def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> None:
+    """Whether it is a server's parent or not."""
+    exchanges, peers = made(4, 2)
+
+    def dies(rank: int) -> bool:
+        if rank == dead:
+            die(exchanges[rank])
+        return rank == dead
+
+    said = failures(exchanges, peers, dies)
+    assert all(f"rank {dead} " in line for rank, line in enumerate(said) if rank != dead), said
+
+
+def die(exchange: Any) -> None:
+    """As a process dies: its connections and its server's stdin end without a word."""
+    exchange._meeting.channel.close()
+    exchange._meeting.entry._channel.close()
+    if exchange._process is not None:
+        exchange._process._process.stdin.close()
+
+
+def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives, but does not come: the servers say who it is."""
+    import tensorflow as tf
+
+    monkeypatch.setattr("dlobd.network.exchanges.ps.DEADLINE_S", 6.0)  # a second at the servers
+    exchanges, peers = made(3, 2)
+    joined = threading.Barrier(3, timeout=30)
+
+    def work(rank: int) -> str:
+        exchanges[rank].join(tf, peers, rank)
+        joined.wait()
+        if rank == 1:
+            return "rank 1"
+        try:
+            exchanges[rank].reduce(tf, gradients(rank), 3)
+        except ExchangeFailed as error:
+            return str(error)
+        return "not noticed"
+
+    said = on_ranks(3, work)
+    assert all("rank 1" in line for line in said), said
