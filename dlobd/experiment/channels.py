@@ -60,6 +60,9 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     if exchange != "ps" and experiment.exchange_servers != 1:
         why = f"exchange_servers {experiment.exchange_servers} has no effect with exchange {exchange}."
         yield "exchange_servers", why, 'exchange_servers = 1, or exchange = "ps"'
+    elif experiment.exchange_servers > experiment.workers:
+        why = f"exchange_servers {experiment.exchange_servers} are more than workers, each of which has one at most."
+        yield "exchange_servers", why, f"exchange_servers = {experiment.workers} or less"
 
 
 def reason(exchange: str, transport: str, name: str) -> str:

@@ -60,6 +60,14 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
     assert channels.library(found.exchange, found.channel, found.channel_library) == library
 
 
+def test_more_servers_than_workers_are_refused() -> None:
+    """Each worker starts one at most."""
+    settings = ["exchange=ps", "workers=2"]
+    assert files.load(MAIN, [*settings, "exchange_servers=2"]).exchange_servers == 2
+    with pytest.raises(UsageError, match="exchange_servers 3 are more than workers"):
+        files.load(MAIN, [*settings, "exchange_servers=3"])
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +19,18 @@ import pytest
 from exchange_rank import gradients
 from ranks import on_ranks
 
+from dlobd.attribution.importers import recorder
+from dlobd.axes import EXCHANGES
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges import meeting
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.ps import ParameterServer
 from dlobd.network.formation.address_book import AddressBook
+from dlobd.network.transport.evidence import TransportEvidence
+from dlobd.network.transport.verdict import verdict
+from dlobd.tracing import names
 
+RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
 
 Make = Callable[..., "tuple[list[ParameterServer], tuple[str, ...]]"]
@@ -177,3 +188,73 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
 
     said = on_ranks(3, work)
     assert all("rank 1" in line for line in said), said
+
+
+def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
+    """Of processes, as in a job: each has a lane, and the workers say what carried the bytes."""
+    peers = ("127.0.0.1:1", "127.0.0.1:2")
+    with closing(AddressBook("127.0.0.1", 2, SECRET.encode())) as book:
+        place = {meeting.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, str(RANK), str(tmp_path), str(rank), ",".join(peers), "ps", "tcp", "sockets", "3"],
+                env={**os.environ, **place, "LOG_DIRS": str(tmp_path)},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        said = [rank.communicate(timeout=60)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert said[0] == said[1]
+    processes = recorder.read_all(tmp_path)
+    (server,) = [process for process in processes if process.process.role == "ps"]
+    workers = [process for process in processes if process is not server]
+    assert len(workers) == 2
+    for process in workers:
+        parts = [span.name for span in process.spans if span.layer == "channel"]
+        one_call = [names.PACK, names.WIRE, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK]
+        assert parts == one_call * 3
+        assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+    assert {span.layer for span in server.spans} == {"channel"}
+    for name, count in ((names.RECEIVE, 6), (names.SUM, 3), (names.SEND, 6)):
+        assert len(server.named(name)) == count, name
+    told = [TransportEvidence.from_attrs(i.attrs) for one in workers if (i := one.instant(names.TRANSPORT))]
+    plane = verdict("exchange", "tcp", told)
+    assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
+
+
+PARENT = """
+import os, sys, time
+from dlobd.network.exchanges.ps_process import ServerProcess
+from dlobd.network.exchanges.ps_server import Place
+server = ServerProcess(Place(0, 2, "tcp", "127.0.0.1", "sockets", "s", 60.0, 60.0), time.monotonic() + 30)
+print(server.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_server_ends_when_its_parent_is_killed() -> None:
+    """By whatever signal: the kernel closes its stdin. Here it still waits for its workers."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        server = os.pidfd_open(pid)
+        try:
+            assert not select.select([server], [], [], 0.5)[0]  # it does live
+            parent.kill()
+            assert select.select([server], [], [], 30.0)[0]
+        finally:
+            os.close(server)
+
+
+def test_one_rank_alone_needs_neither_book_nor_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mean is what it gave."""
+    import tensorflow as tf
+
+    monkeypatch.delenv(meeting.PLACE, raising=False)
+    with closing(EXCHANGES.get("ps")(Settings("tcp", "sockets", 1 << 20, 1))) as alone:
+        alone.join(tf, ("127.0.0.1:1",), 0)
+        found = alone.reduce(tf, gradients(0), 1)
+    for given, mean in zip(gradients(0), found, strict=True):
+        np.testing.assert_array_equal(np.asarray(given), np.asarray(mean))
