@@ -10,6 +10,8 @@ import psutil
 import pytest
 from quick_runs import explained, same_training
 
+from dlobd.attribution.importers.recorder import read_all
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -83,6 +85,21 @@ def test_halving_and_doubling_over_grpc_through_tensorflowonspark(dlobd, quick_r
     assert ended.code == 0, ended.err
     has_a_channel(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
+
+
+def test_parameter_servers_through_tensorflowonspark(dlobd, quick_run) -> None:
+    """Two servers beside the two ranks, which train the same; their work for each rank has a lane, and none is left."""
+    ended = dlobd.run("exchange=ps", "exchange.servers=2")
+    assert ended.code == 0, ended.err
+    has_a_channel(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+    servers = [process for process in read_all(ended.bundle.evidence) if process.process.role == "ps"]
+    assert sorted(process.process.index for process in servers) == [0, 1]
+    for server in servers:
+        assert len(server.named("sum")) == 30
+        assert not psutil.pid_exists(server.process.pid)
+    lanes = {span.lane for span in assemble(ended.bundle.path).spans if span.process.role == "ps"}
+    assert lanes == {f"ps-{server}/rank-{rank}" for server in range(2) for rank in range(2)}
 
 
 def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:

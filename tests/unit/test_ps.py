@@ -79,7 +79,8 @@ def reduced_and_left(exchanges: list[ParameterServer], peers: tuple[str, ...], c
         exchanges[rank].close()
         return [np.asarray(tensor).tobytes() for tensor in found]
 
-    return on_ranks(len(peers), work)
+    found: list[list[bytes]] = on_ranks(len(peers), work)
+    return found
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
@@ -126,7 +127,8 @@ def failures(exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Cal
             return str(error)
         return "not noticed"
 
-    return on_ranks(len(peers), work)
+    found: list[str] = on_ranks(len(peers), work)
+    return found
 
 
 @pytest.mark.parametrize("server", [0, 1])
@@ -216,7 +218,7 @@ def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
         one_call = [names.PACK, names.WIRE, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK]
         assert parts == one_call * 3
         assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
-    assert {span.layer for span in server.spans} == {"channel"}
+    assert {(span.layer, span.thread) for span in server.spans} == {("channel", "rank-0"), ("channel", "rank-1")}
     for name, count in ((names.RECEIVE, 6), (names.SUM, 3), (names.SEND, 6)):
         assert len(server.named(name)) == count, name
     told = [TransportEvidence.from_attrs(i.attrs) for one in workers if (i := one.instant(names.TRANSPORT))]

@@ -96,7 +96,10 @@ class Server:
 
     def serve(self) -> None:
         """Returns once all workers have left."""
-        threads = [threading.Thread(target=self._serve, args=(rank,), daemon=True) for rank in self._connections]
+        threads = [
+            threading.Thread(target=self._serve, args=(rank,), name=f"rank-{rank}", daemon=True)
+            for rank in self._connections
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
