@@ -197,6 +197,12 @@ EXCHANGES = Registry(
             ("tensorflow",),
         ),
         Row(
+            "ps",
+            "dlobd's parameter servers, beside the step",
+            "dlobd.network.exchanges.ps:ParameterServer",
+            ("tensorflow",),
+        ),
+        Row(
             "mpi",
             "MPI_Allreduce, the reference, beside the step",
             "dlobd.network.exchanges.mpi:MpiAllReduce",

@@ -27,12 +27,13 @@ USES = {
     "tf-ps": ("tensorflow",),
     "ring": _MESSAGES,
     "halving-doubling": _MESSAGES,
+    "ps": _MESSAGES,
     "mpi": ("mpi",),
 }
 """Exchange to the libraries that it can go over."""
 
 
-SERVED = ("tf-ps",)
+SERVED = ("tf-ps", "ps")
 """The exchanges that have parameter servers."""
 
 
@@ -66,7 +67,8 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
         why = f"exchange_servers {experiment.exchange_servers} has no effect with exchange {exchange}."
         yield "exchange_servers", why, f"exchange_servers = 1, or exchange = {_or(SERVED)}"
     elif experiment.exchange_servers > experiment.workers:
-        why = f"exchange_servers {experiment.exchange_servers} are more than workers {experiment.workers}, which serve."
+        asked_for, workers = experiment.exchange_servers, experiment.workers
+        why = f"exchange_servers {asked_for} are more than workers {workers}: each has one at most."
         yield "exchange_servers", why, f"exchange_servers = {experiment.workers} or fewer"
 
 

@@ -21,8 +21,8 @@ from dlobd.tracing.open_span import OpenSpan
 from dlobd.tracing.recorder import Cost, Recorder
 
 __all__ = [
-    "SWITCH", "Cost", "Recorder", "flush", "identify", "instant", "left_out", "past", "pause", "resume", "span",
-    "start", "switched_off",
+    "SWITCH", "Cost", "Recorder", "directory", "flush", "identify", "instant", "left_out", "past", "pause", "resume",
+    "span", "start", "switched_off",
 ]  # fmt: skip
 
 SWITCH = "DLOBD_TRACE"
@@ -65,6 +65,11 @@ def start(directory: str | Path, role: str, index: int = 0, threaded: bool = Tru
     else:
         _recorder.identify(role, index)
     return _recorder
+
+
+def directory() -> str:
+    """Where this process records; empty where it does not."""
+    return str(_recorder.directory) if _recorder is not None else ""
 
 
 def pause() -> None:

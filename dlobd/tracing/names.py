@@ -82,6 +82,7 @@ PACK = "pack"  # tensors into the buffers that travel
 WAIT_FOR_PEERS = "wait for peers"  # until all ranks have packed: a rendezvous of its own kind
 WIRE = "wire"  # the collective
 UNPACK = "unpack"  # means into tensors
+RECEIVE, SUM, SEND = "receive", "sum", "send"  # of a parameter server, for each call: one worker's, all, one worker's
 APPLY = "apply"
 AGREE = "agree"  # of all ranks, whether training ends: a rendezvous of that kind
 TRANSPORT = "transport"  # an instant: what carried the exchange, by library and kernel

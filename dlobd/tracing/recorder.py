@@ -94,7 +94,7 @@ class Recorder:
         flush_s: float = FLUSH_S,
         threaded: bool = True,
     ) -> None:
-        self._directory = directory
+        self.directory = directory
         self._now = now
         self._flush_s = flush_s
         self._threaded = threaded
@@ -204,8 +204,8 @@ class Recorder:
                 lines.append(entry.line())  # type: ignore[union-attr]  # what is no dict is a span
         try:
             if self._fd is None:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                path = self._directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
+                self.directory.mkdir(parents=True, exist_ok=True)
+                path = self.directory / f"spans-{self._pid}-{self._opened_ns}.jsonl"
                 self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         except OSError:
             cost.lost_lines += len(lines)

@@ -10,6 +10,8 @@ import psutil
 import pytest
 from cluster.test_ways import explained, same_training
 
+from dlobd.attribution.importers.recorder import read_all
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -105,6 +107,21 @@ def test_tensorflows_parameter_servers_under_spark(dlobd, quick_run) -> None:
     run = has_a_channel(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
     assert {plane["plane"] for plane in run["transport"]} == {"exchange", "tensorflow-grpc", "spark", "hdfs"}
+
+
+def test_parameter_servers_under_spark(dlobd, quick_run) -> None:
+    """Two servers beside the two ranks, which train the same; their work for each rank has a lane, and none is left."""
+    ended = dlobd.run("exchange=ps", "exchange.servers=2")
+    assert ended.code == 0, ended.err
+    has_a_channel(ended.bundle)
+    same_training(ended.bundle, quick_run.bundle)
+    servers = [process for process in read_all(ended.bundle.evidence) if process.process.role == "ps"]
+    assert sorted(process.process.index for process in servers) == [0, 1]
+    for server in servers:
+        assert len(server.named("sum")) == 60  # of a barrier and a sum in each step
+        assert not psutil.pid_exists(server.process.pid)
+    lanes = {span.lane for span in assemble(ended.bundle.path).spans if span.process.role == "ps"}
+    assert lanes == {f"ps-{server}/rank-{rank}" for server in range(2) for rank in range(2)}
 
 
 def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:

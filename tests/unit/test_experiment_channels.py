@@ -75,7 +75,7 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ),
         ("exchange=rign", "Unknown exchange 'rign'; did you mean 'ring'?"),
         ("exchange_servers=2", "has no effect with exchange tf-ring"),
-        ("exchange=tf-ps exchange_servers=3", "exchange_servers 3 are more than workers 2, which serve"),
+        ("exchange=tf-ps exchange_servers=3", "exchange_servers 3 are more than workers 2: each has one at most."),
         ("exchange_fusion_mb=0", "must be between 1 and 1024"),
         ("channel=rdma@mlx5_0:1", "exchange tf-ring cannot go over channel rdma: it needs tcp or ipoib."),
         ("planes=everything", "Unknown plane 'everything'"),

@@ -17,7 +17,6 @@ from exchange_rank import gradients
 
 from dlobd.attribution.importers import recorder
 from dlobd.network.exchanges import all_reduce
-from dlobd.network.exchanges.tf_ps import shards_of
 from dlobd.network.formation.address_book import AddressBook
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import verdict
@@ -124,15 +123,6 @@ def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
         processes[1].kill()
         for rank in (0, 2):
             assert "rank 1 is gone" in processes[rank].communicate(timeout=60)[0]
-
-
-@pytest.mark.parametrize(("elements", "servers"), [(0, 3), (1, 3), (10, 3), (7, 1)])
-def test_shards_are_all_elements_once(elements: int, servers: int) -> None:
-    """In their order, of about the same length."""
-    found = shards_of(elements, servers)
-    assert [each for start, stop in found for each in range(start, stop)] == list(range(elements))
-    assert len(found) == servers
-    assert max(stop - start for start, stop in found) - min(stop - start for start, stop in found) <= 1
 
 
 def _rank(recorded: Any) -> int:

@@ -19,6 +19,7 @@ from dlobd.attribution.lanes import application as application_lane
 from dlobd.attribution.lanes import driver as driver_lane
 from dlobd.attribution.lanes import executor as executor_lane
 from dlobd.attribution.lanes import rank as rank_lane
+from dlobd.attribution.lanes import servers as servers_lane
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
@@ -75,6 +76,7 @@ def assembled(evidence: Evidence) -> Trace:
             own = executor_lane.lane_of(executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
+    spans += servers_lane.build(evidence)
     spans += hdfs_use.close_retries(evidence, spans)
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.by_hand:

@@ -11,6 +11,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.lanes import exchange
 from dlobd.attribution.lanes import rank as rank_lane
+from dlobd.attribution.lanes import servers as servers_lane
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
@@ -42,6 +43,7 @@ def assemble(evidence: Evidence) -> Trace:
         spans += rank_lane.build(
             rank, PARENT, window["started_ns"], False, _exit_of(evidence.driver_process, rank.process), _resolve
         )
+    spans += servers_lane.build(evidence)
     startup, teardown = _anatomy(evidence, ranks)
     return Trace(
         start_ns=window["exec_ns"],

@@ -64,8 +64,14 @@ def ranks(evidence: Evidence) -> list[Rank]:
     found: list[Rank] = []
     for executor, container in evidence.executor_containers.items():
         for process in evidence.recorded_in(container):
-            found += _of(process, executor)
+            if not is_server(evidence, process):
+                found += _of(process, executor)
     return found
+
+
+def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
+    """Whether it is one of dlobd's parameter servers, which train nothing. A ps of a script is TensorFlow's."""
+    return process.process.role == "ps" and not evidence.own
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:

@@ -11,7 +11,6 @@ differ from run to run. Its gRPC server listens on all interfaces, as with every
 
 from __future__ import annotations
 
-import itertools
 import time
 from contextlib import suppress
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.all_reduce import AllReduceExchange, Meeting
+from dlobd.network.exchanges.shards import shards
 from dlobd.network.formation.address_book import FormationError
 
 JOB = "rank"
@@ -78,9 +78,9 @@ class TfPsPeers:
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
         """See the contract."""
         array[...] = self._sum(array, self._servers, deadline_s)
-        rank, shards = self._meeting.rank, shards_of(array.size, self._servers)
-        for server, (start, stop) in enumerate(shards):
-            size = (stop - start) * array.itemsize
+        rank = self._meeting.rank
+        for server, part in enumerate(shards(array.size, self._servers)):
+            size = array[part].nbytes
             others = set(range(self._meeting.size)) - {rank} if rank == server else {server}
             for other in sorted(others) if size else ():
                 self._carried += [(rank, other, size), (other, rank, size)]
@@ -120,11 +120,9 @@ class TfPsPeers:
         plan = self._plan(array, servers)
         left_ms = max(1, int(1e3 * (deadline_s - time.monotonic())))
         options = self._tf.compat.v1.RunOptions(timeout_in_ms=left_ms)
-        shards = [array[start:stop] for start, stop in plan.shards]
         try:
-            *found, _ = self._session.run(
-                [*plan.pulls, plan.pushes], dict(zip(plan.feeds, shards, strict=True)), options=options
-            )
+            given = {feed: array[part] for feed, part in zip(plan.feeds, plan.parts, strict=True)}
+            *found, _ = self._session.run([*plan.pulls, plan.pushes], given, options=options)
         except self._tf.errors.DeadlineExceededError as error:
             raise ExchangeFailed("not all ranks came to TensorFlow's parameter servers in time") from error
         except self._tf.errors.OpError as error:
@@ -143,21 +141,21 @@ class _Plan:
     """The graph of one form of a call.
 
     Attributes:
-        shards: elements [start, stop) of the array, those that are empty left out.
-        feeds, pulls: a shard that goes, and the sum that comes, in the order of the shards.
+        parts: the shards of the array, those that are empty left out.
+        feeds, pulls: a part that goes, and the sum that comes, in the order of the parts.
         pushes: what has to run besides.
     """
 
     def __init__(self, tf: Any, array: NDArray[Any], servers: int, rank: int, size: int) -> None:
         v1 = tf.compat.v1
-        self.shards: list[tuple[int, int]] = []
+        self.parts: list[slice] = []
         self.feeds: list[Any] = []
         self.pulls: list[Any] = []
         pushes: list[Any] = []
-        for server, (start, stop) in enumerate(shards_of(array.size, servers)):
-            if start == stop:
+        for server, part in enumerate(shards(array.size, servers)):
+            if part.start == part.stop:
                 continue
-            name, shape = f"{array.dtype.str}-{array.size}-{server}", (stop - start,)
+            name, shape = f"{array.dtype.str}-{array.size}-{server}", (part.stop - part.start,)
             with tf.device(f"/job:{JOB}/task:{rank}/cpu:0"):
                 shard = v1.placeholder(array.dtype, shape)
             with tf.device(f"/job:{JOB}/task:{server}/cpu:0"):
@@ -171,15 +169,9 @@ class _Plan:
                     total = sums.take_grad(size)
                     pushes += [queue.enqueue(total) for queue in queues]
                 self.pulls.append(queues[rank].dequeue())
-            self.shards.append((start, stop))
+            self.parts.append(part)
             self.feeds.append(shard)
         self.pushes = tf.group(pushes)
-
-
-def shards_of(elements: int, servers: int) -> list[tuple[int, int]]:
-    """Elements [start, stop) of each server; lengths differ by at most one."""
-    bounds = [elements * server // servers for server in range(servers + 1)]
-    return list(itertools.pairwise(bounds))
 
 
 def _line(error: Exception) -> str:

@@ -16,8 +16,9 @@ from dlobd.network.transport.counters import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class TransportEvidence:
-    """Of one rank.
+    """Of one rank, or of one parameter server.
 
+    rank: of a server its number.
     library: who carried: sockets, ucx, grpc, mpi, tensorflow.
     lanes: what the library says it used, TRANSPORT/DEVICE as UCX writes it: rc_mlx5/mlx5_0:1, tcp/eth0, sysv/memory.
     traffic: what its channel carried; None where the library does not count.
@@ -31,6 +32,12 @@ class TransportEvidence:
     addresses: tuple[str, ...]
     before: Snapshot
     after: Snapshot
+    server: bool = False
+
+    @property
+    def who(self) -> str:
+        """In words."""
+        return f"ps-{self.rank}" if self.server else f"rank {self.rank}"
 
     @property
     def place(self) -> tuple[str, str]:
@@ -53,6 +60,7 @@ class TransportEvidence:
             tuple(attrs["addresses"]),
             Snapshot.from_json(attrs["before"]),
             Snapshot.from_json(attrs["after"]),
+            attrs.get("server", False),
         )
 
 
@@ -65,10 +73,12 @@ def record(
     traffic: Traffic | None = None,
     addresses: Sequence[str] = (),
     after: Snapshot | None = None,
+    server: bool = False,
 ) -> dict[str, Any]:
     """The attributes of the instant. `after` is read now where it is not given."""
     return {
         "rank": rank,
+        "server": server,
         "library": library,
         "lanes": list(lanes),
         "traffic": None if traffic is None else asdict(traffic),

@@ -330,5 +330,5 @@ def _said(member: TransportEvidence) -> str:
     traffic = member.traffic
     what = ", ".join(member.lanes) or (traffic.kind if traffic else "nothing of what it used")
     if traffic is None:
-        return f"rank {member.rank}: {member.library} says {what}, and counts no bytes"
-    return f"rank {member.rank}: {member.library} says {what}; {_exchanged(traffic)}"
+        return f"{member.who}: {member.library} says {what}, and counts no bytes"
+    return f"{member.who}: {member.library} says {what}; {_exchanged(traffic)}"

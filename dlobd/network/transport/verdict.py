@@ -34,7 +34,7 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
     if not ranks:
         return Plane(plane, "unknown", "", "", (), False, ("no rank left evidence of its transport",), asked, None)
     places: dict[tuple[str, str], list[TransportEvidence]] = {}
-    for one in sorted(ranks, key=lambda one: one.rank):
+    for one in sorted(ranks, key=lambda one: (one.server, one.rank)):
         places.setdefault(one.place, []).append(one)
     ends = frozenset((end.local, end.peer) for one in ranks for end in one.after.sockets or ())
     found = [used(members, ends, alone=len(places) == 1) for members in places.values()]

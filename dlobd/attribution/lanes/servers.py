@@ -1,0 +1,17 @@
+"""The lanes of dlobd's parameter servers: one for each worker of a server, because they are served at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes.builder import of_threads
+from dlobd.attribution.lanes.ranks import is_server
+from dlobd.schema import Span
+
+
+def build(evidence: Evidence) -> Iterator[Span]:
+    """What all servers recorded, in lanes such as ps-0/rank-1."""
+    for process in evidence.processes:
+        if is_server(evidence, process):
+            yield from of_threads(f"ps-{process.process.index}", process, process.spans, lambda span, wait: wait)

@@ -1,0 +1,262 @@
+"""Parameter servers: ranks as threads, each with its real server processes, on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from exchange_rank import gradients
+from ranks import on_ranks
+
+from dlobd.attribution.importers import recorder
+from dlobd.axes import EXCHANGES
+from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.exchanges import all_reduce
+from dlobd.network.exchanges.base import Settings
+from dlobd.network.exchanges.ps import ParameterServer, PsPeers
+from dlobd.network.formation.address_book import AddressBook
+from dlobd.network.transport.evidence import TransportEvidence
+from dlobd.network.transport.verdict import verdict
+from dlobd.tracing import names
+
+RANK = Path(__file__).parents[1] / "exchange_rank.py"
+SECRET = "of this test"
+
+Make = Callable[..., "tuple[list[ParameterServer], tuple[str, ...]]"]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
+    books: list[AddressBook] = []
+    every: list[ParameterServer] = []
+
+    def make(ranks: int, servers: int, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
+        books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
+        monkeypatch.setenv(all_reduce.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
+        settings = Settings("shm" if library == "ucx" else "tcp", library, fusion_bytes, servers)
+        found = [ParameterServer(settings) for _ in range(ranks)]
+        every.extend(found)
+        return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
+
+    yield make
+    for exchange in every:
+        exchange.close()
+    for book in books:
+        book.close()
+
+
+def means(ranks: int) -> list[bytes]:
+    """What one process makes of the same gradients, in the order of the ranks."""
+    found = []
+    for tensors in zip(*(gradients(rank) for rank in range(ranks)), strict=True):
+        first, *others = (np.asarray(tensor) for tensor in tensors)
+        total = first.copy()
+        for other in others:
+            total += other
+        found.append((total / np.float32(ranks)).tobytes())
+    return found
+
+
+def reduced_and_left(exchanges: list[ParameterServer], peers: tuple[str, ...], calls: int) -> list[list[bytes]]:
+    """What each rank has of its last call; each leaves as soon as it has it."""
+    import tensorflow as tf
+
+    def work(rank: int) -> list[bytes]:
+        exchanges[rank].join(tf, peers, rank)
+        for _ in range(calls):
+            found = exchanges[rank].reduce(tf, gradients(rank), len(peers))
+        exchanges[rank].close()
+        return [np.asarray(tensor).tobytes() for tensor in found]
+
+    found: list[list[bytes]] = on_ranks(len(peers), work)
+    return found
+
+
+@pytest.mark.parametrize(("servers", "ranks"), [(1, 2), (2, 2), (1, 3), (3, 3), (3, 4)])
+def test_the_mean_is_that_of_one_process_to_the_bit(made: Make, servers: int, ranks: int) -> None:
+    """Sums are made in the order of the ranks, whatever is whose shard; and a rank that leaves early takes no server
+    away from those that still pull."""
+    exchanges, peers = made(ranks, servers)
+    assert reduced_and_left(exchanges, peers, calls=3) == [means(ranks)] * ranks
+
+
+@pytest.mark.parametrize("library", ["grpc", "grpc-stream", "ucx"])
+def test_libraries_do_not_change_a_bit(made: Make, library: str) -> None:
+    """Nor do small buffers."""
+    exchanges, peers = made(3, 2, library, 256)
+    assert reduced_and_left(exchanges, peers, calls=3) == [means(3)] * 3
+
+
+def test_more_servers_than_ranks_are_refused(made: Make) -> None:
+    """Before anything is started."""
+    exchanges, peers = made(2, 3)
+    with pytest.raises(ExchangeFailed, match="exchange_servers 3"):
+        exchanges[0].join(None, peers, 0)
+
+
+def failures(exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Callable[[int], bool]) -> list[str]:
+    """What each rank says after its first call; `dies` is called by each after it, and says whether this rank goes."""
+    import tensorflow as tf
+
+    called = threading.Barrier(len(peers), timeout=30)
+
+    def work(rank: int) -> str:
+        exchanges[rank].join(tf, peers, rank)
+        exchanges[rank].reduce(tf, gradients(rank), len(peers))
+        called.wait()
+        if dies(rank):
+            return "dead"
+        try:
+            for _ in range(3):
+                exchanges[rank].reduce(tf, gradients(rank), len(peers))
+        except ExchangeFailed as error:
+            return str(error)
+        return "not noticed"
+
+    found: list[str] = on_ranks(len(peers), work)
+    return found
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> None:
+    """Also by those that another worker keeps waiting at another server."""
+    exchanges, peers = made(4, 2)
+
+    def dies(rank: int) -> bool:
+        if rank == 3:
+            process = cast("PsPeers", exchanges[server]._peers)._process
+            assert process is not None
+            os.kill(process.pid, signal.SIGKILL)
+        return False
+
+    said = failures(exchanges, peers, dies)
+    assert all(f"ps-{server} is gone" in line for line in said), said
+
+
+@pytest.mark.parametrize("dead", [0, 2])
+def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> None:
+    """Whether it is a server's parent or not."""
+    exchanges, peers = made(4, 2)
+
+    def dies(rank: int) -> bool:
+        if rank == dead:
+            die(exchanges[rank])
+        return rank == dead
+
+    said = failures(exchanges, peers, dies)
+    assert all(f"rank {dead} " in line for rank, line in enumerate(said) if rank != dead), said
+
+
+def die(exchange: Any) -> None:
+    """As a process dies: its connections and its server's stdin end without a word."""
+    exchange._peers.fail()
+    exchange._entry._channel.close()
+    if exchange._peers._process is not None:
+        exchange._peers._process._process.stdin.close()
+
+
+def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives, but does not come: the servers say who it is."""
+    import tensorflow as tf
+
+    for module in ("all_reduce", "ps"):
+        monkeypatch.setattr(f"dlobd.network.exchanges.{module}.DEADLINE_S", 6.0)  # a second at the servers
+    exchanges, peers = made(3, 2)
+    joined = threading.Barrier(3, timeout=30)
+
+    def work(rank: int) -> str:
+        exchanges[rank].join(tf, peers, rank)
+        joined.wait()
+        if rank == 1:
+            return "rank 1"
+        try:
+            exchanges[rank].reduce(tf, gradients(rank), 3)
+        except ExchangeFailed as error:
+            return str(error)
+        return "not noticed"
+
+    said = on_ranks(3, work)
+    assert all("rank 1" in line for line in said), said
+
+
+def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
+    """Of processes, as in a job: each has a lane, and the workers say what carried the bytes."""
+    peers = ("127.0.0.1:1", "127.0.0.1:2")
+    with closing(AddressBook("127.0.0.1", 2, SECRET.encode())) as book:
+        place = {all_reduce.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, str(RANK), str(tmp_path), str(rank), ",".join(peers), "ps", "tcp", "sockets", "3"],
+                env={**os.environ, **place},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        said = [rank.communicate(timeout=60)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert said[0] == said[1]
+    processes = recorder.read_all(tmp_path)
+    (server,) = [process for process in processes if process.process.role == "ps"]
+    workers = [process for process in processes if process is not server]
+    assert len(workers) == 2
+    for process in workers:
+        parts = [span.name for span in process.spans if span.layer == "channel"]
+        one_call = [names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK]
+        assert parts == one_call * 3
+        assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+    assert {(span.layer, span.thread) for span in server.spans} == {("channel", "rank-0"), ("channel", "rank-1")}
+    for name, count in ((names.RECEIVE, 12), (names.SUM, 6), (names.SEND, 12)):
+        assert len(server.named(name)) == count, name
+    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
+    assert sorted(one.who for one in told) == ["ps-0", "rank 0", "rank 1"]
+    plane = verdict("exchange", "tcp", told)
+    assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
+
+
+PARENT = """
+import os, sys, time
+from dlobd.network.exchanges.ps_process import ServerProcess
+from dlobd.network.exchanges.ps_server import Place
+server = ServerProcess(Place(0, 2, "tcp", "127.0.0.1", "sockets", "s", 60.0, 60.0, ""), time.monotonic() + 30)
+print(server.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_server_ends_when_its_parent_is_killed() -> None:
+    """By whatever signal: the kernel closes its stdin. Here it still waits for its workers."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        server = os.pidfd_open(pid)
+        try:
+            assert not select.select([server], [], [], 0.5)[0]  # it does live
+            parent.kill()
+            assert select.select([server], [], [], 30.0)[0]
+        finally:
+            os.close(server)
+
+
+def test_one_rank_alone_needs_neither_book_nor_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mean is what it gave."""
+    import tensorflow as tf
+
+    monkeypatch.delenv(all_reduce.PLACE, raising=False)
+    with closing(EXCHANGES.get("ps")(Settings("tcp", "sockets", 1 << 20, 1))) as alone:
+        alone.join(tf, ("127.0.0.1:1",), 0)
+        found = alone.reduce(tf, gradients(0), 1)
+    for given, mean in zip(gradients(0), found, strict=True):
+        np.testing.assert_array_equal(np.asarray(given), np.asarray(mean))
