@@ -20,8 +20,9 @@ from namespaces import INTERFACE, Host, hosts
 from ucx_ends import ASK, ECHO, end, met
 
 from dlobd.errors import DlobdError, SetupError, UsageError
-from dlobd.network.channels.base import ChannelError, OutOfBounds, PeerClosed
-from dlobd.network.channels.ucx import library
+from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, OutOfBounds, PeerClosed
+from dlobd.network.channels.sockets import SocketsChannel
+from dlobd.network.channels.ucx import library, progress
 from dlobd.network.channels.ucx.channel import UcxChannel
 from dlobd.network.channels.ucx.context import settings
 from dlobd.network.transport.verdict import verdict
@@ -154,6 +155,75 @@ def test_what_was_sent_before_close_arrives(ends: tuple[Any, Any]) -> None:
         other.recv(memory, soon())
 
 
+def test_a_send_that_was_given_up_is_not_believed(ends: tuple[Any, Any]) -> None:
+    """Its buffer is the caller's again at the deadline, whatever is in it by then; and the connection has ended."""
+    one, other = ends
+    message, into = np.full(5_000_000, 1, np.uint8), np.zeros(5_000_000, np.uint8)
+    began_s = time.monotonic()
+    with pytest.raises(DeadlinePassed):
+        one.send(message, began_s + 0.3)
+    message[:] = 9
+    with pytest.raises(PeerClosed, match="has given up a call"):
+        other.recv(into, soon())
+    with pytest.raises(PeerClosed, match="of no more use, as a call was given up"):
+        one.send(b"next", soon())
+
+
+def test_who_lets_ucx_move_wakes_who_waits(ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that serves the peer's access takes UCX's event of a message; who receives must not sleep on."""
+    monkeypatch.setattr(progress, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
+    one, other = ends
+    keys = [each.register(np.zeros(10, np.uint8)) for each in ends]
+    assert all(keys)
+
+    def echo() -> None:
+        message = bytearray(8)
+        for _ in range(100):
+            other.recv(message, soon())
+            other.send(message, soon())
+
+    with ThreadPoolExecutor(1) as pool:
+        echoing = pool.submit(echo)
+        for _ in range(100):
+            time.sleep(0.002)  # long enough for all to sleep
+            one.send(b"8 bytes.", soon())
+            assert one.recv(bytearray(8), soon()) == 8
+        echoing.result(PATIENCE_S)
+
+
+def test_memory_of_an_owner_that_has_closed_is_not_reached(ends: tuple[Any, Any]) -> None:
+    """Shared memory would still be there."""
+    one, other = ends
+    memory = np.zeros(100, np.uint8)
+    key = other.register(memory)
+    one.put(b"abc", key, 0, soon())
+    one.flush(soon())
+    other.close()
+    for call in (lambda: one.put(b"late", key, 50, soon()), lambda: one.get(bytearray(4), key, 0, soon())):
+        with pytest.raises(PeerClosed):
+            call()
+    with pytest.raises(PeerClosed):
+        one.flush(soon())
+    assert not memory[50:].any()
+
+
+def test_a_channel_may_close_while_a_connection_is_made() -> None:
+    """UCX's context ends after the last worker: before, this was a segmentation fault."""
+    for _ in range(20):
+        guest, there = SocketsChannel(), UcxChannel()
+        listener = there.listen()
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(listener.accept, soon())
+            guest.connect(f"sockets:{listener.address.partition(':')[2]}", soon())  # and says no address of UCX
+            time.sleep(0.005)
+            there.close()
+            with pytest.raises(ChannelError):
+                coming.result(PATIENCE_S)
+        guest.close()
+        with pytest.raises(Closed):
+            there.listen()
+
+
 def test_a_wrong_secret_is_refused() -> None:
     """UCX does not authenticate, but nobody learns a UCX address without it."""
     here, there = UcxChannel("shm", "", b"mine"), UcxChannel("shm", "", b"yours")
@@ -201,6 +271,43 @@ def test_the_library_that_is_named_is_the_only_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(library.VARIABLE, str(wrong))
     with pytest.raises(SetupError, match=f"There is no UCX that can be used: {library.VARIABLE} {wrong}"):
         library.load()
+
+
+@pytest.fixture
+def _forgotten() -> Iterator[None]:
+    """What was loaded is looked for again, in this test and after it."""
+    library._load.cache_clear()
+    yield
+    library._load.cache_clear()
+
+
+@pytest.mark.usefixtures("_forgotten")
+def test_an_old_one_of_the_system_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version is read elsewhere: two libucp in one process do not work."""
+    monkeypatch.delenv(library.VARIABLE, raising=False)
+    (path,) = library._of_mpich()
+    loaded: list[str] = []
+    really = library._loaded
+    monkeypatch.setattr(
+        library, "_loaded", lambda ffi, path, origin: (loaded.append(origin), really(ffi, path, origin))[1]
+    )
+    monkeypatch.setattr(library, "_of_system", lambda: [path])
+    assert library.load().origin == "system"
+    library._load.cache_clear()
+    monkeypatch.setattr(library, "OLDEST_SYSTEM", (1, 99))
+    assert library.load().origin == "package mpich"
+    assert loaded == ["system", "package mpich"]
+
+
+@pytest.mark.usefixtures("_forgotten")
+def test_no_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the ways to get one."""
+    monkeypatch.delenv(library.VARIABLE, raising=False)
+    monkeypatch.setattr(library, "_of_system", lambda: ["/nowhere/libucp.so.0"])
+    monkeypatch.setattr(library, "_of_mpich", list)
+    with pytest.raises(SetupError, match=r"system /nowhere/libucp\.so\.0: it does not say its version") as error:
+        UcxChannel().listen()
+    assert "pip install mpich" in str(error.value)
 
 
 def test_its_environment_is_as_it_was() -> None:

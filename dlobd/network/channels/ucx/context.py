@@ -8,10 +8,12 @@ back to one.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
+from dlobd.network.channels.base import Closed
 from dlobd.network.channels.ip import is_address, local_address
 from dlobd.network.channels.ucx import declarations as c
 from dlobd.network.channels.ucx.library import Library, load
@@ -65,7 +67,7 @@ def _interface(transport: str, device: str) -> str:
 
 
 class Context:
-    """Of one channel.
+    """Of one channel. It ends once it is closed and nobody uses it any more.
 
     Raises:
         UsageError, SetupError: the transport cannot be used here.
@@ -80,6 +82,9 @@ class Context:
         # a transport of one host has no errors to be told of, and UCX refuses to use it where they are asked for
         self.err_mode = c.ERR_MODE_NONE if transport == "shm" else c.ERR_MODE_PEER
         self.handle = self._begun(chosen)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closed = False
 
     def _begun(self, chosen: dict[str, str]) -> Any:
         ffi, ucp = self.ffi, self.ucp
@@ -106,8 +111,26 @@ class Context:
         if status != c.OK:
             raise SetupError(f"UCX cannot {what}: {self.words(status)}.", "dlobd doctor, or use another channel")
 
+    def enter(self) -> None:
+        """One more who makes workers, or registers memory. Raises Closed."""
+        with self._lock:
+            if self._closed:
+                raise Closed("the channel is closed")
+            self._users += 1
+
+    def leave(self) -> None:
+        """Whoever has entered: nothing of it is left."""
+        with self._lock:
+            self._users -= 1
+            self._end()
+
     def close(self) -> None:
-        """Ends it; its workers must have ended. May be called twice."""
-        if self.handle is not None:
+        """Nobody can enter any more. May be called twice."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
+        if self._closed and not self._users and self.handle is not None:
             self.ucp.ucp_cleanup(self.handle)
             self.handle = None

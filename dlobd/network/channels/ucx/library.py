@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes.util
 import os
 import re
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -25,6 +26,17 @@ VARIABLE = "DLOBD_UCX"
 
 OLDEST_SYSTEM = (1, 17)
 """An older one of the system is passed over: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
+
+VERSION_S = 10.0
+"""How long a libucp may take to say its version."""
+
+_VERSION = """
+import ctypes, sys
+version = (ctypes.c_uint * 3)()
+at = ctypes.addressof(version)
+ctypes.CDLL(sys.argv[1]).ucp_get_version(*(ctypes.c_void_p(at + 4 * k) for k in range(3)))
+print(*version)
+"""
 
 QUIET = {"UCX_ERROR_SIGNALS": "", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_LOG_FILE": "stderr"}
 """How UCX is loaded: without signal handlers of its own, which would print every crash of TensorFlow as UCX's, and with
@@ -50,26 +62,33 @@ class Library:
 
 
 def load() -> Library:
-    """The libucp that the channel uses; it is loaded once in a process, whoever asks.
+    """The libucp that the channel uses; it is looked for and loaded once in a process, whoever asks.
 
     Raises:
         SetupError: there is none; all that was tried is named.
     """
+    return _load(os.environ.get(VARIABLE, ""))
+
+
+@cache
+def _load(named: str) -> Library:
     ffi = _declared()
     tried = []
-    for origin, find in _PLACES:
-        for path in find():
+    # a path that was asked for is the only one: to take another would be a silent fallback
+    places = [(VARIABLE, [named])] if named else [("system", _of_system()), ("package mpich", _of_mpich())]
+    for origin, paths in places:
+        for path in paths:
             try:
+                if origin == "system" and (version := _version_beside(path)) < OLDEST_SYSTEM:
+                    tried.append(f"{origin} {path}: {_dotted(version)} is older than {_dotted(OLDEST_SYSTEM)}")
+                    continue
                 found = _loaded(ffi, path, origin)
             except OSError as error:
                 tried.append(f"{origin} {path}: {error}")
                 continue
-            if found.version[0] != MAJOR:
-                tried.append(f"{origin} {path}: version {_dotted(found.version)}, not {MAJOR}.x")
-            elif origin == "system" and found.version < OLDEST_SYSTEM:
-                tried.append(f"{origin} {path}: {_dotted(found.version)} is older than {_dotted(OLDEST_SYSTEM)}")
-            else:
+            if found.version[0] == MAJOR:
                 return found
+            tried.append(f"{origin} {path}: version {_dotted(found.version)}, not {MAJOR}.x")
     why = "; ".join(tried) or "no libucp on this system, and no package mpich"
     raise SetupError(f"There is no UCX that can be used: {why}.", f"pip install mpich, or set {VARIABLE}")
 
@@ -111,35 +130,29 @@ def _loaded(ffi: Any, path: str, origin: str) -> Library:
     return Library(path, origin, (version[0], version[1], version[2]), ffi, ucp)
 
 
+def _version_beside(path: str) -> tuple[int, ...]:
+    """Of a libucp, read in a process of its own: two of them cannot be in one. Raises OSError."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _VERSION, path],
+            env={**os.environ, **QUIET}, timeout=VERSION_S, check=True, capture_output=True, text=True,
+        )  # fmt: skip
+        return tuple(map(int, done.stdout.split()))
+    except (subprocess.SubprocessError, ValueError) as error:
+        raise OSError(f"it does not say its version: {error}") from error
+
+
 def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _named() -> Iterator[str]:
-    if path := os.environ.get(VARIABLE):
-        yield path
+def _of_system() -> list[str]:
+    return [name] if (name := ctypes.util.find_library("ucp")) else []
 
 
-def _of_system() -> Iterator[str]:
-    # a path that was asked for is the only one: to take another would be a silent fallback
-    if not os.environ.get(VARIABLE) and (name := ctypes.util.find_library("ucp")):
-        yield name
-
-
-def _of_mpich() -> Iterator[str]:
-    if os.environ.get(VARIABLE):
-        return
+def _of_mpich() -> list[str]:
     try:
         files = metadata.files("mpich") or ()
     except metadata.PackageNotFoundError:
-        return
-    for path in files:
-        if path.name.startswith("libucp.so"):
-            yield os.path.realpath(path.locate())
-
-
-_PLACES: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
-    (VARIABLE, _named),
-    ("system", _of_system),
-    ("package mpich", _of_mpich),
-)
+        return []
+    return [os.path.realpath(path.locate()) for path in files if path.name.startswith("libucp.so")]
