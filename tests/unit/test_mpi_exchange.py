@@ -122,9 +122,9 @@ def test_waiting_is_that_for_the_last_rank() -> None:
             if rank == 1:
                 time.sleep(0.3)
             began_s = time.monotonic()
-            exchange._peers.barrier(began_s + 20)
+            exchange.peers.barrier(began_s + 20)
             waited_s = time.monotonic() - began_s
-            exchange._peers.all_reduce(np.ones(1000, np.float32), began_s + 20)
+            exchange.peers.all_reduce(np.ones(1000, np.float32), began_s + 20)
             print(int(waited_s > 0.2), int(time.monotonic() - began_s - waited_s > 0.2))
         exchange.close()
     """
@@ -403,7 +403,7 @@ def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
         for _ in range(5):
             (mean,) = reduce(np.full(1_000_000, rank, np.float32))
             assert (mean == (size - 1) / 2).all()
-        preset = exchange._peers._session.preset
+        preset = exchange.peers.session.preset
         print(preset["MPICH_CH4_NETMOD"], preset["UCX_TLS"], preset["UCX_NET_DEVICES"])
         exchange.close()
     """

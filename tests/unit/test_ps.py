@@ -136,7 +136,7 @@ def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> 
 
     def dies(rank: int) -> bool:
         if rank == 3:
-            process = cast("PsPeers", exchanges[server]._peers)._process
+            process = cast("PsPeers", exchanges[server].peers)._process
             assert process is not None
             os.kill(process.pid, signal.SIGKILL)
         return False
@@ -161,10 +161,10 @@ def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> Non
 
 def die(exchange: Any) -> None:
     """As a process dies: its connections and its server's stdin end without a word."""
-    exchange._peers.fail()
+    exchange.peers.fail()
     exchange._entry._channel.close()
-    if exchange._peers._process is not None:
-        exchange._peers._process._process.stdin.close()
+    if exchange.peers._process is not None:
+        exchange.peers._process._process.stdin.close()
 
 
 def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,10 @@ class MpiSession:
         """Begins to sum an array in place, over all ranks; the request."""
         return self.world.Iallreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
+    def all_reduce(self, array: NDArray[Any]) -> None:
+        """MPI_Allreduce itself, which keeps its core busy and does not return if a rank has died: to compare with."""
+        self.world.Allreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
+
     def barrier(self) -> Any:
         """Begins a barrier; the request."""
         return self.world.Ibarrier()

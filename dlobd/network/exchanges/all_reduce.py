@@ -105,7 +105,11 @@ class Peers(Protocol):
 
 
 class AllReduceExchange(ABC):
-    """See `dlobd.network.exchanges.base.Exchange`. What joins the ranks is a subclass's."""
+    """See `dlobd.network.exchanges.base.Exchange`. What joins the ranks is a subclass's.
+
+    Attributes:
+        peers: what joins the ranks; None before they have joined, and for one rank alone.
+    """
 
     inside_step: ClassVar[bool] = False
     not_measured: ClassVar[NotMeasured | None] = None
@@ -114,7 +118,7 @@ class AllReduceExchange(ABC):
         self._settings = settings
         self._rank = 0
         self._entry: Entry | None = None
-        self._peers: Peers | None = None
+        self.peers: Peers | None = None
         self._before: Snapshot | None = None
         self._fusions: dict[tuple[Any, ...], Fusion] = {}
         self._calls = 0
@@ -143,7 +147,7 @@ class AllReduceExchange(ABC):
         meeting = Meeting(
             rank, tuple(peers), channel, self._settings, self._entry, place.get("pmi", ""), secret, deadline_s
         )
-        self._peers = self.meet(meeting)
+        self.peers = self.meet(meeting)
 
     @abstractmethod
     def meet(self, meeting: Meeting) -> Peers:
@@ -167,8 +171,8 @@ class AllReduceExchange(ABC):
             return self._reduce(tf, tensors, ranks)
         except ExchangeFailed as error:
             dead = self._entry.first_dead() if self._entry else None
-            if self._peers is not None:
-                self._peers.fail()
+            if self.peers is not None:
+                self.peers.fail()
             if dead is None or f"rank {dead} " in str(error):
                 raise
             raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error
@@ -181,15 +185,15 @@ class AllReduceExchange(ABC):
             fusion = self._fusion(arrays)
             fusion.pack(arrays)
             span.note(bytes=fusion.bytes)
-        if self._peers is not None:
+        if self.peers is not None:
             with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
-                self._peers.barrier(deadline_s)
-            self._peers.carried()
+                self.peers.barrier(deadline_s)
+            self.peers.carried()
             with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
                 transfers = []
                 for number, bucket in enumerate(fusion.buckets):
-                    self._peers.all_reduce(bucket, deadline_s)
-                    transfers += [(*transfer, number) for transfer in self._peers.carried()]
+                    self.peers.all_reduce(bucket, deadline_s)
+                    transfers += [(*transfer, number) for transfer in self.peers.carried()]
                 span.note(transfers=transfers)
         with tracing.span("channel", names.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
@@ -203,16 +207,16 @@ class AllReduceExchange(ABC):
 
     def close(self) -> None:
         """Says what carried the bytes, leaves the other ranks, and says bye."""
-        if self._peers is not None:
+        if self.peers is not None:
             if self._before is not None:
-                told = self._peers.evidence()
-                lanes, addresses = told.lanes if told else (), self._peers.addresses()
+                told = self.peers.evidence()
+                lanes, addresses = told.lanes if told else (), self.peers.addresses()
                 found = record(
                     self._rank, self._settings.library, self._before, lanes=lanes, traffic=told, addresses=addresses
                 )
                 tracing.instant(names.TRANSPORT, **found)
                 self._before = None
-            self._peers.close()
+            self.peers.close()
         if self._entry is not None:
             self._entry.close()
 

@@ -63,7 +63,7 @@ class MpiPeers:
 
     def __init__(self, session: MpiSession, entry: Entry, addresses: tuple[str, ...]) -> None:
         self._addresses = addresses
-        self._session = session
+        self.session = session
         self._entry = entry
         self._orders: SimpleQueue[_Order | None] = SimpleQueue()
         self._failed = False
@@ -74,11 +74,11 @@ class MpiPeers:
 
     def barrier(self, deadline_s: float) -> None:
         """See the contract."""
-        self._call(_Order(self._session.barrier, deadline_s, "not all ranks came to a barrier of MPI", sleep=True))
+        self._call(_Order(self.session.barrier, deadline_s, "not all ranks came to a barrier of MPI", sleep=True))
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
         """See the contract."""
-        self._call(_Order(lambda: self._session.sum(array), deadline_s, "MPI did not end an all-reduce", sleep=False))
+        self._call(_Order(lambda: self.session.sum(array), deadline_s, "MPI did not end an all-reduce", sleep=False))
 
     def carried(self) -> list[tuple[int, int, int]]:
         """Nothing: MPI does not say by which ranks its all-reduce goes."""
@@ -102,7 +102,7 @@ class MpiPeers:
             self._orders.put(None)
             self._thread.join(END_S)
             if not self._failed:
-                self._session.finalise()
+                self.session.finalise()
         except (ExchangeFailed, ChannelError) as error:
             print(f"dlobd: MPI is not finalised: {error}", file=sys.stderr, flush=True)
         if self._asking is not None:
@@ -111,7 +111,7 @@ class MpiPeers:
     def _call_all(self) -> None:
         while (order := self._orders.get()) is not None:
             try:
-                self._session.complete(order.begin, order.deadline_s, order.what, order.sleep, order.given_up.is_set)
+                self.session.complete(order.begin, order.deadline_s, order.what, order.sleep, order.given_up.is_set)
             except ChannelError as error:
                 order.error = error
             order.done.set()

@@ -1,0 +1,79 @@
+"""UCX's own program, ucx_perftest, with the libucp that the channel uses: what C reaches by the same library.
+
+Its tests tag_lat and tag_bw do what `ends` does; tag_bw keeps up to 32 messages under way, its own default. It comes
+with UCX (Debian: ucx-utils), or with the package `libucx-cu13`, whose program runs with another libucp of its version.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from dlobd.errors import SetupError
+from dlobd.microbench.ends import PATIENCE_S, Measure
+from dlobd.microbench.hosts import Host
+from dlobd.network.channels.ucx.context import settings
+from dlobd.network.channels.ucx.library import load
+
+PORT = 13337
+"""Its own default; on hosts that are namespaces, or loopback."""
+
+TESTS = {"latency": "tag_lat", "bandwidth": "tag_bw"}
+
+LISTENS_S = 10.0
+"""How long it may take until it listens."""
+
+
+def measured(program: Path, transport: str, hosts: Sequence[Host], interface: str, measure: Measure) -> float:
+    """Seconds one way of a latency, or of a message of a bandwidth; the server on the first host.
+
+    Raises:
+        SetupError: the program fails, which is told in one line.
+    """
+    library = load()
+    chosen = settings("shm", "") if transport == "shm" else {"TLS": "tcp", "NET_DEVICES": interface}
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(Path(os.path.realpath(library.path)).parent),
+        "UCX_WARN_UNUSED_ENV_VARS": "n",
+        **{f"UCX_{name}": value for name, value in chosen.items()},
+    }
+    cores = sorted(os.sched_getaffinity(0))
+
+    def command(rank: int, *server: str) -> list[str]:
+        options = ["-t", TESTS[measure.what], "-s", str(measure.size_bytes), "-n", str(measure.calls)]
+        options += ["-w", str(measure.warm_up_calls), "-c", str(cores[rank % len(cores)]), "-p", str(PORT), "-f", "-v"]
+        return [*hosts[rank].command, str(program), *server, *options]
+
+    with ExitStack() as opened:
+        serving = opened.enter_context(
+            subprocess.Popen(command(0), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        )
+        opened.callback(serving.kill)
+        until_s = time.monotonic() + LISTENS_S
+        while True:
+            done = subprocess.run(
+                command(1, hosts[0].address), env=environment, timeout=PATIENCE_S, check=False,
+                capture_output=True, text=True,
+            )  # fmt: skip
+            if done.returncode == 0:
+                break
+            if time.monotonic() > until_s or serving.poll() is not None:
+                why = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+                raise SetupError(f"{program.name} failed: {why[0]}", "dlobd doctor")
+            time.sleep(0.05)
+        serving.wait(PATIENCE_S)
+    return _seconds(done.stdout, measure)
+
+
+def _seconds(said: str, measure: Measure) -> float:
+    """Of its CSV: header, and one line of figures; latencies are microseconds, its MB/s are MiB/s."""
+    header, *lines = [line.split(",") for line in said.splitlines() if "," in line]
+    figures = dict(zip(header, map(float, lines[-1]), strict=True))
+    if measure.what == "latency":
+        return figures["overall_lat"] / 1e6
+    return measure.size_bytes / (figures["overall_bw"] * 2**20)

@@ -1,0 +1,221 @@
+"""An exchange between ranks that are processes, one a host: how long an all-reduce takes, or a whole exchange.
+
+    python -m dlobd.microbench.ranks PLAN            one rank, or the driver, which says where its address book is
+
+all-reduce   of one array of float32, as MPI_Allreduce does it: no packing, and no barrier in between
+exchange     of tensors: pack, wait for peers, wire and unpack, as in a training step
+
+Each figure is a mean over `calls`, after one that does not count, and the largest over all ranks. `MPI_Allreduce` is
+MPICH's own call, beside which the others are put; all others are rows of the registry `exchanges`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dlobd.axes import EXCHANGES
+from dlobd.errors import SetupError
+from dlobd.microbench.hosts import Host
+from dlobd.network.exchanges.all_reduce import PLACE, AllReduceExchange
+from dlobd.network.exchanges.base import Settings
+from dlobd.network.exchanges.mpi import MpiPeers
+from dlobd.network.formation.address_book import AddressBook
+from dlobd.network.formation.pmi import PmiServer
+
+PATIENCE_S = 120.0
+"""For one rank's next word. Exchanges have deadlines of their own."""
+
+SECRET = "of a micro-benchmark"
+
+MPI_ALLREDUCE = "MPI_Allreduce"
+
+DRIVER = -1
+
+PORT = 23456
+"""Of TensorFlow's servers; hosts are namespaces, whose ports are free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is measured: an all-reduce of one array, or an exchange of tensors of these shapes, of float32."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    calls: int
+    whole: bool
+
+    @property
+    def bytes(self) -> int:
+        """Of all tensors."""
+        return sum(4 * int(np.prod(shape)) for shape in self.shapes)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one rank does.
+
+    rank: DRIVER for the process that has what the driver has in a job: address book and PMI server.
+    book: the value of PLACE, which the driver says.
+    """
+
+    exchange: str
+    channel: str
+    library: str
+    servers: int
+    rank: int
+    addresses: tuple[str, ...]
+    book: str
+    works: tuple[Work, ...]
+
+
+def measured(
+    exchange: str, channel: str, library: str, hosts: Sequence[Host], works: Sequence[Work], servers: int = 1
+) -> list[float]:
+    """Seconds of each work.
+
+    Args:
+        exchange: a row of the registry, or MPI_ALLREDUCE.
+        hosts: of the ranks.
+
+    Raises:
+        SetupError: a rank has failed, which is told in one line.
+    """
+    first = Plan(exchange, channel, library, servers, DRIVER, tuple(host.address for host in hosts), "", tuple(works))
+    with ExitStack() as opened:
+        # a process of its own: MPI lets no other thread run while it begins
+        book = opened.enter_context(_Rank(first, hosts[0])).said()
+        ranks = [
+            opened.enter_context(_Rank(replace(first, rank=rank, book=book), host)) for rank, host in enumerate(hosts)
+        ]
+        found = [json.loads(rank.said()) for rank in ranks]
+        for rank in ranks:
+            rank.ended()
+    return [max(each) for each in zip(*found, strict=True)]
+
+
+class _Rank:
+    """A process, ended with the block."""
+
+    def __init__(self, plan: Plan, host: Host) -> None:
+        self.plan = plan
+        self._process = subprocess.Popen(
+            [*host.command, sys.executable, "-m", "dlobd.microbench.ranks", json.dumps(asdict(plan))],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> _Rank:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
+
+    def said(self) -> str:
+        """The next line that it says."""
+        assert self._process.stdout is not None
+        if not (line := self._process.stdout.readline().strip()):
+            self._fail()
+        return line
+
+    def ended(self) -> None:
+        """Waits for its end."""
+        if self._process.wait(PATIENCE_S):
+            self._fail()
+
+    def _fail(self) -> None:
+        assert self._process.stderr is not None
+        self._process.kill()
+        why = self._process.stderr.read().strip().splitlines()[-1:] or ["it said nothing"]
+        who = f"rank {self.plan.rank}" if self.plan.rank >= 0 else "the driver"
+        raise SetupError(f"Exchange {self.plan.exchange} failed in {who}: {why[0]}", "dlobd doctor")
+
+
+def main() -> None:
+    """See the module."""
+    values: Mapping[str, Any] = json.loads(sys.argv[1])
+    works = tuple(
+        Work(tuple(tuple(shape) for shape in each["shapes"]), each["calls"], each["whole"]) for each in values["works"]
+    )
+    plan = Plan(**{**values, "works": works, "addresses": tuple(values["addresses"])})
+    if plan.rank == DRIVER:
+        _drive(plan)
+        return
+    os.environ[PLACE] = plan.book
+    name = "mpi" if plan.exchange == MPI_ALLREDUCE else plan.exchange
+    exchange = EXCHANGES.get(name)(Settings(plan.channel, plan.library, 64 << 20, plan.servers))
+    peers = [f"{address}:{PORT + rank}" for rank, address in enumerate(plan.addresses)]
+    tf = _tensorflow(exchange, peers, plan.rank)
+    exchange.join(tf, peers, plan.rank)
+    found = [_seconds(_call(plan, exchange, tf, work), work.calls) for work in plan.works]
+    print(json.dumps(found), flush=True)
+    exchange.close()
+
+
+def _drive(plan: Plan) -> None:
+    """Until stdin ends, or this process is ended."""
+    host, ranks, secret = plan.addresses[0], len(plan.addresses), SECRET.encode()
+    with closing(AddressBook(host, ranks, secret)) as book, closing(PmiServer(host, ranks, secret)) as pmi:
+        print(json.dumps({"address": book.address, "pmi": pmi.address, "secret": SECRET}), flush=True)
+        sys.stdin.read()
+
+
+def _tensorflow(exchange: Any, peers: Sequence[str], rank: int) -> Any:
+    """TensorFlow where the exchange is its own; dlobd's needs nothing of it: arrays show their memory as tensors do."""
+    if exchange.inside_step or type(exchange).__module__.rpartition(".")[2].startswith("tf_"):
+        os.environ.update(exchange.environment(peers, rank))
+        import tensorflow
+
+        return tensorflow
+    return SimpleNamespace(constant=lambda array: array)
+
+
+def _call(plan: Plan, exchange: Any, tf: Any, work: Work) -> Callable[[], Any]:
+    """What is called once for each figure's share."""
+    random = np.random.default_rng(plan.rank)
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in work.shapes]
+    ranks = len(plan.addresses)
+    if exchange.inside_step:
+        with exchange.scope():
+            tensors = [tf.constant(array) for array in arrays]
+        inside = tf.function(lambda *given: exchange.reduce(tf, given, ranks), autograph=False)
+        return lambda: exchange.run(inside, tensors)[0].numpy()
+    if work.whole:
+        return lambda: exchange.reduce(tf, arrays, ranks)
+    (array,) = arrays
+    assert isinstance(exchange, AllReduceExchange)
+    peers = exchange.peers
+    assert peers is not None
+    if plan.exchange == MPI_ALLREDUCE:
+        assert isinstance(peers, MpiPeers)
+        return lambda: peers.session.all_reduce(array)
+    return lambda: peers.all_reduce(array, time.monotonic() + PATIENCE_S)
+
+
+def _seconds(call: Callable[[], Any], calls: int) -> float:
+    call()
+    began_s = time.perf_counter()
+    for _ in range(calls):
+        call()
+    return (time.perf_counter() - began_s) / calls
+
+
+if __name__ == "__main__":
+    main()
