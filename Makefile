@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation check static test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -27,6 +27,9 @@ stack-overhead: setup ## the main job natively and through the stack, write docs
 
 amortisation: setup ## fixed cost and cost per epoch of each launcher, write docs/amortisation.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.amortisation --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+
+channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/channel-bench.md; needs root; REPEATS=N, LOADED=1
+	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
 
 check: static ## formatting, types, import directions, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract
@@ -69,6 +72,10 @@ $(VENV)/.run: $(VENV)/.made requirements/uv.lock requirements/build.lock require
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.lock
 	@$(PYTHON) requirements/install.py requirements/dev.lock
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.run requirements/bench.lock
+	@$(PYTHON) requirements/install.py requirements/bench.lock
 	@touch $@
 
 $(VENV)/.dlobd: $(VENV)/.run pyproject.toml

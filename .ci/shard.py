@@ -27,7 +27,7 @@ MINUTES = {"ways": 24, "clusters": 26, "faults": 38, "guest": 6}
 
 ROOMS = {
     "ways": (
-        "dlobd/attribution/", "dlobd/axes.py", "dlobd/experiment/", "dlobd/job/", "dlobd/network/",
+        "dlobd/attribution/", "dlobd/axes.py", "dlobd/experiment/", "dlobd/job/", "dlobd/microbench/", "dlobd/network/",
         "dlobd/own_file.py", "dlobd/registry.py", "dlobd/run/schedulers/", "dlobd/schema.py", "dlobd/selftest/",
         "dlobd/tracing/", "tests/full/ways/",
     ),
