@@ -97,6 +97,31 @@ def test_a_message_of_any_size_arrives_whole(
     assert into[size:].tolist() == [77] * 5
 
 
+def test_a_send_may_be_begun_alone(
+    make: Callable[[], Channel], ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
+) -> None:
+    """By libraries that say so: messages of any size come in the order in which they were begun."""
+    one, other = ends
+    if not make().capabilities.begins:
+        with pytest.raises(NotSupported):
+            one.begin_send(b"")
+        return
+    sent = [np.frombuffer(random.Random(size).randbytes(size), np.uint8) for size in (3_000_000, 0, 100, 70_000)]
+    begun = [one.begin_send(message) for message in sent]
+
+    def finish() -> None:
+        for each in begun:
+            if each is not None:
+                one.finish_send(each, soon())
+
+    finishing = threads.submit(finish)
+    for message in sent:
+        into = np.empty(3_000_000, np.uint8)
+        assert other.recv(into, soon()) == message.nbytes
+        np.testing.assert_array_equal(into[: message.nbytes], message)
+    finishing.result(PATIENCE_S)
+
+
 def test_messages_keep_their_order_and_their_ends(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:

@@ -169,6 +169,42 @@ def test_a_send_that_was_given_up_is_not_believed(ends: tuple[Any, Any]) -> None
         one.send(b"next", soon())
 
 
+@pytest.mark.parametrize("cut", ["send", "recv"])
+def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> None:
+    """Over a slow link, half-way: nothing is written into the receiver's memory any more."""
+    code = """
+        from dlobd.network.channels.base import DeadlinePassed, PeerClosed
+        end, what = {how}(), {what!r}
+        memory = np.ones(20_000_000, np.uint8)
+        call = getattr(end, what)
+        try:
+            call(memory, time.monotonic() + 0.5 if what == {cut!r} else soon())
+        except (DeadlinePassed, PeerClosed) as error:
+            print(type(error).__name__)
+        kept = memory.copy()
+        try:
+            call(memory, soon())
+        except PeerClosed as error:
+            print(error)
+        time.sleep(0.2)
+        print((kept == memory).all(), flush=True)
+        channel.close()
+        """
+    with hosts(2, "100mbit") as made:
+        both = [
+            end(code.format(how=how, what=what, cut=cut), "tcp", INTERFACE, host)
+            for how, what, host in (("listening", "recv", made[0]), ("connected", "send", made[1]))
+        ]
+        assert both[0].stdout is not None
+        address = both[0].stdout.readline()
+        said = [both[1].communicate(address, PATIENCE_S), both[0].communicate(timeout=PATIENCE_S)]
+    assert [one.returncode for one in both] == [0, 0], said
+    cutting, told = [out.splitlines() for out, _ in (said if cut == "send" else said[::-1])]
+    assert (cutting[0], cutting[2]) == ("DeadlinePassed", "True"), said
+    assert "of no more use, as a call was given up" in cutting[1]
+    assert (told[0], told[2]) == ("PeerClosed", "True"), said
+
+
 def test_who_lets_ucx_move_wakes_who_waits(ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that serves the peer's access takes UCX's event of a message; who receives must not sleep on."""
     monkeypatch.setattr(progress, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance

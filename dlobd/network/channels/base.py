@@ -8,6 +8,8 @@
        in the order in which they were sent. One that does not fit is refused before a byte of it is written.
     5. `send_parts` and `recv_parts` are the same for a message that lies in several buffers. A library that declares
        `iovec` does not join them first.
+       One that declares `begins` may be asked to begin a send alone: `begin_send` does not wait. What it returns goes
+       to `finish_send`, in any thread, in the order of the begins; it is None where the bytes are taken already.
     6. A library that declares `one_sided` lets its peer write and read memory that was registered: `register` gives a
        key to be sent there, `put` and `get` check bounds before they touch memory, and what was put is visible to the
        peer once `flush` has returned. The others raise `NotSupported`.
@@ -71,12 +73,14 @@ class Capabilities:
     iovec: messages in several buffers go without being joined.
     one_sided: `register`, `put`, `get` and `flush`.
     processes, hosts: whether its two ends may lie in two processes, and on two hosts.
+    begins: a send can be begun, and its end awaited by another thread.
     """
 
     iovec: bool
     one_sided: bool
     processes: bool
     hosts: bool
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,13 @@ class Connection(Protocol):
 
     def send(self, message: Buffer, deadline_s: float) -> None:
         """One message. Raises DeadlinePassed, PeerClosed, Closed."""
+
+    def begin_send(self, message: Buffer) -> Any:
+        """Begins to send; the message must stay as it is until `finish_send`, unless None is returned. Raises
+        NotSupported, PeerClosed, Closed."""
+
+    def finish_send(self, begun: Any, deadline_s: float) -> None:
+        """Raises as `send`."""
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
         """The next message, at the beginning of `into`; its length in bytes.

@@ -20,6 +20,7 @@ from dlobd.network.channels.base import (
     Closed,
     DeadlinePassed,
     MessageTooLong,
+    NotSupported,
     OutOfBounds,
     PeerClosed,
     Traffic,
@@ -136,6 +137,14 @@ class InprocConnection:
         self._inbox: deque[_Message] = deque()
         self._regions: dict[bytes, memoryview] = {}
         self.closed = False
+
+    def begin_send(self, message: Buffer) -> Any:
+        """Raises NotSupported."""
+        raise NotSupported("library inproc sends only as a whole")
+
+    def finish_send(self, begun: Any, deadline_s: float) -> None:
+        """Raises NotSupported."""
+        raise NotSupported("library inproc sends only as a whole")
 
     def send(self, message: Buffer, deadline_s: float) -> None:
         """See the contract."""

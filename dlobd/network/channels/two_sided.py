@@ -1,17 +1,26 @@
-"""What libraries without one-sided access share: calls that say so, and counts of what was carried."""
+"""What libraries share that only send and receive: calls that say so, and counts of what was carried."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from dlobd.network.channels.base import Buffer, Kind, NotSupported, Traffic
 
 
 class TwoSided:
-    """The part of `dlobd.network.channels.base.Connection` that needs both ends to act."""
+    """The part of `dlobd.network.channels.base.Connection` that it does not have."""
 
     library: str
+
+    def begin_send(self, message: Buffer) -> Any:
+        """Raises NotSupported."""
+        raise NotSupported(f"library {self.library} sends only as a whole")
+
+    def finish_send(self, begun: Any, deadline_s: float) -> None:
+        """Raises NotSupported."""
+        raise NotSupported(f"library {self.library} sends only as a whole")
 
     def register(self, memory: Buffer) -> bytes:
         """Raises NotSupported."""

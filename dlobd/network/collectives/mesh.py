@@ -2,7 +2,8 @@
 
 A channel may keep a `send` until its peer receives. Where all ranks send and receive at once, as in a ring, each needs
 a second thread for that not to be a deadlock; a mesh has one, for as long as it lives, that sends what it is handed in
-the order in which it was handed over.
+the order in which it was handed over. Where the library can begin a send and has taken the bytes by then, as of small
+messages, that thread is not needed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from queue import SimpleQueue
+from typing import Any
 
 from dlobd.network.channels.base import Buffer, Channel, ChannelError, Closed, Connection, DeadlinePassed, view
 
@@ -34,10 +36,14 @@ class Mesh:
     Args:
         peers: rank to the connection to it.
         address: where this rank has listened.
+        begins: the connections can begin a send; see `dlobd.network.channels.base.Capabilities`.
     """
 
-    def __init__(self, rank: int, size: int, peers: Mapping[int, Connection], address: str = "") -> None:
+    def __init__(
+        self, rank: int, size: int, peers: Mapping[int, Connection], address: str = "", begins: bool = False
+    ) -> None:
         self.rank = rank
+        self._begins = begins
         self.address = address
         self.size = size
         self._peers = dict(peers)
@@ -91,13 +97,20 @@ class Mesh:
             raise ExchangeFailed(f"rank {rank} cannot meet its partners: {error}") from error
         finally:
             listener.close()
-        return cls(rank, size, peers, listener.address)
+        return cls(rank, size, peers, listener.address, channel.capabilities.begins)
 
     def post(self, to: int, message: Buffer, deadline_s: float) -> None:
         """Sends beside what this thread does next; the message must stay as it is until `drain` has returned."""
-        self._under_way += 1
         self._carried[self.rank, to] += view(message).nbytes
-        self._orders.put(_Order(to, message, deadline_s))
+        begun = None
+        if self._begins:
+            try:
+                if (begun := self._peers[to].begin_send(message)) is None:
+                    return
+            except ChannelError as error:
+                raise _failure(to, error) from error
+        self._under_way += 1
+        self._orders.put(_Order(to, message, begun, deadline_s))
 
     def carried(self) -> list[tuple[int, int, int]]:
         """(source, destination, bytes) of what was posted and received since it was last asked, in that order."""
@@ -130,6 +143,12 @@ class Mesh:
             raise ExchangeFailed(f"rank {sender} sent {size} bytes instead of {expected}: it runs something else")
         self._carried[sender, self.rank] += size
 
+    def _finish(self, order: _Order) -> None:
+        try:
+            self._peers[order.to].finish_send(order.begun, order.deadline_s)
+        except ChannelError as error:
+            raise _failure(order.to, error) from error
+
     def close(self) -> None:
         """Ends the thread and closes all connections, which wakes whoever waits for this rank. May be called twice."""
         for connection in self._peers.values():
@@ -142,21 +161,24 @@ class Mesh:
         failed: ExchangeFailed | None = None
         while (order := self._orders.get()) is not None:
             try:
-                if failed is None:
+                if failed is None and order.begun is None:
                     self.send(order.to, order.message, order.deadline_s)
+                elif order.begun is not None:
+                    self._finish(order)
             except ExchangeFailed as error:
                 failed = error  # what comes after it would arrive as something else
             self._sent.put(failed)
 
 
 class _Order:
-    """One message to be sent."""
+    """One message to be sent, or whose sending has begun."""
 
-    __slots__ = ("deadline_s", "message", "to")
+    __slots__ = ("begun", "deadline_s", "message", "to")
 
-    def __init__(self, to: int, message: Buffer, deadline_s: float) -> None:
+    def __init__(self, to: int, message: Buffer, begun: Any, deadline_s: float) -> None:
         self.to = to
         self.message = message
+        self.begun = begun
         self.deadline_s = deadline_s
 
 

@@ -38,7 +38,9 @@ class UcxChannel:
         secret: of the run; empty where none is needed.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(iovec=True, one_sided=True, processes=True, hosts=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        iovec=True, one_sided=True, processes=True, hosts=True, begins=True
+    )
     transports: ClassVar[tuple[str, ...]] = TRANSPORTS
 
     def __init__(self, transport: str = "shm", device: str = "", secret: bytes = b"") -> None:

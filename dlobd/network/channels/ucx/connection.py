@@ -46,6 +46,7 @@ class UcxConnection:
         self._one_sided = OneSided(worker, self._sender, own, theirs)
         self._counts = Counts("unknown", "")
         self._lanes: tuple[str, ...] = ()
+        self._begun: list[tuple[Any, Any, int]] = []  # sends whose end is not awaited yet
         self._closing, self._closed = threading.Lock(), False
         ffi = worker.ffi
         self._info = ffi.new("ucp_tag_recv_info_t *")
@@ -61,6 +62,27 @@ class UcxConnection:
         with self._sending:
             memory, size = self._worker.ffi.from_buffer(seen := view(message)), seen.nbytes
             self._send(memory, size, self._plain, size, memory, deadline_s)
+
+    def begin_send(self, message: Buffer) -> Any:
+        """See the contract. None where UCX has taken the bytes already."""
+        worker = self._worker
+        with self._sending:
+            memory = worker.ffi.from_buffer(seen := view(message))
+            request = self._request(memory, seen.nbytes, self._plain)
+            if (status := worker.status(request)) is not None:
+                worker.check(status, "send")
+                self._sent(seen.nbytes)
+                return None
+            self._begun.append(begun := (request, memory, seen.nbytes))
+            return begun
+
+    def finish_send(self, begun: Any, deadline_s: float) -> None:
+        """See the contract."""
+        request, memory, size = begun
+        with self._sending:
+            self._begun.remove(begun)
+            self._worker.complete(request, memory, self._sender, deadline_s, "send")
+            self._sent(size)
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
         """See the contract."""
@@ -81,11 +103,17 @@ class UcxConnection:
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
 
     def _send(self, buffer: Any, count: int, param: Any, size: int, memory: Any, deadline_s: float) -> None:
+        request = self._request(buffer, count, param)
+        self._worker.complete(request, memory, self._sender, deadline_s, "send")
+        self._sent(size)
+
+    def _request(self, buffer: Any, count: int, param: Any) -> Any:
         worker = self._worker
         with worker.lock:
             worker.check_open("send")
-            request = worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, TAG, param)
-        worker.complete(request, memory, self._sender, deadline_s, "send")
+            return worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, TAG, param)
+
+    def _sent(self, size: int) -> None:
         self._counts.sent_messages += 1
         self._counts.sent_bytes += size
 
@@ -182,6 +210,8 @@ class UcxConnection:
             self._one_sided.stop()
             with self._sending, self._receiving:
                 self.traffic()
+                for request, memory, _ in self._begun:
+                    self._worker.give_up(request, memory, "its end was not awaited")
                 self._one_sided.forget_keys()
                 self._worker.close()
                 self._one_sided.unregister()

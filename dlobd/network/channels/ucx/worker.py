@@ -12,6 +12,9 @@ from dlobd.network.channels.ucx.context import Context
 from dlobd.network.channels.ucx.progress import CUT, Progress
 from dlobd.network.channels.ucx.sleeper import Sleeper
 
+GIVE_UP_S = 0.1
+"""How much longer than its deadline a call may take that is given up: until UCX has let go of its memory."""
+
 CLOSE_S = 2.0
 """How long an endpoint may take to send what is under way once it is closed."""
 
@@ -28,6 +31,7 @@ class Worker(Progress):
         super().__init__(context.ucp, peer)
         self.context = context
         self.ffi = context.ffi
+        self._null = context.ffi.NULL
         self._left: list[Any] = []  # requests that were given up, with the memory that UCX may still use
         params = self.ffi.new("ucp_worker_params_t *")
         params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
@@ -93,14 +97,14 @@ class Worker(Progress):
         Raises:
             DeadlinePassed, PeerClosed, Closed, ChannelError: it is not, and the connection is of no more use.
         """
-        status = self._status(request)
+        status = self.status(request)
         if status is not None:
             self.check(status, what)
             return False
         try:
             self.until(lambda: self.ucp.ucp_request_check_status(request) != c.INPROGRESS, sleeper, deadline_s, what)
         except ChannelError as error:
-            self._give_up(request, memory, str(error))
+            self.give_up(request, memory, str(error))
             raise
         with self.lock:
             status = self.ucp.ucp_request_check_status(request)
@@ -113,7 +117,7 @@ class Worker(Progress):
 
     # ---- the end
 
-    def _give_up(self, request: Any, memory: Any, why: str) -> None:
+    def give_up(self, request: Any, memory: Any, why: str) -> None:
         """UCX may go on with it until its endpoint is closed: neither is freed before, and the peer is told not to
         believe what comes of it."""
         with self.lock:
@@ -126,6 +130,8 @@ class Worker(Progress):
                 self.link.send(CUT, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except OSError:
                 pass  # it has gone
+            if self.context.err_mode == c.ERR_MODE_PEER:
+                self._close_endpoint(GIVE_UP_S)  # else a device would go on with its memory
             self.wake_all()
 
     def end(self, why: str) -> None:
@@ -140,12 +146,7 @@ class Worker(Progress):
         with self.lock:
             if self.handle is None:
                 return
-            if self.endpoint != self.ffi.NULL:
-                param = self.ffi.new("ucp_request_param_t *")
-                if self.gone or self._left:
-                    param.op_attr_mask, param.flags = c.OP_FLAGS, c.EP_CLOSE_FORCE
-                self._finish(self.ucp.ucp_ep_close_nbx(self.endpoint, param))
-                self.endpoint = self.ffi.NULL
+            self._close_endpoint(CLOSE_S)
             for request, _ in self._left:
                 self.ucp.ucp_request_free(request)
             self.ucp.ucp_worker_destroy(self.handle)
@@ -154,17 +155,26 @@ class Worker(Progress):
             for each in self.sleepers:
                 each.close()
 
-    def _finish(self, request: Any) -> None:
-        """Of closing: for at most CLOSE_S."""
-        if self._status(request) is not None:
+    def _close_endpoint(self, within_s: float) -> None:
+        """With the lock held. What is under way is sent before, unless the peer has gone, or a call was given up."""
+        if self.endpoint == self._null:
             return
-        until_s = time.monotonic() + CLOSE_S
+        param = self.ffi.new("ucp_request_param_t *")
+        if self.gone or self._left:
+            param.op_attr_mask, param.flags = c.OP_FLAGS, c.EP_CLOSE_FORCE
+        request = self.ucp.ucp_ep_close_nbx(self.endpoint, param)
+        self.endpoint = self._null
+        if self.status(request) is not None:
+            return
+        until_s = time.monotonic() + within_s
         while self.ucp.ucp_request_check_status(request) == c.INPROGRESS and time.monotonic() < until_s:
             self.ucp.ucp_worker_progress(self.handle)
         self.ucp.ucp_request_free(request)
 
-    def _status(self, request: Any) -> int | None:
+    def status(self, request: Any) -> int | None:
         """Of what a call has returned: None where it is a request under way."""
+        if request == self._null:  # the usual one, which is OK
+            return 0
         value = int(self.ffi.cast("intptr_t", request))
         return value if c.ERR_LAST <= value <= 0 else None
 
