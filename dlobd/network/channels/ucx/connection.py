@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from dlobd.network.channels.base import Buffer, ChannelError, MessageTooLong, Traffic, view
+from dlobd.network.channels.base import Buffer, ChannelError, MessageTooLong, Traffic
 from dlobd.network.channels.two_sided import Counts
 from dlobd.network.channels.ucx import declarations as c
 from dlobd.network.channels.ucx.one_sided import OneSided
@@ -49,6 +49,7 @@ class UcxConnection:
         self._begun: list[tuple[Any, Any, int]] = []  # sends whose end is not awaited yet
         self._closing, self._closed = threading.Lock(), False
         ffi = worker.ffi
+        self._memory = ffi.from_buffer  # of a contiguous buffer: where it is, and how long
         self._info = ffi.new("ucp_tag_recv_info_t *")
         self._plain = ffi.new("ucp_request_param_t *")
         self._parts = ffi.new("ucp_request_param_t *")
@@ -60,20 +61,20 @@ class UcxConnection:
     def send(self, message: Buffer, deadline_s: float) -> None:
         """See the contract."""
         with self._sending:
-            memory, size = self._worker.ffi.from_buffer(seen := view(message)), seen.nbytes
-            self._send(memory, size, self._plain, size, memory, deadline_s)
+            memory = self._memory(message)
+            self._send(memory, len(memory), self._plain, len(memory), memory, deadline_s)
 
     def begin_send(self, message: Buffer) -> Any:
         """See the contract. None where UCX has taken the bytes already."""
         worker = self._worker
         with self._sending:
-            memory = worker.ffi.from_buffer(seen := view(message))
-            request = self._request(memory, seen.nbytes, self._plain)
+            memory = self._memory(message)
+            request = self._request(memory, len(memory), self._plain)
             if (status := worker.status(request)) is not None:
                 worker.check(status, "send")
-                self._sent(seen.nbytes)
+                self._sent(len(memory))
                 return None
-            self._begun.append(begun := (request, memory, seen.nbytes))
+            self._begun.append(begun := (request, memory, len(memory)))
             return begun
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
@@ -87,8 +88,8 @@ class UcxConnection:
     def recv(self, into: Buffer, deadline_s: float) -> int:
         """See the contract."""
         with self._receiving:
-            memory, room = self._worker.ffi.from_buffer(seen := view(into)), seen.nbytes
-            return self._recv(memory, room, room, self._plain, memory, deadline_s)
+            memory = self._memory(into)
+            return self._recv(memory, len(memory), len(memory), self._plain, memory, deadline_s)
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
         """See the contract. At most MAX_PARTS of them."""
@@ -157,15 +158,14 @@ class UcxConnection:
         kept: list[Any] = []
         size = 0
         for part in parts:
-            nbytes = view(part).nbytes
-            if not nbytes:
+            pointer = self._memory(part)
+            if not len(pointer):
                 continue
             if len(kept) == MAX_PARTS:
                 raise ValueError(f"a message may have at most {MAX_PARTS} parts")
-            pointer = self._worker.ffi.from_buffer(view(part))
-            vector[len(kept)].buffer, vector[len(kept)].length = pointer, nbytes
+            vector[len(kept)].buffer, vector[len(kept)].length = pointer, len(pointer)
             kept.append(pointer)
-            size += nbytes
+            size += len(pointer)
         return len(kept), size, kept
 
     # ---- memory of the other end, see `OneSided`
