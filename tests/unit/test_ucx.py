@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -258,6 +258,31 @@ def test_a_channel_may_close_while_a_connection_is_made() -> None:
         guest.close()
         with pytest.raises(Closed):
             there.listen()
+
+
+def test_a_channel_may_close_in_the_middle_of_large_messages() -> None:
+    """Whoever sends or receives at either end is told; UCX aborts where a worker ends in the middle of a copy."""
+    size = 3_000_000
+
+    def carry(call: Callable[[Any, float], Any]) -> None:
+        memory = np.empty(size, np.uint8)
+        while True:
+            call(memory, soon())
+
+    for number in range(15):
+        here, there = UcxChannel(), UcxChannel()
+        listener = there.listen()
+        with ThreadPoolExecutor(4) as pool:
+            coming = pool.submit(listener.accept, soon())
+            one = here.connect(listener.address, soon())
+            other = coming.result(PATIENCE_S)
+            calls = [pool.submit(carry, call) for each in (one, other) for call in (each.send, each.recv)]
+            time.sleep(0.002 * number)
+            (here, there)[number % 2].close()
+            for call in calls:
+                assert isinstance(call.exception(PATIENCE_S), Closed | PeerClosed)
+        here.close()
+        there.close()
 
 
 def test_a_wrong_secret_is_refused() -> None:

@@ -17,6 +17,7 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from dlobd.network.channels.base import Buffer, ChannelError, Closed, DeadlinePassed, MessageTooLong, PeerClosed, view
 from dlobd.network.channels.two_sided import Counts, TwoSided
@@ -60,6 +61,7 @@ class SocketsConnection(TwoSided):
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # what of the stage has come and was not yet taken
         self._left = 0  # bytes of the message under way that were not yet taken
+        self._begun = 0  # sends that were begun and are not finished
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(connected, select.POLLIN)
         self._writable.register(connected, select.POLLOUT)
@@ -78,10 +80,36 @@ class SocketsConnection(TwoSided):
         views = [seen for part in parts if (seen := view(part)).nbytes]
         size = sum(part.nbytes for part in views)
         with self._sending:
-            _LENGTH.pack_into(self._header, 0, size)
-            self._write([self._header, *views], _LENGTH.size + size, deadline_s)
+            self._write([self._head(size), *views], _LENGTH.size + size, deadline_s)
             self._counts.sent_messages += 1
             self._counts.sent_bytes += size
+
+    def begin_send(self, message: Buffer) -> Any:
+        """See the contract. What the kernel takes without waiting goes at once, unless something goes before it."""
+        seen = view(message)
+        with self._sending:
+            views = [self._head(seen.nbytes), seen] if seen.nbytes else [self._head(0)]
+            size, sent = _LENGTH.size + seen.nbytes, 0
+            if not self._begun:
+                try:
+                    sent = self._socket.sendmsg(views, (), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    pass
+                except OSError as error:
+                    raise self._lost(error) from error
+            self._counts.sent_messages += 1
+            self._counts.sent_bytes += seen.nbytes
+            if sent == size:
+                return None
+            self._begun += 1
+        return _after(views, sent), size - sent
+
+    def finish_send(self, begun: Any, deadline_s: float) -> None:
+        """See the contract. The connection ends if the deadline passes."""
+        rest, size = begun
+        with self._sending:
+            self._write(rest, size, deadline_s, begun=True)
+            self._begun -= 1
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
         """See the contract."""
@@ -131,8 +159,14 @@ class SocketsConnection(TwoSided):
         except OSError:
             pass  # it is closed already, or its peer was quicker
 
-    def _write(self, views: list[memoryview], size: int, deadline_s: float) -> None:
-        """All of the views, which this may change."""
+    def _head(self, size: int) -> memoryview:
+        """What goes before a message. One that is begun keeps its own, as others may be begun before its end."""
+        header = memoryview(bytearray(_LENGTH.size)) if self._begun else self._header
+        _LENGTH.pack_into(header, 0, size)
+        return header
+
+    def _write(self, views: list[memoryview], size: int, deadline_s: float, begun: bool = False) -> None:
+        """All of the views, which this may change. A message that has `begun` cannot be taken back."""
         first = done = 0
         try:
             while True:
@@ -156,7 +190,7 @@ class SocketsConnection(TwoSided):
         except OSError as error:
             raise self._lost(error) from error
         except BaseException as error:
-            if done or not isinstance(error, DeadlinePassed):
+            if done or begun or not isinstance(error, DeadlinePassed):
                 self._end_with(
                     f"a message to {self.peer} was cut: {error}"
                 )  # the peer cannot know where the next begins
@@ -262,6 +296,16 @@ def _set_up(connected: socket.socket) -> None:
         (socket.SOL_SOCKET, socket.SO_SNDTIMEO, tick),
     ):
         connected.setsockopt(level, option, value)
+
+
+def _after(views: list[memoryview], sent: int) -> list[memoryview]:
+    """What of the views comes after so many bytes."""
+    rest = []
+    for part in views:
+        if sent < part.nbytes:
+            rest.append(part[sent:])
+        sent = max(0, sent - part.nbytes)
+    return rest
 
 
 def _first_bytes(views: list[memoryview], size: int) -> list[memoryview]:

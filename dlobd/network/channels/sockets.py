@@ -48,7 +48,9 @@ class SocketsChannel:
         secret: of the run; empty where none is needed.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(iovec=True, one_sided=False, processes=True, hosts=True)
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        iovec=True, one_sided=False, processes=True, hosts=True, begins=True
+    )
     transports: ClassVar[tuple[str, ...]] = ("tcp", "ipoib")
 
     def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:

@@ -159,6 +159,12 @@ class Worker(Progress):
         """With the lock held. What is under way is sent before, unless the peer has gone, or a call was given up."""
         if self.endpoint == self._null:
             return
+        until_s = time.monotonic() + within_s
+        if self._left and self.context.err_mode == c.ERR_MODE_NONE:
+            # over shared memory an end cannot be forced, and a worker that ends in the middle of a copy out of the
+            # peer's memory aborts the process: the copy needs nobody else
+            while self.ucp.ucp_worker_progress(self.handle) and time.monotonic() < until_s:
+                pass
         param = self.ffi.new("ucp_request_param_t *")
         if self.gone or self._left:
             param.op_attr_mask, param.flags = c.OP_FLAGS, c.EP_CLOSE_FORCE
@@ -166,7 +172,6 @@ class Worker(Progress):
         self.endpoint = self._null
         if self.status(request) is not None:
             return
-        until_s = time.monotonic() + within_s
         while self.ucp.ucp_request_check_status(request) == c.INPROGRESS and time.monotonic() < until_s:
             self.ucp.ucp_worker_progress(self.handle)
         self.ucp.ucp_request_free(request)
