@@ -15,6 +15,7 @@ from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution import record
+from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.bundle import files
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
@@ -88,6 +89,8 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
         job = json.loads((bundle.path / files.JOB).read_text())
     except (OSError, ValueError) as error:
         return _verified(question, [*differences, f"{files.JOB} cannot be read: {error}"], "")
+    if job.get("exchange") in RENAMED_EXCHANGES:
+        job["exchange"] = RENAMED_EXCHANGES[job["exchange"]]
     configuration = json.loads(json.dumps(asdict(run.configuration)))
     differences += [
         f"{name}: {configuration[name]!r} in run.json, {job[name]!r} in job.json"

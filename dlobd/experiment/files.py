@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from dlobd.axes import DATASETS, REGISTRIES
+from dlobd.axes import DATASETS, REGISTRIES, RENAMED_EXCHANGES
 from dlobd.errors import UsageError
 from dlobd.experiment import channels, memory, own_files, training, ways
 from dlobd.job.datasets import own as own_datasets
@@ -161,8 +161,12 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
 
 def key(experiment: Runnable) -> str:
     """A short, stable hash of all fields: equal fields, equal key. A field that came later is left out where it has the
-    value that all had before (`dlobd.schema.ADDED`), so that keys stay what they were."""
+    value that all had before (`dlobd.schema.ADDED`), and what was renamed has its first name, so that keys stay what
+    they were."""
     values = dataclasses.asdict(experiment)
+    for first, now in RENAMED_EXCHANGES.items():
+        if values.get("exchange") == now:
+            values["exchange"] = first
     told = {name: value for name, value in values.items() if name not in ADDED or value != ADDED[name]}
     text = json.dumps(told, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

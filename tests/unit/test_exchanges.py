@@ -10,6 +10,7 @@ import pytest
 from dlobd.attribution.lanes import exchange
 from dlobd.axes import EXCHANGES
 from dlobd.bundle import store
+from dlobd.experiment.files import key
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.registry import Registry, Row
 from dlobd.schema import Experiment
@@ -40,6 +41,7 @@ def test_an_exchange_of_earlier_bundles_has_its_name_of_now() -> None:
     configuration = store.find(str(quick), quick.parent).read().configuration
     assert isinstance(configuration, Experiment)
     assert configuration.exchange == "tf-ring"
+    assert key(configuration) == json.loads((quick / "run.json").read_text())["experiment_key"]
     assert exchange.not_measured({"exchange": "tf-collectives"}) == (TfRing.not_measured,)
 
 
