@@ -74,6 +74,7 @@ class Capabilities:
     one_sided: `register`, `put`, `get` and `flush`.
     processes, hosts: whether its two ends may lie in two processes, and on two hosts.
     begins: a send can be begun, and its end awaited by another thread.
+    moves: what was begun moves on while the same end receives.
     """
 
     iovec: bool
@@ -81,6 +82,7 @@ class Capabilities:
     processes: bool
     hosts: bool
     begins: bool = False
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

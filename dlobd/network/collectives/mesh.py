@@ -2,8 +2,9 @@
 
 A channel may keep a `send` until its peer receives. Where all ranks send and receive at once, as in a ring, each needs
 a second thread for that not to be a deadlock; a mesh has one, for as long as it lives, that sends what it is handed in
-the order in which it was handed over. Where the library can begin a send and has taken the bytes by then, as of small
-messages, that thread is not needed.
+the order in which it was handed over. Where the library can begin a send, that thread is not needed for messages whose
+bytes it has taken by then, as of small ones, nor for those to the peer that this rank receives from meanwhile, if the
+library moves them on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from collections.abc import Callable, Collection, Mapping
 from queue import SimpleQueue
 from typing import Any
 
-from dlobd.network.channels.base import Buffer, Channel, ChannelError, Closed, Connection, DeadlinePassed, view
+from dlobd.network.channels.base import (
+    Buffer,
+    Capabilities,
+    Channel,
+    ChannelError,
+    Closed,
+    Connection,
+    DeadlinePassed,
+    view,
+)
 
 AllGather = Callable[[str, str], list[str]]
 """From a name and this rank's value to the values that all ranks gave under that name, in the order of their ranks."""
@@ -36,14 +46,21 @@ class Mesh:
     Args:
         peers: rank to the connection to it.
         address: where this rank has listened.
-        begins: the connections can begin a send; see `dlobd.network.channels.base.Capabilities`.
+        capabilities: of the connections' library.
     """
 
     def __init__(
-        self, rank: int, size: int, peers: Mapping[int, Connection], address: str = "", begins: bool = False
+        self,
+        rank: int,
+        size: int,
+        peers: Mapping[int, Connection],
+        address: str = "",
+        capabilities: Capabilities | None = None,
     ) -> None:
         self.rank = rank
-        self._begins = begins
+        self._begins = capabilities is not None and capabilities.begins
+        self._moves = capabilities is not None and capabilities.moves
+        self._begun: list[_Order] = []  # whose end this thread awaits in `drain`
         self.address = address
         self.size = size
         self._peers = dict(peers)
@@ -97,7 +114,7 @@ class Mesh:
             raise ExchangeFailed(f"rank {rank} cannot meet its partners: {error}") from error
         finally:
             listener.close()
-        return cls(rank, size, peers, listener.address, channel.capabilities.begins)
+        return cls(rank, size, peers, listener.address, channel.capabilities)
 
     def post(self, to: int, message: Buffer, deadline_s: float) -> None:
         """Sends beside what this thread does next; the message must stay as it is until `drain` has returned."""
@@ -109,8 +126,15 @@ class Mesh:
                     return
             except ChannelError as error:
                 raise _failure(to, error) from error
+        order = _Order(to, message, begun, deadline_s)
+        if begun is not None and self._moves:
+            self._begun.append(order)
+        else:
+            self._hand_over(order)
+
+    def _hand_over(self, order: _Order) -> None:
         self._under_way += 1
-        self._orders.put(_Order(to, message, begun, deadline_s))
+        self._orders.put(order)
 
     def carried(self) -> list[tuple[int, int, int]]:
         """(source, destination, bytes) of what was posted and received since it was last asked, in that order."""
@@ -120,6 +144,12 @@ class Mesh:
 
     def drain(self) -> None:
         """Returns once all that was posted is sent. Raises ExchangeFailed."""
+        begun, self._begun = self._begun, []
+        for order in begun:
+            if self._under_way:  # the other thread's may only end once these do
+                self._hand_over(order)
+            else:
+                self._finish(order)
         while self._under_way:
             error = self._sent.get()
             self._under_way -= 1
@@ -135,6 +165,11 @@ class Mesh:
 
     def recv(self, sender: int, into: Buffer, deadline_s: float) -> None:
         """Receives a message of exactly the length of `into`. Raises ExchangeFailed."""
+        if self._begun:  # receiving moves on what goes to the same peer, and nothing else
+            for order in self._begun:
+                if order.to != sender:
+                    self._hand_over(order)
+            self._begun = [order for order in self._begun if order.to == sender]
         try:
             size = self._peers[sender].recv(into, deadline_s)
         except ChannelError as error:

@@ -39,7 +39,7 @@ class UcxChannel:
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        iovec=True, one_sided=True, processes=True, hosts=True, begins=True
+        iovec=True, one_sided=True, processes=True, hosts=True, begins=True, moves=True
     )
     transports: ClassVar[tuple[str, ...]] = TRANSPORTS
 
