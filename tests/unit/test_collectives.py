@@ -15,6 +15,7 @@ from ranks import Meeting, on_ranks, soon, with_mesh
 
 from dlobd.network.channels.inproc import InprocChannel
 from dlobd.network.channels.sockets import SocketsChannel
+from dlobd.network.channels.ucx.channel import UcxChannel
 from dlobd.network.collectives import barrier as barriers
 from dlobd.network.collectives.base import SEGMENT_BYTES, AllReduce
 from dlobd.network.collectives.halving_doubling import HalvingDoubling
@@ -63,6 +64,16 @@ def test_more_than_four_megabytes_over_sockets(algorithm: type[AllReduce], size:
     count = (5 << 20) // 4 + 1
     expected = sum(given_by(rank, count, np.float32) for rank in range(size)).tobytes()
     assert reduced(algorithm, size, count, np.float32, SocketsChannel) == [expected] * size
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("make", [SocketsChannel, UcxChannel])
+@pytest.mark.parametrize("size", [2, 3])
+def test_many_segments_are_under_way_at_once(algorithm: type[AllReduce], make: Any, size: int) -> None:
+    """More than any buffer takes: whoever begins to send must still receive."""
+    count = (48 << 20) // 4
+    expected = sum(given_by(rank, count, np.float32) for rank in range(size)).tobytes()
+    assert reduced(algorithm, size, count, np.float32, make) == [expected] * size
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

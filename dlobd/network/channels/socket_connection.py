@@ -61,7 +61,7 @@ class SocketsConnection(TwoSided):
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # what of the stage has come and was not yet taken
         self._left = 0  # bytes of the message under way that were not yet taken
-        self._begun = 0  # sends that were begun and are not finished
+        self._begun = self._finished = 0  # sends; each is counted by the one thread that does it
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(connected, select.POLLIN)
         self._writable.register(connected, select.POLLOUT)
@@ -80,28 +80,30 @@ class SocketsConnection(TwoSided):
         views = [seen for part in parts if (seen := view(part)).nbytes]
         size = sum(part.nbytes for part in views)
         with self._sending:
-            self._write([self._head(size), *views], _LENGTH.size + size, deadline_s)
+            _LENGTH.pack_into(self._header, 0, size)
+            self._write([self._header, *views], _LENGTH.size + size, deadline_s)
             self._counts.sent_messages += 1
             self._counts.sent_bytes += size
 
     def begin_send(self, message: Buffer) -> Any:
         """See the contract. What the kernel takes without waiting goes at once, unless something goes before it."""
         seen = view(message)
-        with self._sending:
-            views = [self._head(seen.nbytes), seen] if seen.nbytes else [self._head(0)]
-            size, sent = _LENGTH.size + seen.nbytes, 0
-            if not self._begun:
-                try:
-                    sent = self._socket.sendmsg(views, (), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
-                except BlockingIOError:
-                    pass
-                except OSError as error:
-                    raise self._lost(error) from error
-            self._counts.sent_messages += 1
-            self._counts.sent_bytes += seen.nbytes
-            if sent == size:
-                return None
-            self._begun += 1
+        header = memoryview(_LENGTH.pack(seen.nbytes))
+        views, size, sent = [header, seen] if seen.nbytes else [header], _LENGTH.size + seen.nbytes, 0
+        if self._begun == self._finished and self._sending.acquire(blocking=False):
+            try:
+                sent = self._socket.sendmsg(views, (), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                raise self._lost(error) from error
+            finally:
+                self._sending.release()
+        self._counts.sent_messages += 1
+        self._counts.sent_bytes += seen.nbytes
+        if sent == size:
+            return None
+        self._begun += 1
         return _after(views, sent), size - sent
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
@@ -109,7 +111,7 @@ class SocketsConnection(TwoSided):
         rest, size = begun
         with self._sending:
             self._write(rest, size, deadline_s, begun=True)
-            self._begun -= 1
+        self._finished += 1
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
         """See the contract."""
@@ -158,12 +160,6 @@ class SocketsConnection(TwoSided):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in the kernel, at both ends
         except OSError:
             pass  # it is closed already, or its peer was quicker
-
-    def _head(self, size: int) -> memoryview:
-        """What goes before a message. One that is begun keeps its own, as others may be begun before its end."""
-        header = memoryview(bytearray(_LENGTH.size)) if self._begun else self._header
-        _LENGTH.pack_into(header, 0, size)
-        return header
 
     def _write(self, views: list[memoryview], size: int, deadline_s: float, begun: bool = False) -> None:
         """All of the views, which this may change. A message that has `begun` cannot be taken back."""

@@ -42,7 +42,8 @@ class UcxConnection:
         self._worker = worker
         self._link = link
         self._sending, self._receiving = threading.Lock(), threading.Lock()
-        self._sender, self._receiver = worker.sleeper(), worker.sleeper()
+        self._finishing = threading.Lock()
+        self._sender, self._receiver, self._finisher = worker.sleeper(), worker.sleeper(), worker.sleeper()
         self._one_sided = OneSided(worker, self._sender, own, theirs)
         self._counts = Counts("unknown", "")
         self._lanes: tuple[str, ...] = ()
@@ -67,22 +68,21 @@ class UcxConnection:
     def begin_send(self, message: Buffer) -> Any:
         """See the contract. None where UCX has taken the bytes already."""
         worker = self._worker
-        with self._sending:
-            memory = self._memory(message)
-            request = self._request(memory, len(memory), self._plain)
-            if (status := worker.status(request)) is not None:
-                worker.check(status, "send")
-                self._sent(len(memory))
-                return None
-            self._begun.append(begun := (request, memory, len(memory)))
-            return begun
+        memory = self._memory(message)
+        request = self._request(memory, len(memory), self._plain)
+        if (status := worker.status(request)) is not None:
+            worker.check(status, "send")
+            self._sent(len(memory))
+            return None
+        self._begun.append(begun := (request, memory, len(memory)))
+        return begun
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
         """See the contract."""
         request, memory, size = begun
-        with self._sending:
+        with self._finishing:  # and not of sending: others are begun meanwhile
             self._begun.remove(begun)
-            self._worker.complete(request, memory, self._sender, deadline_s, "send")
+            self._worker.complete(request, memory, self._finisher, deadline_s, "send")
             self._sent(size)
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
@@ -115,8 +115,9 @@ class UcxConnection:
             return worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, TAG, param)
 
     def _sent(self, size: int) -> None:
-        self._counts.sent_messages += 1
-        self._counts.sent_bytes += size
+        with self._worker.lock:  # one thread may begin while another one finishes
+            self._counts.sent_messages += 1
+            self._counts.sent_bytes += size
 
     def _recv(self, buffer: Any, count: int, room: int, param: Any, memory: Any, deadline_s: float) -> int:
         worker = self._worker
@@ -208,7 +209,7 @@ class UcxConnection:
             self._closed = True
             self._worker.end("closed")
             self._one_sided.stop()
-            with self._sending, self._receiving:
+            with self._sending, self._receiving, self._finishing:
                 self.traffic()
                 for request, memory, _ in self._begun:
                     self._worker.give_up(request, memory, "its end was not awaited")
