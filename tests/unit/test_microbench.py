@@ -15,6 +15,8 @@ from dlobd.microbench.ends import Measure
 from dlobd.microbench.hosts import Host
 from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
 
+pytestmark = pytest.mark.timeout(180)
+
 HERE = Host("", "127.0.0.1")
 SMALL, LARGE = Measure("latency", 8, 20, 2), Measure("latency", 8 << 20, 3, 1)
 STREAM = Measure("bandwidth", 1 << 20, 5, 1)

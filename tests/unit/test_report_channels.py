@@ -82,7 +82,7 @@ def test_parameter_servers_are_shown_beside_all_reduces() -> None:
     assert [line.get_text() for line in axes.get_legend().get_texts()] == ["ring", "ps, 1 server"]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_script_measures_parameter_servers(tmp_path: Path) -> None:
     """Between hosts that it makes; without root it says that it needs it."""
     done = script("ps_vs_allreduce.py", "--ranks", 2, "--repeats", 1, "-o", tmp_path, cwd=tmp_path)
