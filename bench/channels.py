@@ -27,7 +27,7 @@ from dlobd.microbench import ends, perftest, ranks
 from dlobd.microbench.ends import Measure
 from dlobd.microbench.hosts import INTERFACE, Host, hosts
 from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
-from dlobd.network.channels.ucx.library import describe
+from dlobd.network.channels.ucx.library import load
 from dlobd.paths import replace_file
 from dlobd.run import provenance
 from dlobd.run.progress import Progress
@@ -109,7 +109,8 @@ def _versions() -> str:
     git = provenance.git() or {}
     commit = str(git.get("commit") or "-")[:12] + " with changes" * bool(git.get("dirty"))
     packages = ", ".join(f"{name} {metadata.version(name)}" for name in ("mpich", "mpi4py", "grpcio", "tensorflow"))
-    return f"{describe()}; {packages}; dlobd at {commit}"
+    ucx = load()
+    return f"UCX {'.'.join(map(str, ucx.version))} ({ucx.origin}), {packages}; dlobd at {commit}"
 
 
 def _parts(program: Path) -> Iterator[tuple[str, Callable[[], Found]]]:
