@@ -212,8 +212,8 @@ def _ends_table(transport: str, found: Sequence[Found]) -> Table:
     where = "on one host; sockets and grpc over loopback" if transport == "shm" else "between two hosts"
     says = (
         f"One way, {where}. Latency in microseconds: the ratio is ours to UCX's own program. Bandwidth in MB/s: the "
-        "ratio is ours to its, which keeps 32 messages under way, where a channel sends one after the other. Medians "
-        f"of {len(found)} runs, with the lowest and the highest; ratios with 95 % intervals."
+        "ratio is ours to its; all but grpc keep 32 messages under way. Medians of "
+        f"{len(found)} runs, with the lowest and the highest; ratios with 95 % intervals."
     )
     columns = ["", PERFTEST, "ucx", "ratio", "added, us", *libraries]
     return Table(f"Channel {transport}", says, columns, rows, {"seconds": list(found)})

@@ -198,8 +198,14 @@ EXCHANGES = Registry(
         ),
         Row(
             "ps",
-            "dlobd's parameter servers, beside the step",
-            "dlobd.network.exchanges.ps:ParameterServer",
+            "dlobd's parameter servers, synchronous, beside the step",
+            "dlobd.network.exchanges.ps.synchronous:ParameterServer",
+            ("tensorflow",),
+        ),
+        Row(
+            "ps-async",
+            "dlobd's parameter servers, asynchronous: no rank waits for another",
+            "dlobd.network.exchanges.ps.asynchronous:AsynchronousParameterServer",
             ("tensorflow",),
         ),
         Row(

@@ -259,7 +259,7 @@ class Experiment:
     dataset_sha256: str
     channel_library: str  # whose code carries the channel; auto: what the exchange and the channel need
     exchange_fusion_mb: int  # of one message of an exchange of dlobd's own
-    exchange_servers: int  # parameter servers; only of exchanges ps and tf-ps
+    exchange_servers: int  # parameter servers; only of exchanges ps, ps-async and tf-ps
     planes: str  # of which the channel is asked: exchange, or all
 
 

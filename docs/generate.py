@@ -191,7 +191,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "configuration.intra_op_threads": ("threads", "TensorFlow's threads within an operation; 0: TensorFlow's choice."),
     "configuration.inter_op_threads": ("threads", "TensorFlow's threads for operations; 0: TensorFlow's choice."),
     "configuration.exchange_fusion_mb": ("MiB", "The most that one message of an exchange of dlobd's own holds."),
-    "configuration.exchange_servers": ("servers", "Parameter servers, of exchanges `ps` and `tf-ps`."),
+    "configuration.exchange_servers": ("servers", "Parameter servers, of exchanges `ps`, `ps-async` and `tf-ps`."),
     "configuration.executor_cores": ("cores", "Cores of an executor's container."),
     "configuration.synthetic_classes": ("classes", "Classes of data set synthetic."),
     "configuration.block_size_mb": ("MiB", "HDFS block size of the training files; 0: each file is one block."),

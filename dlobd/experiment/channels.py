@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from dlobd.axes import CHANNELS, EXCHANGES, LIBRARIES
@@ -28,13 +29,29 @@ USES = {
     "ring": _MESSAGES,
     "halving-doubling": _MESSAGES,
     "ps": _MESSAGES,
+    "ps-async": _MESSAGES,
     "mpi": ("mpi",),
 }
 """Exchange to the libraries that it can go over."""
 
-
-SERVED = ("tf-ps", "ps")
+SERVED = ("tf-ps", "ps", "ps-async")
 """The exchanges that have parameter servers."""
+
+ASYNCHRONOUS = ("ps-async",)
+"""Those in which ranks do not wait for each other; a test compares."""
+
+_PLAIN = {
+    "optimiser": "sgd",
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "warmup_epochs": 0.0,
+    "max_seconds": 0,
+    "target_accuracy": 0.0,
+}
+"""What an asynchronous exchange is limited to: an update that is linear in the gradients and the same at any time
+(`dlobd.network.exchanges.ps.accumulating`), and an end that ranks need not agree on."""
+
+_WHY_PLAIN = "its ranks take plain steps of SGD, and do not agree on when to end"
 
 
 def libraries(exchange: str, transport: str) -> tuple[str, ...]:
@@ -63,6 +80,10 @@ def wrong(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
     elif asked not in (AUTO, *found):
         carried = f"exchange {exchange} over channel {transport} goes by {_or(found)}"
         yield "channel_library", f"library {asked} cannot carry it: {carried}.", f'channel_library = "{AUTO}"'
+    for field, plain in _PLAIN.items() if exchange in ASYNCHRONOUS else ():
+        if (value := getattr(experiment, field)) != plain:
+            why = f"{field} {value} does not go with exchange {exchange}: {_WHY_PLAIN}."
+            yield field, why, f"{field} = {json.dumps(plain)}, or exchange = ps"
     if exchange not in SERVED and experiment.exchange_servers != 1:
         why = f"exchange_servers {experiment.exchange_servers} has no effect with exchange {exchange}."
         yield "exchange_servers", why, f"exchange_servers = 1, or exchange = {_or(SERVED)}"

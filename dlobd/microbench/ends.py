@@ -3,7 +3,8 @@
     python -m dlobd.microbench.ends PLAN             one end; the address of the listening one goes in by stdin
 
 latency      a message goes there and one of the same size comes back: half of the time of a round trip
-bandwidth    messages go there one after the other, and an empty one comes back at the end
+bandwidth    messages go there, and an empty one comes back at the end; where a library moves on what was begun, WINDOW
+             of them are under way at once, as in UCX's own program, and else they go one after the other
 
 Each figure is a mean over `calls`, after `warm_up_calls` that do not count. Figures of several runs are compared, not
 figures within one.
@@ -16,9 +17,11 @@ import os
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,9 @@ from dlobd.network.channels.base import Channel, Connection
 
 PATIENCE_S = 60.0
 """For the whole of a measurement; a call that takes longer has failed."""
+
+WINDOW = 32
+"""Of `ucx_perftest`, unless it is told otherwise (option -O)."""
 
 SECRET = b"of a micro-benchmark"
 
@@ -139,17 +145,18 @@ def main() -> None:
         connection = listener.accept(deadline_s)
     else:
         connection = channel.connect(sys.stdin.readline().strip(), deadline_s)
-    found = [_measure(connection, plan.listens, each, deadline_s) for each in plan.measures]
+    window = WINDOW if channel.capabilities.moves else 0
+    found = [_measure(connection, plan.listens, each, window, deadline_s) for each in plan.measures]
     if not plan.listens:
         print(json.dumps(found), flush=True)
     _turn(connection, plan.listens, deadline_s)
     channel.close()
 
 
-def _measure(connection: Connection, listens: bool, measure: Measure, deadline_s: float) -> float:
+def _measure(connection: Connection, listens: bool, measure: Measure, window: int, deadline_s: float) -> float:
     message = np.ones(measure.size_bytes, np.uint8)
     into = np.empty(measure.size_bytes, np.uint8)
-    run = _ping_pong if measure.what == "latency" else _stream
+    run = _ping_pong if measure.what == "latency" else partial(_stream, window=window)
     run(connection, listens, message, into, measure.warm_up_calls, deadline_s)
     _turn(connection, listens, deadline_s)
     began_s = time.perf_counter()
@@ -170,15 +177,25 @@ def _ping_pong(connection: Connection, listens: bool, message: Any, into: Any, c
             recv(into, deadline_s)
 
 
-def _stream(connection: Connection, listens: bool, message: Any, into: Any, calls: int, deadline_s: float) -> None:
+def _stream(
+    connection: Connection, listens: bool, message: Any, into: Any, calls: int, deadline_s: float, window: int
+) -> None:
     if listens:
         for _ in range(calls):
             connection.recv(into, deadline_s)
         connection.send(b"", deadline_s)
-    else:
-        for _ in range(calls):
+        return
+    under_way: deque[Any] = deque()  # all of the same memory, which nobody changes
+    for _ in range(calls):
+        if not window:
             connection.send(message, deadline_s)
-        connection.recv(into, deadline_s)
+        elif (begun := connection.begin_send(message)) is not None:
+            under_way.append(begun)
+        if len(under_way) > window:
+            connection.finish_send(under_way.popleft(), deadline_s)
+    for begun in under_way:
+        connection.finish_send(begun, deadline_s)
+    connection.recv(into, deadline_s)
 
 
 def _turn(connection: Connection, listens: bool, deadline_s: float) -> None:

@@ -123,10 +123,15 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
             "pid": pid,
             "tid": tid,
         }
-        if span.lane == f"rank-{source}":
+        if _is_end(span.lane, source):
             yield {"ph": "s", "ts": microseconds(start_ns - zero_ns), **flow, "args": {"bytes": size}}
         else:
             yield {"ph": "f", "bp": "e", "ts": microseconds(max(start_ns, end_ns - 1) - zero_ns), **flow}
+
+
+def _is_end(lane: str, end: int | str) -> bool:
+    """Whether a lane is that of a rank, given by its number, or one of a parameter server's, given by its name."""
+    return lane == f"rank-{end}" or lane.startswith(f"{end}/")
 
 
 def _instants(phase: str, events: Iterable[Event], zero_ns: int) -> Iterator[dict[str, Any]]:

@@ -82,6 +82,8 @@ PACK = "pack"  # tensors into the buffers that travel
 WAIT_FOR_PEERS = "wait for peers"  # until all ranks have packed: a rendezvous of its own kind
 WIRE = "wire"  # the collective
 UNPACK = "unpack"  # means into tensors
+PUSH, PULL = "push", "pull"  # of one asynchronous parameter server; they wait for its lane
+LEAVE_SERVERS = "leave the servers"  # the last thing of an exchange that has some: a rendezvous of that kind
 RECEIVE, SUM, SEND = "receive", "sum", "send"  # of a parameter server, for each call: one worker's, all, one worker's
 APPLY = "apply"
 AGREE = "agree"  # of all ranks, whether training ends: a rendezvous of that kind
@@ -146,3 +148,8 @@ WAIT_LAST_RESERVATION = "@last-reservation"  # whose came last
 STEP_RENDEZVOUS = "step"  # the exchange is inside: the step itself is the collective
 EXCHANGE_RENDEZVOUS = "exchange"  # the exchange is outside
 PEERS_RENDEZVOUS = "peers"  # all have packed
+
+
+def server_lane(server: int, rank: int) -> str:
+    """What a parameter server of dlobd's does for one worker; its thread is called `rank-R`."""
+    return f"ps-{server}/rank-{rank}"

@@ -172,6 +172,8 @@ class Dlobd:
     out: Path
     jars: Path
     python: str = sys.executable
+    host: tuple[str, ...] = ()
+    """How a command line begins that runs elsewhere, such as in a network namespace."""
 
     @property
     def work_dir(self) -> Path:
@@ -184,7 +186,7 @@ class Dlobd:
         before = frozenset(self.work_dir.glob(APPLICATIONS))
         own = {"DLOBD_CACHE": str(self.cache), "DLOBD_JARS": str(self.jars), "TMPDIR": str(self.cache)}
         process = subprocess.Popen(
-            [self.python, "-m", "dlobd", *words],
+            [*self.host, self.python, "-m", "dlobd", *words],
             env={**os.environ, **own, **environment},
             cwd=self.cache,
             stdin=subprocess.DEVNULL,

@@ -13,6 +13,7 @@ from cluster.test_ways import explained, same_training
 from dlobd.attribution.importers.recorder import read_all
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from dlobd.tracing import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -25,18 +26,21 @@ def record(bundle: Bundle) -> dict[str, Any]:
     return found
 
 
-def has_a_channel(bundle: Bundle) -> dict[str, Any]:
+def has_a_channel(bundle: Bundle, waits: bool = True) -> dict[str, Any]:
     """The record of a run whose channel layer is measured by its parts, and whose transport is as asked."""
     assert explained(bundle)["channel"] > 0
     run = record(bundle)
     (channel,) = [layer for layer in run["layers"] if layer["layer"] == "channel"]
-    assert {name for name, _ in channel["names"]} >= PARTS - {"wait for peers"}
+    expected = PARTS if waits else {"pack", "unpack"}
+    assert {name for name, _ in channel["names"]} >= expected - {"wait for peers"}
     assert "channel" not in {item["layer"] for item in run["not_measured"]}
     (exchange,) = [plane for plane in run["transport"] if plane["plane"] == "exchange"]
     assert (exchange["kind"], exchange["interface"], exchange["agrees"]) == ("tcp", "lo", True), exchange
     assert [(use["role"], use["index"]) for use in run["exchange"]] == [("chief", 0), ("worker", 0)]
     for use in run["exchange"]:
-        inside_ns = sum(use[f"{name}_ns"] for name in ("pack", "wait_for_peers", "wire", "unpack"))
+        parts = ("pack", *(["wait_for_peers"] if waits else []), "wire", "unpack")
+        assert waits == (use["wait_for_peers_ns"] is not None)
+        inside_ns = sum(use[f"{name}_ns"] for name in parts)
         assert 0 < inside_ns <= use["exchange_ns"]
         assert use["calls"] == 30
         assert use["bytes"] > 0
@@ -123,6 +127,26 @@ def test_parameter_servers_under_spark(dlobd, quick_run) -> None:
         assert not psutil.pid_exists(server.process.pid)
     lanes = {span.lane for span in assemble(ended.bundle.path).spans if span.process.role == "ps"}
     assert lanes == {f"ps-{server}/rank-{rank}" for server in range(2) for rank in range(2)}
+
+
+def test_asynchronous_parameter_servers_under_spark(dlobd) -> None:
+    """Through TensorFlowOnSpark. What a rank waits for in its wire is a server's lane, and no rank's."""
+    ended = dlobd.run("exchange=ps-async", "exchange.servers=2")
+    assert ended.code == 0, ended.err
+    run = has_a_channel(ended.bundle, waits=False)
+    assert [check for check in run["checks"] if "agree" in check["check"]] == []
+    trace = assemble(ended.bundle.path)
+    waits = [span for span in trace.spans if span.name in (names.PUSH, names.PULL)]
+    assert len(waits) == 2 * 30 * 2 * 2  # ranks, steps, servers, a push and a pull
+    for span in waits:
+        assert span.waits_for in [(names.server_lane(server, int(span.lane[-1])),) for server in range(2)]
+    assert {span.lane for span in trace.spans if span.process.role == "ps"} == {
+        names.server_lane(server, rank) for server in range(2) for rank in range(2)
+    }
+    exchanges = [span for span in trace.spans if span.layer == "channel" and span.name == names.EXCHANGE]
+    assert len(exchanges) == 60
+    assert {span.rendezvous for span in exchanges} == {""}
+    assert run["metrics"]["test_accuracy"] > 0.75
 
 
 def test_tensorflows_own_exchange_has_a_verdict_too(quick_run) -> None:

@@ -76,6 +76,10 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("exchange=rign", "Unknown exchange 'rign'; did you mean 'ring'?"),
         ("exchange_servers=2", "has no effect with exchange tf-ring"),
         ("exchange=tf-ps exchange_servers=3", "exchange_servers 3 are more than workers 2: each has one at most."),
+        ("exchange=ps-async optimiser=momentum momentum=0.9", "optimiser momentum does not go with exchange ps-async"),
+        ("exchange=ps-async weight_decay=0.001", "its ranks take plain steps of SGD"),
+        ("exchange=ps-async max_seconds=5", "do not agree on when to end"),
+        ("exchange=ps-async channel.library=mpi", "exchange ps-async over channel tcp goes by sockets"),
         ("exchange_fusion_mb=0", "must be between 1 and 1024"),
         ("channel=rdma@mlx5_0:1", "exchange tf-ring cannot go over channel rdma: it needs tcp or ipoib."),
         ("planes=everything", "Unknown plane 'everything'"),
@@ -87,3 +91,9 @@ def test_what_does_not_go_together_is_said(setting: str, words: str) -> None:
         files.load(MAIN, setting.split())
     assert words in str(error.value)
     assert setting.split()[-1].partition("=")[0].replace(".", "_") in str(error.value).replace(".", "_")
+
+
+@pytest.mark.parametrize("name", EXCHANGES.names())
+def test_which_exchanges_are_asynchronous_is_as_they_declare(name: str) -> None:
+    """Reports must know it where TensorFlow is not installed."""
+    assert (name in channels.ASYNCHRONOUS) != EXCHANGES.declared(name).synchronous

@@ -145,6 +145,20 @@ def test_warnings_about_the_application_are_its_diagnostics() -> None:
     assert life.diagnostics == [f"{APP} failed 1 times", said]
 
 
+def test_a_reservation_is_a_container_only_once_it_is_allocated() -> None:
+    """The scheduler reserves on a full node, finds room on another one and drops the reservation without a line."""
+    dropped, met = "container_1_7_01_000003", "container_1_7_01_000004"
+    log = [
+        container(1_000_000, dropped, "NEW", "RESERVED"),
+        container(2_000_000, met, "NEW", "RESERVED"),
+        container(3_000_000, met, "RESERVED", "ALLOCATED"),
+        container(9_000_000, met, "RUNNING", "COMPLETED"),
+    ]
+    assert set(yarn.life(parsed(*log), [], "application_1_7").containers) == {met}
+    log.append(container(9_000_001, dropped, "RESERVED", "KILLED"))
+    assert set(yarn.life(parsed(*log), [], "application_1_7").containers) == {met}
+
+
 def test_without_logs_there_is_nothing() -> None:
     """A run whose application was never submitted has no life, and that is no error."""
     life = yarn.life([], [], "application_0_0")

@@ -122,7 +122,7 @@ def test_waiting_is_that_for_the_last_rank() -> None:
             if rank == 1:
                 time.sleep(0.3)
             began_s = time.monotonic()
-            exchange.peers.barrier(began_s + 20)
+            exchange.peers.barrier(0, began_s + 20)
             waited_s = time.monotonic() - began_s
             exchange.peers.all_reduce(np.ones(1000, np.float32), began_s + 20)
             print(int(waited_s > 0.2), int(time.monotonic() - began_s - waited_s > 0.2))
@@ -416,17 +416,26 @@ def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
             assert loopback_then - loopback < 1_000_000
 
 
-def test_a_rank_that_is_killed_on_another_host_ends_the_others(namespaces: tuple[str, str]) -> None:
-    """Over UCX, as over loopback."""
+@pytest.mark.parametrize("waited_for", [True, False])
+def test_a_rank_that_is_killed_on_another_host_ends_the_others(namespaces: tuple[str, str], waited_for: bool) -> None:
+    """Over UCX, as over loopback: while they wait for it, or anywhere, where MPICH may crash (see MpiSession)."""
     hosts = [(f"10.78.0.{rank % 2 + 1}", namespaces[rank % 2]) for rank in range(3)]
-    with MpiJob(ONE_BY_ONE.replace("SECONDS", "60.0"), 3, hosts=hosts) as job:
+    dies = "os.kill(os.getpid(), signal.SIGKILL) if (rank, k) == (1, 3) else None"
+    code = ONE_BY_ONE.replace("SECONDS", "60.0")
+    if waited_for:
+        code = code.replace("        reduce(", f"        {dies}\n            reduce(")
+    with MpiJob(code, 3, hosts=hosts) as job:
         for rank in range(3):
             assert job.line(rank) == "0"
-        job.ranks[1].kill()
+        if not waited_for:
+            job.ranks[1].kill()
         for rank in (0, 2):
             status, out, _ = job.ends(rank)
             assert status  # 7, or that of a crash where a call of MPI was left behind
-            assert "rank 1 is gone" in out.splitlines()[-1]
+            if waited_for or status == 7:
+                assert "rank 1 is gone" in out.splitlines()[-1]
+            else:
+                assert status < 0
 
 
 def test_ranks_on_loopback_and_ranks_on_a_link_do_not_meet(namespaces: tuple[str, str]) -> None:

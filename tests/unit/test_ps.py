@@ -24,7 +24,9 @@ from dlobd.axes import EXCHANGES
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges import all_reduce
 from dlobd.network.exchanges.base import Settings
-from dlobd.network.exchanges.ps import ParameterServer, PsPeers
+from dlobd.network.exchanges.ps.asynchronous import AsynchronousParameterServer
+from dlobd.network.exchanges.ps.connections import PsPeers
+from dlobd.network.exchanges.ps.synchronous import ParameterServer
 from dlobd.network.formation.address_book import AddressBook
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import verdict
@@ -42,11 +44,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     books: list[AddressBook] = []
     every: list[ParameterServer] = []
 
-    def make(ranks: int, servers: int, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
+    def make(
+        ranks: int,
+        servers: int,
+        library: str = "sockets",
+        fusion_bytes: int = 1 << 20,
+        kind: type[ParameterServer] = ParameterServer,
+    ) -> Any:
         books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
         monkeypatch.setenv(all_reduce.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
         settings = Settings("shm" if library == "ucx" else "tcp", library, fusion_bytes, servers)
-        found = [ParameterServer(settings) for _ in range(ranks)]
+        found = [kind(settings) for _ in range(ranks)]
         every.extend(found)
         return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
 
@@ -106,7 +114,9 @@ def test_more_servers_than_ranks_are_refused(made: Make) -> None:
         exchanges[0].join(None, peers, 0)
 
 
-def failures(exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Callable[[int], bool]) -> list[str]:
+def failures(
+    exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Callable[[int], bool], calls: int = 3
+) -> list[str]:
     """What each rank says after its first call; `dies` is called by each after it, and says whether this rank goes."""
     import tensorflow as tf
 
@@ -119,7 +129,7 @@ def failures(exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Cal
         if dies(rank):
             return "dead"
         try:
-            for _ in range(3):
+            for _ in range(calls):
                 exchanges[rank].reduce(tf, gradients(rank), len(peers))
         except ExchangeFailed as error:
             return str(error)
@@ -171,7 +181,7 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
     """It lives, but does not come: the servers say who it is."""
     import tensorflow as tf
 
-    for module in ("all_reduce", "ps"):
+    for module in ("all_reduce", "ps.synchronous"):
         monkeypatch.setattr(f"dlobd.network.exchanges.{module}.DEADLINE_S", 6.0)  # a second at the servers
     exchanges, peers = made(3, 2)
     joined = threading.Barrier(3, timeout=30)
@@ -191,22 +201,28 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
     assert all("rank 1" in line for line in said), said
 
 
-def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
-    """Of processes, as in a job: each has a lane, and the workers say what carried the bytes."""
-    peers = ("127.0.0.1:1", "127.0.0.1:2")
-    with closing(AddressBook("127.0.0.1", 2, SECRET.encode())) as book:
+def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
+    """What ranks that are processes print after three calls."""
+    peers = ",".join(f"127.0.0.1:{1 + rank}" for rank in range(count))
+    with closing(AddressBook("127.0.0.1", count, SECRET.encode())) as book:
         place = {all_reduce.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
         ranks = [
             subprocess.Popen(
-                [sys.executable, str(RANK), str(tmp_path), str(rank), ",".join(peers), "ps", "tcp", "sockets", "3"],
+                [sys.executable, str(RANK), str(spans), str(rank), peers, exchange, "tcp", "sockets", "3"],
                 env={**os.environ, **place},
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for rank in range(2)
+            for rank in range(count)
         ]
         said = [rank.communicate(timeout=60)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert [rank.returncode for rank in ranks] == [0] * count
+    return said
+
+
+def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
+    """Of processes, as in a job: each has a lane, and the workers say what carried the bytes."""
+    said = run_ranks(tmp_path, "ps", 2)
     assert said[0] == said[1]
     processes = recorder.read_all(tmp_path)
     (server,) = [process for process in processes if process.process.role == "ps"]
@@ -215,9 +231,14 @@ def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
     for process in workers:
         parts = [span.name for span in process.spans if span.layer == "channel"]
         one_call = [names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK]
-        assert parts == one_call * 3
+        assert parts == [*one_call * 3, names.LEAVE_SERVERS]
         assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
     assert {(span.layer, span.thread) for span in server.spans} == {("channel", "rank-0"), ("channel", "rank-1")}
+    # both ends tell of the same transfers; the first of a call's two receptions is the barrier's, of nothing
+    sent = [transfer for worker in workers for span in worker.named(names.WIRE) for transfer in span.attrs["transfers"]]
+    served = [transfer for span in server.spans for transfer in span.attrs.get("transfers", ())]
+    assert sorted(map(str, sent)) == sorted(map(str, served))
+    assert {tuple(transfer[:2]) for transfer in sent} == {(0, "ps-0"), (1, "ps-0"), ("ps-0", 0), ("ps-0", 1)}
     for name, count in ((names.RECEIVE, 12), (names.SUM, 6), (names.SEND, 12)):
         assert len(server.named(name)) == count, name
     told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
@@ -228,9 +249,9 @@ def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
 
 PARENT = """
 import os, sys, time
-from dlobd.network.exchanges.ps_process import ServerProcess
-from dlobd.network.exchanges.ps_server import Place
-server = ServerProcess(Place(0, 2, "tcp", "127.0.0.1", "sockets", "s", 60.0, 60.0, ""), time.monotonic() + 30)
+from dlobd.network.exchanges.ps.process import ServerProcess
+from dlobd.network.exchanges.ps.server import Place
+server = ServerProcess(Place(0, 2, "tcp", "127.0.0.1", "sockets", False, "s", 60.0, 60.0, ""), time.monotonic() + 30)
 print(server.pid, flush=True)
 time.sleep(600)
 """
@@ -260,3 +281,75 @@ def test_one_rank_alone_needs_neither_book_nor_server(monkeypatch: pytest.Monkey
         found = alone.reduce(tf, gradients(0), 1)
     for given, mean in zip(gradients(0), found, strict=True):
         np.testing.assert_array_equal(np.asarray(given), np.asarray(mean))
+
+
+@pytest.mark.parametrize(("servers", "library", "fusion_bytes"), [(1, "sockets", 1 << 20), (3, "ucx", 64)])
+def test_asynchronous_servers_give_each_rank_all_pushes_once(
+    made: Make, servers: int, library: str, fusion_bytes: int
+) -> None:
+    """Ranks that take more or fewer calls, each at its own pace, have the same in the end: the sum of all pushes. Small
+    buffers have equal forms, and are not mixed up."""
+    import tensorflow as tf
+
+    exchanges, peers = made(3, servers, library, fusion_bytes, AsynchronousParameterServer)
+    calls = [2, 5, 9]
+    last = threading.Barrier(3, timeout=30)
+
+    def work(rank: int) -> list[Any]:
+        exchanges[rank].join(tf, peers, rank)
+        total = [np.zeros(np.shape(tensor)) for tensor in gradients(rank)]
+        for call in range(calls[rank] + 1):
+            if call == calls[rank]:
+                last.wait()  # all others have pushed all but their last
+            for k, part in enumerate(exchanges[rank].reduce(tf, gradients(rank), 3)):
+                total[k] += np.asarray(part)
+            if call == calls[rank]:
+                last.wait()
+        rest = [np.zeros(np.shape(tensor), np.float32) for tensor in gradients(rank)]
+        for k, part in enumerate(exchanges[rank].reduce(tf, rest, 3)):  # what came after its own last push
+            total[k] += np.asarray(part)
+        exchanges[rank].close()
+        return total
+
+    found = on_ranks(3, work)
+    for k in range(len(gradients(0))):
+        pushed = sum((calls[rank] + 1) * np.asarray(gradients(rank)[k], np.float64) for rank in range(3))
+        for rank in range(3):
+            np.testing.assert_allclose(found[rank][k], pushed, rtol=1e-4, atol=1e-5)
+
+
+def test_an_asynchronous_rank_waits_for_its_servers_and_for_no_rank(tmp_path: Path) -> None:
+    """Pushes and pulls are waits for lanes that the servers have; no span but the farewell is a rendezvous."""
+    run_ranks(tmp_path, "ps-async", 2)
+    processes = recorder.read_all(tmp_path)
+    (server,) = [process for process in processes if process.process.role == "ps"]
+    for process in processes:
+        if process is server:
+            continue
+        rank = process.process.index + (process.process.role == "worker")
+        parts = [span.name for span in process.spans if span.layer == "channel"]
+        assert parts == [*[names.PACK, names.WIRE, names.PUSH, names.PULL, names.UNPACK] * 3, names.LEAVE_SERVERS]
+        waits = {lane for name in (names.PUSH, names.PULL) for span in process.named(name) for lane in waits_of(span)}
+        assert waits == {f"ps-0/rank-{rank}"} == {names.server_lane(0, rank)}
+        assert [span.name for span in process.spans if span.rendezvous] == [names.LEAVE_SERVERS]
+    assert {span.thread for span in server.spans} == {"rank-0", "rank-1"}
+    assert [len(server.named(name)) for name in (names.RECEIVE, names.SUM, names.SEND)] == [6, 6, 6]
+
+
+def waits_of(span: Any) -> Any:
+    """The lanes that a recorded span waits for."""
+    return span.wait["waits_for"]
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_worker_that_dies_ends_an_asynchronous_exchange_too(made: Make, dead: int) -> None:
+    """Nobody waits for it, but what the others then train is not what was asked for."""
+    exchanges, peers = made(3, 2, kind=AsynchronousParameterServer)
+
+    def dies(rank: int) -> bool:
+        if rank == dead:
+            die(exchanges[rank])
+        return rank == dead
+
+    said = failures(exchanges, peers, dies, calls=200)
+    assert all(f"rank {dead} " in line for rank, line in enumerate(said) if rank != dead), said

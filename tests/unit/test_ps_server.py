@@ -14,7 +14,9 @@ from ranks import on_ranks, soon
 
 from dlobd.network.channels.base import Connection
 from dlobd.network.channels.inproc import InprocChannel
-from dlobd.network.exchanges import ps_server
+from dlobd.network.exchanges.ps import serving
+from dlobd.network.exchanges.ps.accumulating import AccumulatingServer
+from dlobd.network.exchanges.ps.summing import SummingServer
 
 ELEMENTS = 1000
 
@@ -22,7 +24,7 @@ ELEMENTS = 1000
 class Workers:
     """So many ends of connections whose other ends a server has."""
 
-    def __init__(self, workers: int, within_s: float = 10.0) -> None:
+    def __init__(self, workers: int, within_s: float = 10.0, make: type[serving.Server] = SummingServer) -> None:
         self._channel = InprocChannel()
         listener = self._channel.listen()
         self.connections: list[Connection] = []
@@ -30,7 +32,7 @@ class Workers:
         for rank in range(workers):
             self.connections.append(self._channel.connect(listener.address, soon()))
             served[rank] = listener.accept(soon())
-        self._server = threading.Thread(target=ps_server.Server(served, within_s).serve)
+        self._server = threading.Thread(target=make(0, served, within_s).serve)
         self._server.start()
 
     def close(self) -> bool:
@@ -42,16 +44,16 @@ class Workers:
     def push(self, rank: int, values: NDArray[Any]) -> str:
         """What the server says once all have pushed."""
         connection = self.connections[rank]
-        connection.send(json.dumps([values.dtype.str, values.size]).encode(), soon())
+        connection.send(json.dumps([values.dtype.str, values.size, 0, 0]).encode(), soon())
         connection.send(values, soon())
-        said = bytearray(ps_server.TEXT_BYTES)
+        said = bytearray(serving.TEXT_BYTES)
         return said[: connection.recv(said, soon())].decode()
 
     def pull(self, rank: int, like: NDArray[Any]) -> NDArray[Any]:
         """The sum."""
         flag, found = bytearray(1), np.empty_like(like)
         assert self.connections[rank].recv_parts([flag, found], soon()) == 1 + found.nbytes
-        assert bytes(flag) == ps_server.OK
+        assert bytes(flag) == serving.OK
         return found
 
 
@@ -144,3 +146,24 @@ def test_a_server_ends_once_all_have_left(three: Workers) -> None:
         connection.send(b"", soon())
     three._server.join(30)
     assert not three._server.is_alive()
+
+
+def test_an_asynchronous_server_gives_each_worker_what_it_has_not_had() -> None:
+    """And waits for nobody; buffers of one form are kept apart, and a worker that leaves takes nothing along."""
+    workers = Workers(2, make=AccumulatingServer)
+
+    def call(rank: int, value: float, buffer: int = 0) -> float:
+        given = np.full(3, value)
+        connection = workers.connections[rank]
+        connection.send(json.dumps([given.dtype.str, given.size, buffer, 0]).encode(), soon())
+        connection.send(given, soon())
+        found = workers.pull(rank, given)
+        assert len(set(found)) == 1
+        return float(found[0])
+
+    assert [call(0, 1), call(0, 2), call(1, 4), call(0, 8), call(0, 16)] == [1, 2, 7, 12, 16]
+    assert [call(0, 1, buffer=1), call(1, 0)] == [1, 24]
+    workers.connections[1].send(b"", soon())
+    assert [call(0, 32), call(0, 64)] == [32, 64]
+    workers.connections[0].send(json.dumps("it went wrong").encode(), soon())
+    assert workers.close()

@@ -155,3 +155,22 @@ def test_both_ends_of_a_transfer_are_linked() -> None:
     assert flows == [
         ("7/0/0 to 1", "f", one), ("7/0/0 to 1", "s", zero), ("7/0/1 to 0", "f", zero), ("7/0/1 to 0", "s", one),
     ]  # fmt: skip
+
+
+def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
+    """Its ends are named: a worker's span has both, the server's lane for this worker one a span."""
+    there, back = [1, "ps-0", 400, 0], ["ps-0", 1, 400, 0]
+    ends = [
+        replace(span("w", "channel", 100, 900, "rank-1"), attrs={"call": 7, "transfers": [there, back]}),
+        replace(span("r", "channel", 200, 300, "ps-0/rank-1"), attrs={"call": 7, "transfers": [there]}),
+        replace(span("s", "channel", 500, 600, "ps-0/rank-1"), attrs={"call": 7, "transfers": [back]}),
+    ]
+    document = trace_events(Trace(0, 1000, (span("m", "spark", 0, 1000), *ends)))
+    check(document)
+    tracks = {e["args"]["name"]: e["tid"] for e in document["traceEvents"] if e["name"] == "thread_name"}
+    flows = [(e["id"], e["ph"], e["tid"]) for e in document["traceEvents"] if e["ph"] in ("s", "f")]
+    rank, server = tracks["rank-1"], tracks["ps-0/rank-1"]
+    assert sorted(flows) == [
+        ("7/0/1 to ps-0", "f", server), ("7/0/1 to ps-0", "s", rank),
+        ("7/0/ps-0 to 1", "f", rank), ("7/0/ps-0 to 1", "s", server),
+    ]  # fmt: skip

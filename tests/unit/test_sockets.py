@@ -8,14 +8,19 @@ import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ranks import on_ranks
 
-from dlobd.network.channels import authentication, socket_connection
+from dlobd.network.channels import authentication, socket_connection, socket_writer
 from dlobd.network.channels.base import Closed, Connection, DeadlinePassed, Listener, MessageTooLong, PeerClosed
+from dlobd.network.channels.socket_connection import SocketsConnection
 from dlobd.network.channels.sockets import SocketsChannel
+from dlobd.network.channels.two_sided import Counts
 
 SECRET = b"of this run"
 PATIENCE_S = 30.0
@@ -49,6 +54,13 @@ def lasting() -> Iterator[tuple[Connection, Connection, ThreadPoolExecutor]]:
         here = made.connect(listener.address, soon())
         yield here, listener.accept(soon()), pool
         made.close()
+
+
+def connected(channel: SocketsChannel) -> tuple[Any, Any]:
+    """Two ends of one connection."""
+    listener = channel.listen()
+    here = channel.connect(listener.address, soon())
+    return here, listener.accept(soon())
 
 
 def dialled(listener: Listener) -> socket.socket:
@@ -192,7 +204,7 @@ def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
     whole = random.Random(2).randbytes(12_000_000)
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(end.send_parts, [whole[:3], whole[3:7_000_000], whole[7_000_000:]], soon())
-        time.sleep(2 * socket_connection.TICK_S)
+        time.sleep(2 * socket_writer.TICK_S)
         assert exactly(bare, 8) == header(len(whole))
         assert exactly(bare, len(whole)) == whole
         sending.result(PATIENCE_S)
@@ -311,3 +323,45 @@ def test_closing_a_channel_wakes_who_connects() -> None:
         for each in waiting:
             with pytest.raises(Closed):
                 each.result(PATIENCE_S / 2)
+
+
+@pytest.mark.parametrize(("near_us", "address", "limited"), [
+    (10**6, "127.0.0.3", True), (10**6, "127.0.0.2", False), (0, "127.0.0.3", False),
+])  # fmt: skip
+def test_little_is_on_the_way_to_a_near_peer(
+    monkeypatch: pytest.MonkeyPatch, near_us: int, address: str, limited: bool
+) -> None:
+    """By the round trip that the kernel has measured; to others, and to an address of its own, as much as the kernel
+    finds useful."""
+    monkeypatch.setattr(socket_connection, "NEAR_US", near_us)
+    with socket.create_server(("127.0.0.2", 0)) as listener:
+        bare = socket.create_connection(listener.getsockname(), PATIENCE_S, (address, 0))
+        there, _ = listener.accept()
+    end = SocketsConnection(bare, "the peer", Counts("tcp", "lo"))
+    taken = end.detach()
+    found = taken.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert (found == 2 * socket_connection.NEAR_SEND_BYTES) == limited  # socket(7): the kernel doubles it
+    taken.close()
+    there.close()
+
+
+def test_what_was_begun_goes_on_while_the_same_end_receives(channel: SocketsChannel) -> None:
+    """Both ends send more than any buffer takes, and each has one thread."""
+    size = 32 << 20
+
+    def work(end: Any) -> bytes:
+        begun = [end.begin_send(np.full(size, number, np.uint8)) for number in (1, 2)]
+        into = np.empty(size, np.uint8)
+        found = bytearray()
+        for _ in range(2):
+            assert end.recv(into, soon()) == size
+            found += bytes({*into[:: 1 << 16].tolist()})
+        for each in begun:
+            if each is not None:
+                end.finish_send(each, soon())
+        end.send(b"behind", soon())
+        assert end.recv(into, soon()) == 6
+        return bytes(found)
+
+    ends = connected(channel)
+    assert on_ranks(2, lambda rank: work(ends[rank])) == [b"\1\2"] * 2

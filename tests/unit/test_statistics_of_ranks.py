@@ -40,7 +40,7 @@ SHAPE, CLASSES = (8, 8, 2), 3
 class Meeting:
     """An exchange outside of the step, of ranks that are threads: the last that comes makes the means."""
 
-    inside_step = False
+    inside_step, synchronous = False, True
 
     def __init__(self, ranks: int) -> None:
         self._barrier = threading.Barrier(ranks, timeout=50)
@@ -64,7 +64,7 @@ class Meeting:
 class Alone:
     """An exchange of one rank, inside of the step."""
 
-    inside_step = True
+    inside_step, synchronous = True, True
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         return function(*arguments)

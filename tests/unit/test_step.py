@@ -28,6 +28,7 @@ from dlobd.job.training.update import Workload
 class Exchange:
     # of two ranks, the other of which has no gradients
     inside_step = sys.argv[2] == "inside"
+    synchronous = sys.argv[2] != "asynchronous"
     calls = []
     def scope(self):
         return nullcontext()
@@ -37,6 +38,7 @@ class Exchange:
         self.calls.append(tf.executing_eagerly())
         if tf.executing_eagerly():  # ours have numpy's memory
             tensors = [tensor.numpy() for tensor in tensors]
+        self.taken = len(tensors)
         return [tensor / ranks for tensor in tensors]
 
 tracing.start(sys.argv[1], "chief")
@@ -56,6 +58,7 @@ tracing.flush()
 print(losses)
 print(model.weights.numpy().tolist())
 print(exchange.calls)
+print(exchange.taken)
 """
 
 
@@ -96,3 +99,13 @@ def test_a_step_is_one_span_or_three_parts(tmp_path: Path) -> None:
     assert said[1] == told[1]
     first, *_, last = map(float, told[0].strip("[]").split(", "))
     assert last < first
+
+
+@pytest.mark.slow
+def test_a_step_that_waits_for_no_rank_gives_gradients_alone(tmp_path: Path) -> None:
+    """The loss is this rank's own, whole; the exchange is no collective, whose lane another one could have held up."""
+    process, said = run("asynchronous", tmp_path)
+    _, told = run("outside", tmp_path / "outside")
+    assert int(said[3]) == int(told[3]) - 1
+    assert float(said[0].strip("[]").split(",")[0]) == pytest.approx(2 * float(told[0].strip("[]").split(",")[0]))
+    assert [(s.rendezvous, s.call) for s in process.named("exchange")] == [("", k) for k in range(3)]

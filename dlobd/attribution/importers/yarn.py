@@ -41,7 +41,8 @@ class YarnLife:
     """An application's and its containers' transitions.
 
     application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED, and summary fields of the ResourceManager
-    containers (by id): ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED
+    containers (by id): ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED; not those that
+        were reserved and never allocated
     """
 
     application: Marks
@@ -113,4 +114,8 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
             continue
         if marks := container_of(line.message):
             marks.put(name, line)
+    # of a reservation that is dropped, because another node had room, the scheduler logs no end, and it charges nothing
+    for name, marks in list(result.containers.items()):
+        if "RESERVED" in marks.at and "ALLOCATED" not in marks.at:
+            del result.containers[name]
     return result

@@ -73,7 +73,8 @@ def prepare_directories(work_dir: Path) -> None:
     """Makes room for new logs and containers; the logs of the last start stay in `log.previous`."""
     if (work_dir / "log").exists():
         shutil.rmtree(work_dir / "log.previous", ignore_errors=True)
-        (work_dir / "log").rename(work_dir / "log.previous")
+        # not a rename: in a container the directory may belong to a lower layer, which cannot be renamed
+        shutil.move(work_dir / "log", work_dir / "log.previous")
     for old in (work_dir / "tmp", work_dir / "resourcemanager", *work_dir.glob("nodemanager-*")):
         shutil.rmtree(old, ignore_errors=True)
     for name in ("tmp", "home", "log"):

@@ -9,6 +9,9 @@
 Where the exchange is inside of the step, the last three are compiled together, and one span has them; it is the
 collective. Where it is outside, the step is a span that holds three: the parts around the exchange are compiled, and
 the span of the exchange, of layer channel, is the collective.
+
+An exchange that is not synchronous takes the gradients alone. Loss and statistics then are this rank's own, and what it
+applies are gradients of all ranks, each whole (`dlobd.network.exchanges.ps.asynchronous`).
 """
 
 from __future__ import annotations
@@ -37,17 +40,19 @@ class Step:
         self._asks = job.max_seconds > 0
         self._exchange = exchange
         update = Update(tf, job, workload)
+        self._statistics = update.statistics
         self._compute = _compute_function(tf, job, workload, update, exchange)
         self._apply = None if exchange.inside_step else _apply_function(tf, update, exchange)
 
     def __call__(self, k: int, images: Any, labels: Any, enough: bool = False) -> tuple[float, bool]:
-        """Step number `k`, from 0; the mean loss of all ranks, and whether one of them has had enough.
+        """Step number `k`, from 0; the mean loss of all ranks, and whether one of them has had enough. With an exchange
+        that is not synchronous both are of this rank.
 
         Args:
             enough: whether this rank has had; it has no effect without `max_seconds`.
 
         Raises:
-            FloatingPointError: the loss is not finite. It is the same on every rank, so that none waits for another.
+            FloatingPointError: the loss is not finite. Where ranks wait for each other it is the same on all of them.
         """
         wish = (self._tf.constant(float(enough)),) if self._asks else ()
         loss, *wishes = self._means(names.STEP if k else names.FIRST_STEP, k, images, labels, *wish)
@@ -64,12 +69,14 @@ class Step:
 
     def _in_parts(self, name: str, k: int, *given: Any) -> list[float]:
         assert self._apply is not None
-        told = _told(given)
+        told, synchronous = _told(given), self._exchange.synchronous
+        kept = 0 if synchronous else told + self._statistics
+        rendezvous = {"rendezvous": names.EXCHANGE_RENDEZVOUS} if synchronous else {}
         with tracing.span("tensorflow", name, {"call": k}):
             with tracing.span("tensorflow", names.FORWARD_AND_BACKWARD):
                 own = self._compute(*given)
-            with tracing.span("channel", names.EXCHANGE, {"rendezvous": names.EXCHANGE_RENDEZVOUS, "call": k}):
-                reduced = self._exchange.reduce(self._tf, own, self._ranks)
+            with tracing.span("channel", names.EXCHANGE, {**rendezvous, "call": k}):
+                reduced = [*own[:kept], *self._exchange.reduce(self._tf, own[kept:], self._ranks)]
             with tracing.span("tensorflow", names.APPLY):
                 self._apply(reduced[told:])
             return [float(mean) for mean in reduced[:told]]

@@ -40,14 +40,18 @@ class Update:
         self._counts = workload.schedule is not schedules.constant or job.warmup_epochs > 0
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first, name="step")
 
+    @property
+    def statistics(self) -> int:
+        """How many tensors `take_statistics` gives."""
+        return 2 * len(self._following)
+
     def take_statistics(self) -> list[Any]:
         """Of this rank's batch, for the exchange: mean and variance of each that follows batches, in their order."""
         return [tensor for module in self._following for tensor in module.take_batch_statistics()]
 
     def apply(self, reduced: Sequence[Any]) -> None:
         """The means over the ranks, of statistics and then of gradients. To be compiled."""
-        count = 2 * len(self._following)
-        statistics, gradients = reduced[:count], reduced[count:]
+        statistics, gradients = reduced[: self.statistics], reduced[self.statistics :]
         for module, mean, variance in zip(self._following, statistics[::2], statistics[1::2], strict=True):
             module.update_moving_statistics(mean, variance)
         learning_rate = schedules.learning_rate(

@@ -5,7 +5,8 @@ the caller's by `recvmsg_into`. Of a message up to STAGE_BYTES pass through a bu
 one costs one call of the kernel; Python copies these, and nothing else. Nothing is allocated by the message's size.
 
 A call waits inside the kernel (SO_RCVTIMEO, MSG_WAITALL), so that a long message is one call, not one for each chunk
-that arrives; near its deadline it does not block but polls. Before it waits for a message it looks SPINS times.
+that arrives; near its deadline it does not block but polls. Before it waits for a message it looks SPINS times. While a
+message is on its way out (`dlobd.network.channels.socket_writer`) it waits for both directions.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import struct
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from dlobd.network.channels.base import Buffer, ChannelError, Closed, DeadlinePassed, MessageTooLong, PeerClosed, view
+from dlobd.network.channels.socket_writer import LENGTH, MAX_PARTS, TICK_S, Begun, SocketWriter, wait
 from dlobd.network.channels.two_sided import Counts, TwoSided
 
 STAGE_BYTES = 8192
@@ -29,16 +30,21 @@ SPINS = 20
 """Looks for a message before its receiver sleeps: some 20 microseconds, about what it takes to be woken. Each look
 that finds nothing gives the core away (sched_yield), so that ranks that share one do not stall each other."""
 
-TICK_S = 0.2
-"""The longest that a call blocks in the kernel before it looks at its deadline; nearer than that it polls."""
-
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
 """A host that has vanished is noticed after 30 s by whoever waits for it with nothing under way. Who has sent to it
 waits for its deadline: TCP_USER_TIMEOUT would also end connections whose receiver is only slow (tcp(7))."""
 
-_LENGTH = struct.Struct("<Q")
+NEAR_US, NEAR_SEND_BYTES = 33, 100_000
+"""A peer at a shorter round trip than this is in another namespace of this machine, or next to it. The kernel would let
+megabytes lie between the two ends, which then no longer fit into the cache: an all-reduce over such a link takes twice
+as long. So many bytes a round trip are 3 GB/s, more than one thread copies; a farther peer needs more on the way, which
+the kernel finds out. Over loopback nothing is gained by it (docs/channel-bench.md)."""
+
+_MIN_RTT = struct.Struct("I")
+_MIN_RTT_AT = 148
+"""tcpi_min_rtt in struct tcp_info of linux/tcp.h, microseconds; since Linux 4.6."""
+
 _TIMEVAL = struct.Struct("ll")
-_MAX_PARTS = 1024  # UIO_MAXIOV of Linux
 
 
 class SocketsConnection(TwoSided):
@@ -54,17 +60,15 @@ class SocketsConnection(TwoSided):
         self.peer = peer
         self._socket = connected
         self._counts = counts
-        self._sending = threading.Lock()
+        self._writer = SocketWriter(connected, peer, self._lost, self._end_with)
         self._receiving = threading.Lock()
         self._ended = ""  # why this end is closed
-        self._header = memoryview(bytearray(_LENGTH.size))
         self._stage = memoryview(bytearray(STAGE_BYTES))
         self._start = self._end = 0  # what of the stage has come and was not yet taken
         self._left = 0  # bytes of the message under way that were not yet taken
-        self._begun = self._finished = 0  # sends; each is counted by the one thread that does it
-        self._readable, self._writable = select.poll(), select.poll()
+        self._readable, self._either = select.poll(), select.poll()
         self._readable.register(connected, select.POLLIN)
-        self._writable.register(connected, select.POLLOUT)
+        self._either.register(connected, select.POLLIN | select.POLLOUT)
         _set_up(connected)
 
     def send(self, message: Buffer, deadline_s: float) -> None:
@@ -79,39 +83,21 @@ class SocketsConnection(TwoSided):
         """See the contract."""
         views = [seen for part in parts if (seen := view(part)).nbytes]
         size = sum(part.nbytes for part in views)
-        with self._sending:
-            _LENGTH.pack_into(self._header, 0, size)
-            self._write([self._header, *views], _LENGTH.size + size, deadline_s)
-            self._counts.sent_messages += 1
-            self._counts.sent_bytes += size
+        self._writer.send(views, size, deadline_s)
+        self._counts.sent_messages += 1
+        self._counts.sent_bytes += size
 
-    def begin_send(self, message: Buffer) -> Any:
+    def begin_send(self, message: Buffer) -> Begun | None:
         """See the contract. What the kernel takes without waiting goes at once, unless something goes before it."""
         seen = view(message)
-        header = memoryview(_LENGTH.pack(seen.nbytes))
-        views, size, sent = [header, seen] if seen.nbytes else [header], _LENGTH.size + seen.nbytes, 0
-        if self._begun == self._finished and self._sending.acquire(blocking=False):
-            try:
-                sent = self._socket.sendmsg(views, (), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                pass
-            except OSError as error:
-                raise self._lost(error) from error
-            finally:
-                self._sending.release()
+        begun = self._writer.begin(seen)
         self._counts.sent_messages += 1
         self._counts.sent_bytes += seen.nbytes
-        if sent == size:
-            return None
-        self._begun += 1
-        return _after(views, sent), size - sent
+        return begun
 
-    def finish_send(self, begun: Any, deadline_s: float) -> None:
+    def finish_send(self, begun: Begun, deadline_s: float) -> None:
         """See the contract. The connection ends if the deadline passes."""
-        rest, size = begun
-        with self._sending:
-            self._write(rest, size, deadline_s, begun=True)
-        self._finished += 1
+        self._writer.finish(begun, deadline_s)
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
         """See the contract."""
@@ -134,7 +120,7 @@ class SocketsConnection(TwoSided):
     def close(self) -> None:
         """See the contract. What was sent before is still delivered."""
         self._end_with(f"the connection to {self.peer} is closed")
-        with self._sending, self._receiving:  # nobody is inside a call with a descriptor that may be another's soon
+        with self._writer.lock, self._receiving:  # nobody is inside a call with a descriptor that may be another's soon
             self._socket.close()
 
     def detach(self) -> socket.socket:
@@ -145,7 +131,7 @@ class SocketsConnection(TwoSided):
         Raises:
             Closed: it was closed before.
         """
-        with self._sending, self._receiving:
+        with self._writer.lock, self._receiving:
             if self._socket.fileno() < 0:
                 raise Closed(self._ended)
             self._ended = self._ended or f"the connection to {self.peer} is handed on"
@@ -161,49 +147,18 @@ class SocketsConnection(TwoSided):
         except OSError:
             pass  # it is closed already, or its peer was quicker
 
-    def _write(self, views: list[memoryview], size: int, deadline_s: float, begun: bool = False) -> None:
-        """All of the views, which this may change. A message that has `begun` cannot be taken back."""
-        first = done = 0
-        try:
-            while True:
-                near = deadline_s - time.monotonic() < TICK_S
-                flags = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT if near else socket.MSG_NOSIGNAL
-                try:
-                    sent = self._socket.sendmsg(views[first : first + _MAX_PARTS], (), flags)
-                except BlockingIOError:
-                    self._wait(self._writable, near, deadline_s, "did not take a message")
-                    continue
-                done += sent
-                if done == size:
-                    return
-                while sent:
-                    gone = min(sent, views[first].nbytes)
-                    sent -= gone
-                    if gone == views[first].nbytes:
-                        first += 1
-                    else:
-                        views[first] = views[first][gone:]
-        except OSError as error:
-            raise self._lost(error) from error
-        except BaseException as error:
-            if done or begun or not isinstance(error, DeadlinePassed):
-                self._end_with(
-                    f"a message to {self.peer} was cut: {error}"
-                )  # the peer cannot know where the next begins
-            raise
-
     def _next_length(self, deadline_s: float) -> int:
         """Of the message that is next; it is under way from here on."""
-        while self._end - self._start < _LENGTH.size:
+        while self._end - self._start < LENGTH.size:
             if self._start == self._end:
                 self._start = self._end = 0
-            elif STAGE_BYTES - self._start < _LENGTH.size:
+            elif STAGE_BYTES - self._start < LENGTH.size:
                 count = self._end - self._start
                 self._stage[:count] = bytes(self._stage[self._start : self._end])
                 self._start, self._end = 0, count
             self._end += self._some([self._stage[self._end :]], 0, deadline_s, SPINS)
-        (size,) = _LENGTH.unpack_from(self._stage, self._start)
-        self._start += _LENGTH.size
+        (size,) = LENGTH.unpack_from(self._stage, self._start)
+        self._start += LENGTH.size
         self._left = int(size)
         return self._left
 
@@ -216,7 +171,7 @@ class SocketsConnection(TwoSided):
                 views[first][:got] = self._stage[self._start : self._start + got]
                 self._start += got
             else:
-                got = self._some(views[first : first + _MAX_PARTS], socket.MSG_WAITALL, deadline_s)
+                got = self._some(views[first : first + MAX_PARTS], socket.MSG_WAITALL, deadline_s)
             self._left -= got
             while got:
                 taken = min(got, views[first].nbytes)
@@ -238,10 +193,12 @@ class SocketsConnection(TwoSided):
     def _some(self, views: list[memoryview], flags: int, deadline_s: float, spins: int = 0) -> int:
         """Receives at least one byte into the views, none of which is empty."""
         while True:
+            if self._writer.pending:
+                self._writer.push()
             near = deadline_s - time.monotonic() < TICK_S
-            at_once = near or spins > 0
+            both = bool(self._writer.pending)
             try:
-                asked = flags | socket.MSG_DONTWAIT if at_once else flags
+                asked = flags | socket.MSG_DONTWAIT if near or both or spins > 0 else flags
                 if len(views) == 1:
                     got = self._socket.recv_into(views[0], 0, asked)
                 else:
@@ -251,21 +208,14 @@ class SocketsConnection(TwoSided):
                     spins -= 1
                     os.sched_yield()
                 else:
-                    self._wait(self._readable, near, deadline_s, "sent no message")
+                    ready = self._either if both else self._readable
+                    wait(ready, near or both, deadline_s, f"{self.peer} sent no message in time")
                 continue
             except OSError as error:
                 raise self._lost(error) from error
             if not got:
                 raise self._lost()
             return got
-
-    def _wait(self, ready: select.poll, near: bool, deadline_s: float, what: str) -> None:
-        """After a call that would block, which has waited for TICK_S unless its deadline was `near`."""
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise DeadlinePassed(f"{self.peer} {what} in time")
-        if near:
-            ready.poll(left_s * 1000)
 
     def _lost(self, error: OSError | None = None) -> ChannelError:
         """What to raise when the socket carries nothing more."""
@@ -279,7 +229,9 @@ class SocketsConnection(TwoSided):
 
 
 def _set_up(connected: socket.socket) -> None:
-    """The kernel's buffers stay as they are: it tunes them itself unless they are set."""
+    """The kernel's buffers stay as they are, and tune themselves, unless the peer is near."""
+    if _is_near(connected):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEAR_SEND_BYTES)
     connected.settimeout(None)
     tick = _TIMEVAL.pack(int(TICK_S), int(TICK_S % 1 * 1e6))
     for level, option, value in (
@@ -294,14 +246,11 @@ def _set_up(connected: socket.socket) -> None:
         connected.setsockopt(level, option, value)
 
 
-def _after(views: list[memoryview], sent: int) -> list[memoryview]:
-    """What of the views comes after so many bytes."""
-    rest = []
-    for part in views:
-        if sent < part.nbytes:
-            rest.append(part[sent:])
-        sent = max(0, sent - part.nbytes)
-    return rest
+def _is_near(connected: socket.socket) -> bool:
+    if connected.getsockname()[0] == connected.getpeername()[0]:
+        return False  # over loopback
+    info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT_AT + _MIN_RTT.size)
+    return len(info) > _MIN_RTT_AT and _MIN_RTT.unpack_from(info, _MIN_RTT_AT)[0] < NEAR_US
 
 
 def _first_bytes(views: list[memoryview], size: int) -> list[memoryview]:

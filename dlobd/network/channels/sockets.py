@@ -49,7 +49,7 @@ class SocketsChannel:
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        iovec=True, one_sided=False, processes=True, hosts=True, begins=True
+        iovec=True, one_sided=False, processes=True, hosts=True, begins=True, moves=True
     )
     transports: ClassVar[tuple[str, ...]] = ("tcp", "ipoib")
 

@@ -79,17 +79,21 @@ class Meeting:
         return self.book.exchange(name, value, self.deadline_s)
 
 
+Transfer = tuple[int | str, int | str, int]
+"""Source, destination and bytes. An end is the number of a rank, or the name of a parameter server such as ps-0."""
+
+
 class Peers(Protocol):
     """What joins the ranks. `barrier` and `all_reduce` raise ExchangeFailed."""
 
-    def barrier(self, deadline_s: float) -> None:
-        """Returns once all ranks have called it."""
+    def barrier(self, call: int, deadline_s: float) -> None:
+        """Returns once all ranks have called it, before the exchange number `call`."""
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
         """Sums in place; see `dlobd.network.collectives.base`."""
 
-    def carried(self) -> list[tuple[int, int, int]]:
-        """(source, destination, bytes) of what this rank sent and received since it was last asked, if it is known."""
+    def carried(self) -> Sequence[Transfer]:
+        """What this rank sent and received since it was last asked, if it is known."""
 
     def evidence(self) -> Traffic | None:
         """What was carried in all; None where the library does not count."""
@@ -112,6 +116,7 @@ class AllReduceExchange(ABC):
     """
 
     inside_step: ClassVar[bool] = False
+    synchronous: ClassVar[bool] = True
     not_measured: ClassVar[NotMeasured | None] = None
 
     def __init__(self, settings: Settings) -> None:
@@ -186,8 +191,7 @@ class AllReduceExchange(ABC):
             fusion.pack(arrays)
             span.note(bytes=fusion.bytes)
         if self.peers is not None:
-            with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
-                self.peers.barrier(deadline_s)
+            self.wait_for_peers(self.peers, call, deadline_s)
             self.peers.carried()
             with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
                 transfers = []
@@ -197,7 +201,13 @@ class AllReduceExchange(ABC):
                 span.note(transfers=transfers)
         with tracing.span("channel", names.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
-            return [tf.constant(total / total.dtype.type(ranks)) for total in fusion.unpack()]
+            divisor = ranks if self.synchronous else 1
+            return [tf.constant(total / total.dtype.type(divisor)) for total in fusion.unpack()]
+
+    def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
+        """A barrier of its own, so that what follows is the wire's time."""
+        with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
+            peers.barrier(call, deadline_s)
 
     def _fusion(self, arrays: Sequence[NDArray[Any]]) -> Fusion:
         form = tuple((array.shape, array.dtype) for array in arrays)

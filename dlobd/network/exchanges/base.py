@@ -15,6 +15,8 @@
                             between computing and exchanging, so that its time has no number. `not_measured` says why.
            otherwise        it is called between two compiled parts, with tensors that have values: the trainer's step
                             then is `forward and backward`, `exchange` and `apply`, and `exchange` is layer channel.
+           not synchronous  ranks do not wait for each other. It takes gradients alone, and returns the sums of what was
+                            pushed since this rank asked last, its own among it; variables differ between ranks.
     6. `close` ends what `join` began. It is called when a rank ends well; a rank that fails ends with its process.
 
 `not_measured` is a declaration of the class: reports read it where TensorFlow is not installed.
@@ -50,6 +52,9 @@ class Exchange(Protocol):
     """What a row of the registry `exchanges` points to."""
 
     inside_step: ClassVar[bool]
+    synchronous: ClassVar[bool]
+    """Whether all ranks have the same variables, and take each step together."""
+
     not_measured: ClassVar[NotMeasured | None]
     """None where the exchange is outside of the step, and so has spans of its own."""
 

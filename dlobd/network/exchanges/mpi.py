@@ -72,9 +72,9 @@ class MpiPeers:
         self._thread = threading.Thread(target=self._call_all, name="dlobd-mpi", daemon=True)
         self._thread.start()
 
-    def barrier(self, deadline_s: float) -> None:
+    def barrier(self, call: int, deadline_s: float) -> None:
         """See the contract."""
-        self._call(_Order(self.session.barrier, deadline_s, "not all ranks came to a barrier of MPI", sleep=True))
+        self._barrier(deadline_s)
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
         """See the contract."""
@@ -98,7 +98,7 @@ class MpiPeers:
         """Ends MPI together with the other ranks, unless it has failed: it then ends with this process."""
         try:
             if not self._failed:
-                self.barrier(time.monotonic() + LEAVE_S)
+                self._barrier(time.monotonic() + LEAVE_S)
             self._orders.put(None)
             self._thread.join(END_S)
             if not self._failed:
@@ -115,6 +115,9 @@ class MpiPeers:
             except ChannelError as error:
                 order.error = error
             order.done.set()
+
+    def _barrier(self, deadline_s: float) -> None:
+        self._call(_Order(self.session.barrier, deadline_s, "not all ranks came to a barrier of MPI", sleep=True))
 
     def _call(self, order: _Order) -> None:
         if self._failed:

@@ -45,7 +45,7 @@ class MeshPeers:
         self._mesh = mesh
         self._collective = collective(mesh)
 
-    def barrier(self, deadline_s: float) -> None:
+    def barrier(self, call: int, deadline_s: float) -> None:
         """See the contract."""
         barriers.barrier(self._mesh, deadline_s)
 

@@ -71,7 +71,7 @@ class TfPsPeers:
                 f"TensorFlow's server of rank {meeting.rank} does not start: {_line(error)}"
             ) from error
 
-    def barrier(self, deadline_s: float) -> None:
+    def barrier(self, call: int, deadline_s: float) -> None:
         """See the contract. An exchange of one number, by the first server."""
         self._sum(np.ones(1, np.float32), 1, deadline_s)
 

@@ -19,6 +19,7 @@ class TfRing:
     """See `dlobd.network.exchanges.base.Exchange`."""
 
     inside_step: ClassVar[bool] = True
+    synchronous: ClassVar[bool] = True
     not_measured: ClassVar[NotMeasured | None] = NotMeasured(
         "channel",
         "tensorflow",

@@ -67,14 +67,11 @@ class UcxConnection:
 
     def begin_send(self, message: Buffer) -> Any:
         """See the contract. None where UCX has taken the bytes already."""
-        worker = self._worker
         memory = self._memory(message)
-        request = self._request(memory, len(memory), self._plain)
-        if (status := worker.status(request)) is not None:
-            worker.check(status, "send")
-            self._sent(len(memory))
+        size = len(memory)
+        if (request := self._request(memory, size, self._plain, size)) is None:
             return None
-        self._begun.append(begun := (request, memory, len(memory)))
+        self._begun.append(begun := (request, memory, size))
         return begun
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
@@ -104,15 +101,23 @@ class UcxConnection:
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
 
     def _send(self, buffer: Any, count: int, param: Any, size: int, memory: Any, deadline_s: float) -> None:
-        request = self._request(buffer, count, param)
-        self._worker.complete(request, memory, self._sender, deadline_s, "send")
-        self._sent(size)
+        if (request := self._request(buffer, count, param, size)) is not None:
+            self._worker.complete(request, memory, self._sender, deadline_s, "send")
+            self._sent(size)
 
-    def _request(self, buffer: Any, count: int, param: Any) -> Any:
+    def _request(self, buffer: Any, count: int, param: Any, size: int) -> Any:
+        """What UCX is to send; None, and counted, where it has taken the bytes at once."""
         worker = self._worker
         with worker.lock:
             worker.check_open("send")
-            return worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, TAG, param)
+            request = worker.ucp.ucp_tag_send_nbx(worker.endpoint, buffer, count, TAG, param)
+            status = worker.status(request)
+            if status is None:
+                return request
+            worker.check(status, "send")
+            self._counts.sent_messages += 1
+            self._counts.sent_bytes += size
+            return None
 
     def _sent(self, size: int) -> None:
         with self._worker.lock:  # one thread may begin while another one finishes
@@ -124,7 +129,7 @@ class UcxConnection:
 
         def probed() -> Any:
             message = worker.ucp.ucp_tag_probe_nb(worker.handle, TAG, ANY, 1, self._info)
-            return message if message != worker.ffi.NULL else None
+            return message if message != worker.null else None
 
         message = worker.until(probed, self._receiver, deadline_s, "receive")
         size = int(self._info.length)
@@ -133,7 +138,7 @@ class UcxConnection:
             count = self._cut(count, size)
         with worker.lock:
             worker.check_open("receive")
-            taken = (buffer, size if param is self._plain else count) if fits else (worker.ffi.NULL, 0)
+            taken = (buffer, size if param is self._plain else count) if fits else (worker.null, 0)
             request = worker.ucp.ucp_tag_msg_recv_nbx(worker.handle, *taken, message, param if fits else self._plain)
         if not fits:
             with suppress(ChannelError):  # UCX says that it is truncated

@@ -1,14 +1,16 @@
 """How threads wait for UCX, which moves only while a thread calls it, one at a time.
 
 Several may wait at once: one that sends, one that receives, one that serves the peer's access to memory. A thread that
-waits first calls UCX SPIN times; then it arms the worker's descriptor and sleeps: on a shared core, spinning would keep
-the peer from running. Who lets UCX move looks for those that sleep too, and arms again when it leaves.
+waits first calls UCX again and again; then it yields its core between the calls, so that on a shared one the peer runs;
+then it arms the worker's descriptor and sleeps. Who lets UCX move looks for those that sleep too, and arms again when
+it leaves.
 
 That the peer has gone is seen on a TCP connection beside UCX's, whatever the transport.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -19,9 +21,10 @@ from dlobd.network.channels.base import Closed, DeadlinePassed, PeerClosed
 from dlobd.network.channels.ucx import declarations as c
 from dlobd.network.channels.ucx.sleeper import Sleeper
 
-BURST, SPIN = 8, 16
-"""Calls of UCX with the lock held, and how many such bursts before a thread sleeps: about 100 us. A message of a few KB
-on an idle link comes within them."""
+BURST, SPIN, YIELD = 8, 16, 100
+"""Calls of UCX with the lock held; after how many such bursts without a result a thread offers its core to others, and
+after how many more it sleeps. That is about 100 us, in which a message of a few KB comes over an idle link, and then as
+much as a wake-up costs several times over."""
 
 TICK_S = 0.1
 """The longest sleep: what wakes nobody, such as a peer on another host that has vanished, is looked for this often."""
@@ -56,22 +59,27 @@ class Progress:
         self.ended = self.cut = self.gone = ""
         self.distrusted = False
         self.sleepers: list[Sleeper] = []
+        self._sleeping = 0
         self._link_ended = False
         self._gone_s = 0.0
 
     def until(self, done: Callable[[], Any], sleeper: Sleeper, deadline_s: float, what: str) -> Any:
         """What `done` returns, called with the lock held, once that is true. Raises as `complete`."""
+        progress, handle = self.ucp.ucp_worker_progress, self.handle
         spun = 0
         found: Any = None
         while True:
             with self.lock:
                 self.check_open(what)
                 for _ in range(BURST):
-                    while self._progress():
-                        spun = 0
                     if found := found or done():
-                        self._arm_for_others()
+                        if self._sleeping:
+                            self._arm_for_others()
                         return found
+                    if progress(handle):
+                        spun = 0
+                        if self._sleeping:
+                            self._tell_others()
                 now_s = time.monotonic()
                 if self.gone and now_s >= self._gone_s + LAST_S:
                     raise PeerClosed(f"{self.peer} is gone ({self.gone}): UCX cannot {what}")
@@ -79,25 +87,25 @@ class Progress:
                     self._arm_for_others()
                     raise DeadlinePassed(f"UCX could not {what} in time ({self.peer})")
             spun += 1
-            if spun > SPIN:
+            if spun > SPIN + YIELD:
                 found = self._sleep(done, sleeper, min(deadline_s - now_s, TICK_S))
+            elif spun > SPIN:
+                os.sched_yield()
 
-    def _progress(self) -> int:
-        """With the lock held. What has come may be for one that sleeps."""
-        moved: int = self.ucp.ucp_worker_progress(self.handle)
-        if moved:
-            for each in self.sleepers:
-                if each.asleep:
-                    each.look()
-        return moved
+    def _tell_others(self) -> None:
+        """With the lock held, after UCX has moved: what has come may be for one that sleeps."""
+        for each in self.sleepers:
+            if each.asleep:
+                each.look()
 
     def _arm_for_others(self) -> None:
         """With the lock held, by a thread that leaves: UCX wakes those that sleep once for each time that it is
         armed, and this thread may have taken that."""
-        while any(each.asleep for each in self.sleepers):
+        while self._sleeping:
             if self.ucp.ucp_worker_arm(self.handle) != c.ERR_BUSY:
                 return
-            self._progress()
+            if self.ucp.ucp_worker_progress(self.handle):
+                self._tell_others()
 
     def _sleep(self, done: Callable[[], Any], sleeper: Sleeper, within_s: float) -> Any:
         """Until something happens; what `done` has returned by then, here or by another thread."""
@@ -110,12 +118,14 @@ class Progress:
                 return None  # something has come
             within_s = min(within_s, LAST_S) if self.gone else within_s
             sleeper.fall_asleep(done)
+            self._sleeping += 1
         peer_goes = False
         try:
             peer_goes = sleeper.sleep(within_s)
         finally:
             with self.lock:
                 found = sleeper.wake_up()
+                self._sleeping -= 1
         if peer_goes:
             self.look_for_peer()
         return found

@@ -20,7 +20,10 @@ CLOSE_S = 2.0
 
 
 class Worker(Progress):
-    """Args:
+    """Attributes:
+        null: UCX's answer where a call was complete at once, and where there is no message.
+
+    Args:
         peer: for messages.
 
     Raises:
@@ -31,7 +34,7 @@ class Worker(Progress):
         super().__init__(context.ucp, peer)
         self.context = context
         self.ffi = context.ffi
-        self._null = context.ffi.NULL
+        self.null = context.ffi.NULL
         self._left: list[Any] = []  # requests that were given up, with the memory that UCX may still use
         params = self.ffi.new("ucp_worker_params_t *")
         params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
@@ -157,7 +160,7 @@ class Worker(Progress):
 
     def _close_endpoint(self, within_s: float) -> None:
         """With the lock held. What is under way is sent before, unless the peer has gone, or a call was given up."""
-        if self.endpoint == self._null:
+        if self.endpoint == self.null:
             return
         until_s = time.monotonic() + within_s
         if self._left and self.context.err_mode == c.ERR_MODE_NONE:
@@ -169,7 +172,7 @@ class Worker(Progress):
         if self.gone or self._left:
             param.op_attr_mask, param.flags = c.OP_FLAGS, c.EP_CLOSE_FORCE
         request = self.ucp.ucp_ep_close_nbx(self.endpoint, param)
-        self.endpoint = self._null
+        self.endpoint = self.null
         if self.status(request) is not None:
             return
         while self.ucp.ucp_request_check_status(request) == c.INPROGRESS and time.monotonic() < until_s:
@@ -178,7 +181,7 @@ class Worker(Progress):
 
     def status(self, request: Any) -> int | None:
         """Of what a call has returned: None where it is a request under way."""
-        if request == self._null:  # the usual one, which is OK
+        if request == self.null:  # the usual one, which is OK
             return 0
         value = int(self.ffi.cast("intptr_t", request))
         return value if c.ERR_LAST <= value <= 0 else None

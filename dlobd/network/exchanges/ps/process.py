@@ -11,7 +11,8 @@ import time
 from dataclasses import asdict
 
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges.ps_server import END_S, Place
+from dlobd.network.exchanges.ps.server import Place
+from dlobd.network.exchanges.ps.serving import END_S
 
 
 class ServerProcess:
@@ -27,7 +28,7 @@ class ServerProcess:
     def __init__(self, place: Place, deadline_s: float) -> None:
         self._name = f"ps-{place.index}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dlobd.network.exchanges.ps_server"],
+            [sys.executable, "-m", "dlobd.network.exchanges.ps.server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Spark adds what it brings along to the path of a process that runs already
