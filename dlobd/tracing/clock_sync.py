@@ -1,8 +1,8 @@
 """Message pairs between two clocks: a server tells its own, a client of another clock domain asks.
 
     client                                             server (the driver)
-      sent_a  -- nonce, HMAC -------------------------> received_b
-      received_a <------- nonce, received_b, sent_b, HMAC -- sent_b
+      sent_a  -- nonce, MAC --------------------------> received_b
+      received_a <------- nonce, received_b, sent_b, MAC --- sent_b
 
 One UDP datagram each way, authenticated by a secret of the run: no other process is answered or believed. What is
 lost is asked again the next time. A server that cannot be reached costs its clients one short wait a burst and nothing
@@ -11,7 +11,7 @@ else: the offset stays unknown. `dlobd.tracing.clock_offset` makes intervals of 
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import json
 import os
 import secrets
@@ -21,6 +21,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from secrets import compare_digest
 
 from dlobd.tracing import clock
 from dlobd.tracing.clock_offset import Exchange
@@ -44,7 +45,9 @@ _QUESTION, _ANSWER = b"dlobd clock?", b"dlobd clock!"
 
 
 def _mac(secret: bytes, kind: bytes, message: bytes) -> bytes:
-    return hmac.digest(secret, kind + message, "sha256")
+    # BLAKE2's own keyed mode, not OpenSSL's: a Python worker forks while its recorder's thread asks, and a fork in the
+    # middle of an OpenSSL call leaves its locks taken in the child, where TensorFlowOnSpark's manager waits for them
+    return hashlib.blake2s(kind + message, key=secret).digest()
 
 
 class Server:
@@ -85,7 +88,7 @@ class Server:
                 nonce, mac = question[:_NONCE_BYTES], question[_NONCE_BYTES:]
                 if self._closed:
                     return
-                if not hmac.compare_digest(mac, _mac(secret, _QUESTION, nonce)):
+                if not compare_digest(mac, _mac(secret, _QUESTION, nonce)):
                     continue
                 message = nonce + _TIMES.pack(received_ns, clock.monotonic_ns())
                 self._socket.sendto(message + _mac(secret, _ANSWER, message), sender)
@@ -130,7 +133,7 @@ class Peer:
                     answer = asking.recv(512)
                     received_ns = clock.monotonic_ns()
                     message, mac = answer[:-_MAC_BYTES], answer[-_MAC_BYTES:]
-                    if message[:_NONCE_BYTES] != nonce or not hmac.compare_digest(mac, _mac(secret, _ANSWER, message)):
+                    if message[:_NONCE_BYTES] != nonce or not compare_digest(mac, _mac(secret, _ANSWER, message)):
                         break  # a late answer, or another process's
                     received_b_ns, sent_b_ns = _TIMES.unpack(message[_NONCE_BYTES:])
                     found.append(Exchange(sent_ns, received_b_ns, sent_b_ns, received_ns))

@@ -46,6 +46,47 @@ def width_ns(pair: Exchange) -> int:
     return (pair.received_a_ns - pair.sent_a_ns) - (pair.sent_b_ns - pair.received_b_ns)
 
 
+FORKS = """
+import hmac, os, random, select, sys, threading, time
+from dlobd.tracing import clock_sync
+
+asked = clock_sync.Peer(**clock_sync.json.loads(os.environ[clock_sync.VARIABLE]))
+
+def worker(end):
+    # as in a Python worker: its recorder asks from a thread, and TensorFlowOnSpark's manager is forked meanwhile
+    threading.Thread(target=asked.exchange, daemon=True).start()
+    time.sleep(random.random() * 0.001)
+    told, tell = os.pipe()
+    if not (child := os.fork()):
+        hmac.new(b"key", b"challenge", "md5").digest()  # what multiprocessing's authentication does
+        os.write(tell, b"+")
+        os._exit(0)
+    in_time = select.select([told], [], [], 5)[0]
+    if not in_time:
+        os.kill(child, 9)
+    os.waitpid(child, 0)
+    os.write(end, b"+" if in_time else b"-")
+    os._exit(0)
+
+for _ in range(int(sys.argv[1])):
+    told, tell = os.pipe()
+    if not (child := os.fork()):
+        worker(tell)
+    os.close(tell)
+    print(end=os.read(told, 1).decode(), flush=True)
+    os.close(told)
+    os.waitpid(child, 0)
+"""
+
+
+def test_a_process_forked_during_an_exchange_can_authenticate(server: Server) -> None:
+    """With a message authentication code of OpenSSL one in fifty children waits for ever for one of its locks."""
+    command = [sys.executable, "-c", FORKS, "500"]
+    environment = {**os.environ, **server.environment}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == 500 * "+"
+
+
 @pytest.mark.parametrize("seconds", [5000, -1])
 def test_the_shift_of_another_time_namespace_is_inside(
     server: Server, seconds: int, capsys: pytest.CaptureFixture[str]
