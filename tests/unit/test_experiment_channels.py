@@ -52,6 +52,8 @@ def test_the_page_has_the_same_table() -> None:
         (["exchange=ring", "channel.library=grpc"], "grpc"),
         (["exchange=halving-doubling", "channel=ipoib@ib0"], "sockets"),
         (["channel=ipoib@ib0"], "tensorflow"),
+        (["channel=tcp@10.77.2.0/24"], "tensorflow"),
+        (["exchange=ring", "channel=ipoib@10.77.2.0/24"], "sockets"),
     ],
 )
 def test_a_library_follows_from_exchange_and_channel(settings: list[str], library: str) -> None:
@@ -66,6 +68,8 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("channel=tpc", "Unknown channel 'tpc'; did you mean 'tcp'?"),
         ("channel=tcp@", "names no device after its '@'"),
         ("channel=shm@eth0", "shm has no device"),
+        ("channel=tcp@10.77.2.5/24", "the network is 10.77.2.0/24"),
+        ("channel=rdma@10.77.2.0/24", "a network goes with tcp and ipoib only"),
         ("channel=TCP", "is not TRANSPORT or TRANSPORT@DEVICE"),
         ("channel=inproc", "cannot be used by a job"),
         ("channel.library=socket", "Unknown library 'socket'; did you mean 'sockets'?"),
