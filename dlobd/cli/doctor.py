@@ -18,7 +18,9 @@ def doctor(
     require: Annotated[
         list[str] | None,
         typer.Option(
-            "--require", metavar="CHANNEL", help="Fail without rdma, ipoib@IFACE, tcp@IFACE, shm; repeatable."
+            "--require",
+            metavar="CHANNEL",
+            help="Fail without rdma, ipoib@IFACE, tcp@IFACE, tcp@NETWORK, shm; repeatable.",
         ),
     ] = None,
     allow_soft: Annotated[

@@ -13,6 +13,7 @@ import difflib
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import psutil
@@ -78,30 +79,38 @@ def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None
     return [_interface(root / name, tuple(known.get(name, ()))) for name in names]
 
 
-def usable(
-    name: str,
+def network_of(device: str) -> IPv4Network | None:
+    """The IPv4 network that stands for a device; that of an address is the address alone. None: it is a name."""
+    try:
+        return IPv4Network(device)
+    except ValueError:
+        return None
+
+
+def resolve(
+    device: str,
     infiniband: bool = False,
     root: Path = SYSFS,
     addresses: Mapping[str, Sequence[str]] | None = None,
-) -> Interface:
-    """The interface `name`, which is up and has an IPv4 address.
+) -> tuple[Interface, str]:
+    """The interface of a device, which is up, and the IPv4 address to use there.
 
     Args:
+        device: the name of the interface, which stands for its first address; an address of it; or a network in CIDR
+            notation, in which it has an address.
         infiniband: it must be IP over InfiniBand.
         root, addresses: as of `interfaces`.
 
     Raises:
         UsageError: there is none of this name; the nearest is named.
-        SetupError: it is of another type, down, or without an address.
+        SetupError: none, or more than one, has such an address; or it is of another type, down, or without an address.
     """
-    found = {interface.name: interface for interface in interfaces(root, addresses)}
-    if name not in found:
-        near = difflib.get_close_matches(name, found, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise UsageError(f"This host has no interface {name!r}{hint}", f"choose one of {', '.join(found) or 'none'}")
-    interface = found[name]
+    found = interfaces(root, addresses)
+    network = network_of(device)
+    interface = _named(device, found) if network is None else _within(network, device, found)
+    name = interface.name
     if infiniband and interface.type != INFINIBAND:
-        others = [other.name for other in found.values() if other.type == INFINIBAND]
+        others = [other.name for other in found if other.type == INFINIBAND]
         remedy = f"choose {' or '.join(others)}" if others else f"this host has no InfiniBand interface; use tcp@{name}"
         raise SetupError(f"Interface {name!r} is {interface.kind}, not infiniband: it cannot carry IPoIB.", remedy)
     if not interface.up:
@@ -111,7 +120,41 @@ def usable(
         raise SetupError(
             f"Interface {name!r} has no IPv4 address.", f"give it one: ip address add A.B.C.D/N dev {name}"
         )
-    return interface
+    return interface, interface.addresses[0] if network is None else _address_in(network, interface)
+
+
+def _named(name: str, found: Sequence[Interface]) -> Interface:
+    names = [interface.name for interface in found]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        raise UsageError(f"This host has no interface {name!r}{hint}", f"choose one of {', '.join(names) or 'none'}")
+    return found[names.index(name)]
+
+
+def _within(network: IPv4Network, device: str, found: Sequence[Interface]) -> Interface:
+    inside = [interface for interface in found if _address_in(network, interface)]
+    if not inside:
+        wanted = "an address in" if "/" in device else "the address"
+        every = [f"{address} ({interface.name})" for interface in found for address in interface.addresses]
+        raise SetupError(
+            f"This host has no interface with {wanted} {device}; its addresses are {', '.join(every) or 'none'}.",
+            "choose among these, or look at `ip address`",
+        )
+    if len(inside) > 1 and "/" in device:  # an address that several have, as tunnels do, is still one to bind to
+        both = ", ".join(f"{interface.name} ({_address_in(network, interface)})" for interface in inside)
+        raise SetupError(
+            f"This host has more than one interface with an address in {device}: {both}.",
+            f"give the name of one, such as {inside[0].name}, or a smaller network",
+        )
+    return inside[0]
+
+
+def _address_in(network: IPv4Network, interface: Interface) -> str:
+    """The first of the interface's addresses that is in the network; empty if none is. All of 127/8 is loopback's."""
+    if interface.type == LOOPBACK and network.prefixlen == 32 and network.is_loopback:
+        return str(network.network_address)
+    return next((address for address in interface.addresses if IPv4Address(address) in network), "")
 
 
 def with_address(address: str, root: Path = SYSFS) -> Interface | None:

@@ -319,11 +319,11 @@ def _ip_required(part: str, spec: ChannelSpec, machine: Machine) -> Finding:
     errors = []
     for name in [spec.device] if spec.device else every:
         try:
-            one = interfaces.usable(name, ipoib, machine.root / "sys/class/net", machine.addresses)
+            one, address = interfaces.resolve(name, ipoib, machine.root / "sys/class/net", machine.addresses)
         except DlobdError as error:
             errors.append(error)
         else:
-            return Finding(part, "ok", f"{one.name} ({one.kind}), {', '.join(one.addresses)}, MTU {one.mtu_bytes}")
+            return Finding(part, "ok", f"{one.name} ({one.kind}), {address}, MTU {one.mtu_bytes}")
     return Finding(part, "broken", errors[0].what, errors[0].remedy)
 
 

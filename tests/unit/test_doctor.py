@@ -398,7 +398,17 @@ def test_a_transfer_that_no_device_counted_is_not_rdma(tmp_path: Path) -> None:
 def test_what_is_required_is_there(tmp_path: Path) -> None:
     """By name or without one."""
     one = machine(tmp_path)
-    for text in ("rdma", "rdma@mlx5_0", "rdma@mlx5_0:1", "ipoib", "ipoib@ib0", "tcp", "tcp@eth0", "shm"):
+    for text in (
+        "rdma",
+        "rdma@mlx5_0",
+        "rdma@mlx5_0:1",
+        "ipoib",
+        "ipoib@ib0",
+        "tcp",
+        "tcp@eth0",
+        "shm",
+        "ipoib@10.1.0.0/24",
+    ):
         assert need(one, text).verdict == "ok", text
     assert doctor.exit_code([need(one, "rdma"), need(one, "tcp@eth0")]) == 0
 
@@ -410,6 +420,7 @@ def test_what_is_required_is_there(tmp_path: Path) -> None:
         ("ipoib@eth0", "is ethernet, not infiniband"),
         ("ipoib@ib1", "did you mean 'ib0'"),
         ("tcp@eth9", "did you mean 'eth0'"),
+        ("tcp@10.77.2.0/24", "no interface with an address in 10.77.2.0/24; its addresses are "),
     ],
 )
 def test_what_is_required_and_not_there_names_what_is(tmp_path: Path, text: str, says: str) -> None:
@@ -441,7 +452,7 @@ def test_nothing_that_is_required_is_there_without_devices(tmp_path: Path) -> No
         assert (found.verdict, says in found.what, bool(found.remedy)) == ("broken", True, True)
 
 
-@pytest.mark.parametrize("text", ["rdna", "inproc", "tcp@", "tcp@a b", ""])
+@pytest.mark.parametrize("text", ["rdna", "inproc", "tcp@", "tcp@a b", "tcp@10.77.2.5/24", ""])
 def test_what_is_no_channel_cannot_be_required(text: str) -> None:
     """Before anything is looked at."""
     with pytest.raises(UsageError, match="--require"):

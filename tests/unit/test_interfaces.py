@@ -64,19 +64,70 @@ def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
     assert interfaces.interfaces(tmp_path / "none", {}) == []
 
 
-def test_a_usable_interface_is_up_and_has_an_address(tree: Path) -> None:
-    """Ethernet for TCP, InfiniBand for either."""
-    assert interfaces.usable("eth0", root=tree, addresses=ADDRESSES).addresses == ("192.0.2.7",)
-    assert interfaces.usable("ib0", root=tree, addresses=ADDRESSES).name == "ib0"
-    assert interfaces.usable("ib0", infiniband=True, root=tree, addresses=ADDRESSES).name == "ib0"
+@pytest.mark.parametrize(
+    ("device", "infiniband", "name", "address"),
+    [
+        ("eth0", False, "eth0", "192.0.2.7"),
+        ("ib0", False, "ib0", "198.51.100.7"),
+        ("ib0", True, "ib0", "198.51.100.7"),
+        ("192.0.2.7", False, "eth0", "192.0.2.7"),
+        ("198.51.100.8", True, "ib0", "198.51.100.8"),
+        ("192.0.2.0/24", False, "eth0", "192.0.2.7"),
+        ("192.0.0.0/8", False, "eth0", "192.0.2.7"),
+        ("198.51.100.8/32", True, "ib0", "198.51.100.8"),
+        ("198.51.100.0/29", True, "ib0", "198.51.100.7"),
+        ("127.0.0.0/8", False, "lo", "127.0.0.1"),
+        ("127.9.8.7", False, "lo", "127.9.8.7"),
+    ],
+)
+def test_a_device_is_a_name_an_address_or_a_network(
+    tree: Path, device: str, infiniband: bool, name: str, address: str
+) -> None:
+    """Ethernet for TCP, InfiniBand for either; of several addresses the first that was asked for."""
+    interface, found = interfaces.resolve(device, infiniband, tree, ADDRESSES)
+    assert (interface.name, found) == (name, address)
+
+
+@pytest.mark.parametrize(
+    ("device", "infiniband", "why"),
+    [
+        (
+            "10.9.0.0/16",
+            False,
+            r"no interface with an address in 10\.9\.0\.0/16; its addresses are 192\.0\.2\.7 \(eth0\), .* \(lo\)\.",
+        ),
+        ("10.9.0.1", False, r"no interface with the address 10\.9\.0\.1; its addresses are 192"),
+        (
+            "198.51.100.0/24",
+            True,
+            r"one interface .* in 198\.51\.100\.0/24: ib0 \(198\.51\.100\.7\), ib1 \(198\.51\.100\.9\)\. Next: .* ib0",
+        ),
+        ("198.51.100.9/32", False, "'ib1' is down"),
+        ("198.51.100.9", True, "'ib1' is down"),
+        ("192.0.2.0/24", True, "'eth0' is ethernet, not infiniband"),
+    ],
+)
+def test_a_network_that_cannot_be_used_says_why(tree: Path, device: str, infiniband: bool, why: str) -> None:
+    """One line, with this host's addresses or what to do next."""
+    with pytest.raises(SetupError, match=why) as raised:
+        interfaces.resolve(device, infiniband, tree, ADDRESSES)
+    assert raised.value.remedy
+
+
+def test_an_address_that_two_interfaces_have_is_still_one(tree: Path) -> None:
+    """As tunnels do: there is one address to bind to. A network has to be one interface's."""
+    both = {"eth0": ["192.0.2.7"], "ib0": ["192.0.2.7"]}
+    assert interfaces.resolve("192.0.2.7", root=tree, addresses=both)[1] == "192.0.2.7"
+    with pytest.raises(SetupError, match="more than one"):
+        interfaces.resolve("192.0.2.0/24", root=tree, addresses=both)
 
 
 def test_an_unknown_interface_is_answered_with_the_nearest_and_all(tree: Path) -> None:
     """Or with all where none is near."""
     with pytest.raises(UsageError, match=r"no interface 'eht0'; did you mean 'eth0'\? .* eth0, eth1, ib0, ib1, lo$"):
-        interfaces.usable("eht0", root=tree, addresses=ADDRESSES)
+        interfaces.resolve("eht0", root=tree, addresses=ADDRESSES)
     with pytest.raises(UsageError, match=r"no interface 'wlan7'\. Next: choose one of eth0"):
-        interfaces.usable("wlan7", root=tree, addresses=ADDRESSES)
+        interfaces.resolve("wlan7", root=tree, addresses=ADDRESSES)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +142,7 @@ def test_an_unknown_interface_is_answered_with_the_nearest_and_all(tree: Path) -
 def test_an_interface_that_cannot_be_used_says_why(tree: Path, name: str, infiniband: bool, why: str) -> None:
     """One line, with what to do next."""
     with pytest.raises(SetupError, match=why) as raised:
-        interfaces.usable(name, infiniband, tree, ADDRESSES)
+        interfaces.resolve(name, infiniband, tree, ADDRESSES)
     assert raised.value.remedy
 
 
@@ -100,12 +151,12 @@ def test_a_host_without_infiniband_says_so(tmp_path: Path) -> None:
     (tmp_path / "eth0").mkdir()
     (tmp_path / "eth0" / "type").write_text("1")
     with pytest.raises(SetupError, match=r"this host has no InfiniBand interface; use tcp@eth0"):
-        interfaces.usable("eth0", True, tmp_path, ADDRESSES)
+        interfaces.resolve("eth0", True, tmp_path, ADDRESSES)
 
 
 def test_this_host_has_loopback() -> None:
     """By its name, its address, any address of 127/8, and the route to it."""
-    loopback = interfaces.usable("lo")
+    loopback = interfaces.resolve("lo")[0]
     assert (loopback.type, loopback.kind) == (interfaces.LOOPBACK, "loopback")
     assert "127.0.0.1" in loopback.addresses
     for found in (
@@ -126,7 +177,7 @@ def test_what_goes_to_an_own_address_goes_over_loopback() -> None:
         if entry.family == socket.AF_INET
     ]
     for address in own:
-        assert interfaces.towards(address) == interfaces.usable("lo")
-        assert interfaces.carrying(address, address) == interfaces.usable("lo")
+        assert interfaces.towards(address) == interfaces.resolve("lo")[0]
+        assert interfaces.carrying(address, address) == interfaces.resolve("lo")[0]
         assert interfaces.with_address(address) is not None
     assert interfaces.with_address("192.0.2.200") is None

@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.two_sided import Counts
 
+LOOPBACK = "127.0.0.1"
 
-def local_address(transport: str, device: str) -> str:
-    """The IPv4 address of the interface; loopback's for none. An IPv4 address stands for its interface.
+
+def resolved(transport: str, device: str) -> tuple[interfaces.Interface, str]:
+    """The interface of a device, given by its name, its IPv4 address, or a network, and its address; loopback for none.
 
     Raises:
-        UsageError, SetupError: see `dlobd.network.interfaces.usable`.
+        UsageError, SetupError: see `dlobd.network.interfaces.resolve`; ipoib needs a device.
     """
-    if is_address(device):
-        if interfaces.with_address(device) is None:
-            raise SetupError(f"This host has no interface with the address {device}.", "look at `ip address`")
-        return device
-    if device:
-        return interfaces.usable(device, infiniband=transport == "ipoib").addresses[0]
-    if transport == "ipoib":
+    if transport == "ipoib" and not device:
         raise UsageError("Channel ipoib needs the name of its interface.", "write it as in ipoib@ib0")
-    return "127.0.0.1"
+    return interfaces.resolve(device or LOOPBACK, infiniband=transport == "ipoib")
+
+
+def local_address(transport: str, device: str) -> str:
+    """The IPv4 address of a device. Raises as `resolved`."""
+    return resolved(transport, device)[1]
 
 
 def source_towards(transport: str, device: str, host: str) -> str:
     """The address to connect to `host` from; empty where no interface was asked for.
 
     Raises:
-        UsageError, SetupError: as `local_address`, or the way there leads over another interface.
+        UsageError, SetupError: as `resolved`, or the way there leads over another interface.
     """
     if not device:
         return ""
-    source = local_address(transport, device)
+    interface, source = resolved(transport, device)
     way = interfaces.towards(host)
-    if way is None or (way.name != _name(device) and way.type != interfaces.LOOPBACK):
+    if way is None or (way.name != interface.name and way.type != interfaces.LOOPBACK):
         over = way.name if way else "an interface that is not known"
-        raise SetupError(f"The way to {host} leads over {over}, not over {device}.", f"look at `ip route get {host}`")
+        asked = device if device == interface.name else f"{interface.name}, which has {source}"
+        raise SetupError(f"The way to {host} leads over {over}, not over {asked}.", f"look at `ip route get {host}`")
     return source
-
-
-def is_address(device: str) -> bool:
-    """Whether a device is given by its IPv4 address."""
-    try:
-        ipaddress.IPv4Address(device)
-    except ValueError:
-        return False
-    return True
-
-
-def _name(device: str) -> str:
-    """Of the interface."""
-    by_address = interfaces.with_address(device) if is_address(device) else None
-    return by_address.name if by_address else device
 
 
 def parsed(scheme: str, address: str) -> tuple[str, int]:

@@ -32,7 +32,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.base import ChannelError, DeadlinePassed
 from dlobd.network.channels.environment import temporarily
-from dlobd.network.channels.ip import is_address, local_address
+from dlobd.network.channels.ip import resolved
 
 TRANSPORTS = ("tcp", "ipoib", "rdma", "shm")
 
@@ -62,8 +62,8 @@ def environment(transport: str, device: str) -> dict[str, str]:
     """What MPICH, UCX and libfabric read of the environment.
 
     Args:
-        device: an interface or its IPv4 address, empty for loopback; or an RDMA device with its port, as in mlx5_0:1,
-            which is port 1 if none is named.
+        device: an interface, its IPv4 address or its network, empty for loopback; or an RDMA device with its port, as
+            in mlx5_0:1, which is port 1 if none is named.
 
     Raises:
         UsageError: MPI cannot carry the transport, or it needs a device.
@@ -78,7 +78,7 @@ def environment(transport: str, device: str) -> dict[str, str]:
         if not device:
             raise UsageError("Channel rdma needs the name of its device.", "write it as in rdma@mlx5_0:1")
         return {**ucx, "UCX_TLS": "rc", "UCX_NET_DEVICES": device if ":" in device else f"{device}:1"}
-    interface = _interface(transport, device)
+    interface, _ = resolved(transport, device)
     if interface.type == interfaces.LOOPBACK:
         return {
             "MPIR_CVAR_NOLOCAL": "1",
@@ -87,16 +87,6 @@ def environment(transport: str, device: str) -> dict[str, str]:
             "FI_TCP_IFACE": interface.name,
         }
     return {**ucx, "UCX_TLS": "tcp", "UCX_NET_DEVICES": interface.name}
-
-
-def _interface(transport: str, device: str) -> interfaces.Interface:
-    """That of the device, which is up."""
-    address = local_address(transport, device)
-    by_address = interfaces.with_address(address)
-    if by_address is None:
-        raise SetupError(f"This host has no interface with the address {address}.", "look at `ip address`")
-    name = by_address.name if is_address(device) or not device else device
-    return interfaces.usable(name, infiniband=transport == "ipoib")
 
 
 class MpiSession:

@@ -14,7 +14,7 @@ from typing import Any
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels.base import Closed
-from dlobd.network.channels.ip import is_address, local_address
+from dlobd.network.channels.ip import resolved
 from dlobd.network.channels.ucx import declarations as c
 from dlobd.network.channels.ucx.library import Library, load
 from dlobd.network.devices import devices
@@ -55,10 +55,8 @@ def port(device: str) -> str:
 
 def _interface(transport: str, device: str) -> str:
     """The name of the interface, which UCX goes by."""
-    address = local_address(transport, device)
-    found = interfaces.with_address(address)
-    name = device if device and not is_address(device) else found.name if found else ""
-    if (interface := interfaces.usable(name, transport == "ipoib")).type == interfaces.LOOPBACK:
+    interface, _ = resolved(transport, device)
+    if interface.type == interfaces.LOOPBACK:
         raise SetupError(
             "UCX finds no route over loopback.",
             "name another interface, as in tcp@eth0, or use channel.library=sockets",
