@@ -267,6 +267,27 @@ def _other_address(tmp: Path) -> list[TransportEvidence]:
     return _run(hosts, lambda host: host.move("eth1"), "tcp/eth1", 1.0, net="10.2.0")
 
 
+def _differing_names(tmp: Path) -> list[TransportEvidence]:
+    """What is eth1 on the first host is eth0 on the second, where eth1 is of another network."""
+    first, second = _pair(tmp)
+    first.interface("eth1", "10.2.0.1")
+    second.addresses["eth0"] = "10.2.0.2"
+    second.interface("eth1", "10.9.0.2")
+    move = {"host-a": "eth1", "host-b": "eth0"}
+    return _run((first, second), lambda host: host.move(move[host.name]), "", 1.0, net="10.2.0")
+
+
+def _one_outside(tmp: Path) -> list[TransportEvidence]:
+    """The second host used an address of another network."""
+    first, second = _pair(tmp)
+    second.addresses["eth0"] = "10.3.0.2"
+    before = [host.read() for host in (first, second)]
+    for host in (first, second):
+        host.move("eth0")
+    ends = connected("10.0.0.1", "10.3.0.2")
+    return [seen(rank, before[rank], host.read(ends[rank]), TCP) for rank, host in enumerate((first, second))]
+
+
 def _foreign_sys(tmp: Path) -> list[TransportEvidence]:
     """/sys is of another network namespace: the interface's type is not known."""
     hosts = _pair(tmp)
@@ -328,6 +349,27 @@ CASES = [
     Case("tcp on one host, connections not known", "tcp@eth0",
          lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "", "tcp", None), "tcp", True, "", "lo"),
     Case("tcp over another interface", "tcp@eth0", _other_address, "tcp", False, "", "eth1"),
+    Case("a network, whose interfaces differ", "tcp@10.2.0.0/24", _differing_names, "tcp", True, "", "eth0, eth1"),
+    Case("a name, where interfaces differ", "tcp@eth1", _differing_names, "tcp", False, "", "eth0, eth1"),
+    Case("a network that one host did not use", "tcp@10.0.0.0/24", _one_outside, "tcp", False, "", "eth0"),
+    Case("a network, connections not known", "tcp@10.0.0.0/24",
+         lambda t: _run(_pair(t), lambda host: host.move("eth0"), TCP, None), "tcp", True, "", "eth0"),
+    Case("another network, connections not known", "tcp@10.9.0.0/24",
+         lambda t: _run(_pair(t), lambda host: host.move("eth0"), TCP, None), "tcp", False, "", "eth0"),
+    Case("a network, on one host", "tcp@10.0.0.0/24",
+         lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "", "tcp", 1.0), "tcp", True, "", "lo"),
+    Case("loopback's network, an interface's used", "tcp@127.0.0.0/8",
+         lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "", "tcp", 1.0), "tcp", False, "", "lo"),
+    Case("an address, on one host", "tcp@10.0.0.1",
+         lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "", "tcp", 1.0), "tcp", True, "", "lo"),
+    Case("IPoIB's network", "ipoib@10.1.0.0/24",
+         lambda t: _run(_infiniband(t), lambda host: (_moved()(host), host.move("ib0", packet=1992)), "tcp/ib0", 1.0,
+                        net="10.1.0"), "ipoib", True, "", "ib0"),
+    Case("IPoIB in a network of Ethernet", "ipoib@10.0.0.0/24",
+         lambda t: _run(_infiniband(t), lambda host: host.move("eth0"), TCP, 1.0), "tcp", False, "", "eth0"),
+    Case("a network, and /sys is of another namespace", "tcp@10.3.0.0/24", _foreign_sys, "unknown", None, "", "veth1"),
+    Case("another network, and /sys is of another namespace", "tcp@10.4.0.0/24", _foreign_sys, "unknown", False, "",
+         "veth1"),
     Case("tcp was asked for, verbs used", "tcp@eth0", lambda t: _run(_infiniband(t), _moved(), RC), "verbs", False,
          "mlx5_0:1"),
     Case("/sys is of another namespace", "tcp@veth1", _foreign_sys, "unknown", None, "", "veth1"),

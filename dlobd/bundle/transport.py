@@ -35,7 +35,9 @@ class Plane:
         if self.kind == "unknown":
             return f"{self.plane}: {self.asked} was asked for, and it was not used: {self.evidence[-1]}"
         where = self.device or self.interface
-        return f"{self.plane}: {self.asked} was asked for, and {self.kind}{f' ({where})' if where else ''} was used"
+        line = f"{self.plane}: {self.asked} was asked for, and {self.kind}{f' ({where})' if where else ''} was used"
+        # which interface it was does not tell whether it was one of a network
+        return f"{line}: {self.evidence[-1]}" if "/" in self.asked else line
 
 
 @dataclass(frozen=True, slots=True)

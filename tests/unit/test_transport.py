@@ -118,6 +118,40 @@ def test_other_planes_are_told_by_their_addresses(tmp_path: Path) -> None:
     assert plane_of_addresses("hdfs", "", ["10.0.0.1", "10.1.0.1"], [seen_now]).kind == "mixed"
 
 
+@pytest.mark.parametrize(
+    ("addresses", "kind", "agrees"),
+    [
+        (["10.77.2.1"], "tcp", True),
+        (["10.77.2.1", "10.77.2.2"], "tcp", True),
+        (["10.77.2.1", "10.0.0.2"], "tcp", False),
+        (["10.77.2.1", "10.77.2.9"], "unknown", None),
+        (["10.77.2.1", "10.9.9.9"], "unknown", False),
+        (["10.77.2.1", "worker-1.fabric"], "unknown", None),
+        (["localhost"], "tcp", False),
+    ],
+)
+def test_addresses_of_other_planes_must_lie_in_the_network(
+    tmp_path: Path, addresses: list[str], kind: str, agrees: bool | None
+) -> None:
+    """An address in it that no rank's host has, and a host's name, are not known; one outside is known to be so."""
+    first, second = Host(tmp_path / "a", "host-a"), Host(tmp_path / "b", "host-b")
+    first.interface("lo", "127.0.0.1", 772, 65536)
+    first.interface("eth1", "10.77.2.1")
+    second.interface("eth0", "10.77.2.2")
+    second.interface("eth1", "10.0.0.2")
+    plane = plane_of_addresses("hdfs", "tcp@10.77.2.0/24", addresses, [first.read(), second.read()])
+    assert (plane.kind, plane.agrees) == (kind, agrees), plane.evidence
+    assert not plane.disagreement() or plane.disagreement().endswith("is not in 10.77.2.0/24")
+
+
+def test_what_is_not_in_the_network_is_named(tmp_path: Path) -> None:
+    """The interface's name does not tell."""
+    (case,) = (case for case in CASES if case.name == "a network that one host did not use")
+    assert decided(case, tmp_path).disagreement() == (
+        "exchange: tcp@10.0.0.0/24 was asked for, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
+    )
+
+
 # ---- counters
 
 

@@ -65,6 +65,7 @@ class Used:
     """What was used on one host.
 
     homes: the interfaces whose addresses were used; bytes between ranks of one host go over `lo` all the same.
+    home_addresses: those addresses; `addresses` has what ranks said of themselves too.
     excluded: kinds that it certainly was not.
     """
 
@@ -73,6 +74,7 @@ class Used:
     devices: frozenset[str] = frozenset()
     interfaces: frozenset[str] = frozenset()
     homes: frozenset[str] = frozenset()
+    home_addresses: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
     soft: bool = False
     excluded: frozenset[Kind] = frozenset()
@@ -96,7 +98,7 @@ def used(members: Sequence[TransportEvidence], ends: frozenset[tuple[str, str]],
     for rule in (_by_connections, _by_devices, _in_parts, _by_memory, _by_interfaces):
         if (found := rule(host, host.need)) is not None:
             return Used(
-                found.kind, (*words, *found.words), found.devices, found.interfaces, found.homes,
+                found.kind, (*words, *found.words), found.devices, found.interfaces, found.homes, found.home_addresses,
                 found.addresses | host.addresses, found.soft, host.excluded(host.need),
             )  # fmt: skip
     ports = tuple(port_words(host.counted, port, host.need) for port in host.candidates) or (
@@ -224,7 +226,10 @@ def _over(
         words = (*words, interface_words(interface, carried, again_bytes))
         kinds.add(kind_of(interface))
         names.add(interface.name)
-    return Used(_one(kinds), words, interfaces=frozenset(names), homes=frozenset(homes), addresses=frozenset(addresses))
+    return Used(
+        _one(kinds), words, interfaces=frozenset(names), homes=frozenset(homes), home_addresses=frozenset(addresses),
+        addresses=frozenset(addresses),
+    )  # fmt: skip
 
 
 def _by_devices(host: _Host, need: Amount) -> Used | None:
@@ -281,7 +286,8 @@ def _by_interfaces(host: _Host, need: Amount) -> Used | None:
         return None  # the counters of a device are missing: it may have been
     words = tuple(port_words(host.counted, port, need) for port in host.candidates) if "verbs" in host.claimed else ()
     local = {found for address in host.addresses for found in re.findall(r"\d+\.\d+\.\d+\.\d+", address)}
-    homes = {home for address in local if (home := host.counted.home(address))}
+    by_address = {address: home for address in local if (home := host.counted.home(address))}
+    homes = set(by_address.values())
     # of its own ranks over lo, of others over the interface of the address
     names = ({"lo"} if len(host.members) > 1 else set()) | (set() if host.alone else homes)
     if not names or not homes:
@@ -295,6 +301,7 @@ def _by_interfaces(host: _Host, need: Amount) -> Used | None:
         (*words, *(interface_words(one, need) for one in carrying)),
         interfaces=frozenset(one.name for one in carrying),
         homes=frozenset(homes),
+        home_addresses=frozenset(by_address),
     )
 
 

@@ -4,15 +4,19 @@ A library's own words alone never prove verbs: the counters of a device must hav
 and no delta is a proof that it was not verbs. `on_host` has the rules for the ranks of one host. Ranks that used
 different kinds make `mixed`; one of which it is not known makes `unknown`. Counters are those of a whole host and
 network namespace: what others carry there makes them larger, never smaller.
+
+Where a network was asked for, the addresses that were used must lie in it, on every host: names of interfaces differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, ip_address
 
 from dlobd.bundle.transport import Plane
 from dlobd.network.channels.base import Kind
 from dlobd.network.channels.spec import ChannelSpec
+from dlobd.network.interfaces import network_of
 from dlobd.network.transport.amounts import kind_of
 from dlobd.network.transport.counters import InterfaceCounts, Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
@@ -47,7 +51,7 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
         _joined(one.interfaces for one in found),
         tuple(sorted(frozenset[str]().union(*(one.addresses for one in found)))),
         any(one.soft for one in found),
-        tuple(sentence for one in found for sentence in one.words),
+        (*(sentence for one in found for sentence in one.words), *_outside_words(asked, found)),
         asked,
         _agrees(asked, kind, found),
     )
@@ -70,16 +74,24 @@ def plane_of_addresses(plane: str, asked: str, addresses: Sequence[str], snapsho
         f"{address} is an address of {home.name if home else 'no interface of a host with a rank'}"
         for address, home in homes.items()
     )
-    place = Used(kind, words, homes=frozenset(one.name for one in found))
-    evidence, agrees = (*words, "it uses TCP only; its bytes were not counted"), _agrees(asked, kind, [place])
+    # a name is no address: where it leads is not known here
+    numbers = frozenset(address for address in map(_numeric, addresses) if network_of(address))
+    place = Used(kind, words, homes=frozenset(one.name for one in found), home_addresses=numbers)
+    evidence = (*words, "it uses TCP only; its bytes were not counted", *_outside_words(asked, [place]))
+    agrees = _agrees(asked, kind, [place])
     return Plane(plane, kind, "", _joined([place.homes]), tuple(addresses), False, evidence, asked, agrees)
 
 
+def _numeric(address: str) -> str:
+    """The name localhost is loopback's address (RFC 6761)."""
+    return "127.0.0.1" if address == "localhost" else address
+
+
 def _home(address: str, snapshots: Sequence[Snapshot]) -> InterfaceCounts | None:
-    """The interface that has the address. All of 127/8 is loopback's, and so is the name localhost (RFC 6761)."""
-    loopback = address.startswith("127.") or address == "localhost"
+    """The interface that has the address. All of 127/8 is loopback's."""
+    number = _numeric(address)
     for snapshot in snapshots:
-        name = snapshot.home("127.0.0.1" if loopback else address)
+        name = snapshot.home("127.0.0.1" if number.startswith("127.") else number)
         if name is not None and (interface := snapshot.interface(name)) is not None:
             return interface
     return None
@@ -89,7 +101,9 @@ def _agrees(asked: str, kind: Kind, found: Sequence[Used]) -> bool | None:
     if not asked:
         return None
     spec = ChannelSpec.parse(asked)
-    wanted, device = ASKED[spec.transport], spec.device
+    wanted, device, network = ASKED[spec.transport], spec.device, network_of(spec.device)
+    if network is not None and _outside(network, found):
+        return False
     if kind == "unknown":
         return False if any(wanted in one.excluded for one in found) else None
     if kind != wanted:
@@ -100,7 +114,21 @@ def _agrees(asked: str, kind: Kind, found: Sequence[Used]) -> bool | None:
     places = [one.devices if kind == "verbs" else one.homes for one in found]
     if not all(places):
         return None
+    if network is not None:
+        return True
     return all(device in (name, name.partition(":")[0]) for some in places for name in some)
+
+
+def _outside(network: IPv4Network, found: Sequence[Used]) -> list[str]:
+    """The addresses that were used and are not in the network."""
+    used_there = sorted(frozenset[str]().union(*(one.home_addresses for one in found)))
+    return [address for address in used_there if ip_address(address) not in network]
+
+
+def _outside_words(asked: str, found: Sequence[Used]) -> list[str]:
+    network = network_of(ChannelSpec.parse(asked).device) if asked else None
+    outside = _outside(network, found) if network else []
+    return [f"{', '.join(outside)} {'are' if len(outside) > 1 else 'is'} not in {network}"] if outside else []
 
 
 def _joined(parts: Iterable[frozenset[str]]) -> str:
