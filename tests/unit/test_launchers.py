@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from dlobd import tracing
-from dlobd.job.launchers import barrier, driver_clock, log_stream, pipe, tfos
+from dlobd.job.launchers import barrier, driver_clock, log_stream, own_address, pipe, tfos
 from dlobd.job.launchers.base import Node, Roles, place, role_of
 from dlobd.job.launchers.reason import one_line
 from dlobd.tracing import clock, clock_sync
@@ -29,6 +29,17 @@ failure: Lost task 0.0 in stage 1.0 (TID 2): {failure}
 Caused by: {failure}
 \tat org.apache.spark.executor.Executor$TaskRunner.run(Executor.scala:621)
 """
+
+
+@pytest.mark.parametrize(
+    ("channel", "address"),
+    [("tcp@lo", "127.0.0.1"), ("tcp@127.0.0.0/8", "127.0.0.1"), ("tcp", "127.0.0.2"), ("shm", "127.0.0.2")],
+)
+def test_a_rank_is_found_at_the_channels_device(monkeypatch: pytest.MonkeyPatch, channel: str, address: str) -> None:
+    """By its interface's name or its network; without a device at the address that its host was given."""
+    monkeypatch.setenv(own_address.CHANNEL, channel)
+    monkeypatch.setenv(own_address.BIND_IP, "127.0.0.2")
+    assert own_address.own_address() == address
 
 
 class Markers:

@@ -29,6 +29,13 @@ def test_the_points_are_all_combinations(tmp_path: Path) -> None:
     assert found.points["workers=1 launcher=barrier"] == files.load("softmax-mnist-quick", settings)
 
 
+def test_a_network_may_be_the_value_of_an_axis(tmp_path: Path) -> None:
+    """Its slash is in labels, which are never paths: runs lie in a directory that has the sweep's name."""
+    found = load(tmp_path, '[axes]\nchannel = ["tcp", "tcp@10.77.2.0/24"]\n')
+    assert list(found.points) == ["channel=tcp", "channel=tcp@10.77.2.0/24"]
+    assert found.points["channel=tcp@10.77.2.0/24"].name == "s"
+
+
 def test_strong_scaling_keeps_the_global_batch(tmp_path: Path) -> None:
     """That of the experiment outside of [axes], or of a value of axis batch_size with its workers."""
     found = load(tmp_path, '[axes]\nworkers = [1, 2, 4]\n[sweep]\nscaling = "strong"\n')

@@ -12,17 +12,17 @@ BIND_IP = "TFOS_BIND_IP"
 
 
 def own_address() -> str:
-    """That of the channel's interface, if it names one; else what `TFOS_BIND_IP` says; else empty: as a launcher sees
-    fit.
+    """That of the channel's device, an interface or a network, if it has one; else what `TFOS_BIND_IP` says; else
+    empty: as a launcher sees fit.
 
     Raises:
         UsageError, SetupError: this host has no such interface, or it cannot be used.
     """
     # a Python worker asks once it records, and not before
     from dlobd.network.channels.ip import local_address
-    from dlobd.network.channels.spec import ChannelSpec
+    from dlobd.network.channels.spec import OVER_IP, ChannelSpec
 
     channel = ChannelSpec.parse(os.environ.get(CHANNEL, "tcp"))
-    if channel.transport in ("tcp", "ipoib") and channel.device:
+    if channel.transport in OVER_IP and channel.device:
         return local_address(channel.transport, channel.device)
     return os.environ.get(BIND_IP, "")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from dlobd.network.channels.base import ChannelError, DeadlinePassed
 from dlobd.network.channels.ip import local_address
 from dlobd.network.channels.mpi_session import MpiSession, environment
+from dlobd.network.channels.spec import OVER_IP
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.all_reduce import AllReduceExchange, Meeting
 from dlobd.network.formation.address_book import Entry, FormationError
@@ -52,7 +53,7 @@ class MpiAllReduce(AllReduceExchange):
             ranks = ", ".join(f"rank {k} {netmod}" for k, netmod in enumerate(chosen))
             raise ExchangeFailed(f"ranks on loopback cannot meet others by MPI: {ranks}")
         pmi = connect_pmi(meeting.pmi, meeting.rank, meeting.size, meeting.secret, meeting.deadline_s)
-        by_ip = meeting.channel.transport in ("tcp", "ipoib")
+        by_ip = meeting.channel.transport in OVER_IP
         addresses = (local_address(meeting.channel.transport, meeting.channel.device),) if by_ip else ()
         return MpiPeers(MpiSession(preset, pmi, meeting.rank, meeting.size), meeting.book, addresses)
 
