@@ -9,6 +9,7 @@ from dataclasses import replace
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.transport import Plane
 from dlobd.experiment.channels import library
+from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import plane_of_addresses, verdict
 from dlobd.schema import OwnJob, Runnable
@@ -29,7 +30,7 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
         found.append(exchange)
         if library(experiment.exchange, experiment.channel, experiment.channel_library) == "tensorflow":
             found.append(replace(exchange, plane=GRPC))
-    snapshots = [one.after for one in ranks]
+    snapshots = [*(one.after for one in ranks), *_client(evidence)]
     for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.datanode_addresses)):
         if addresses:
             found.append(plane_of_addresses(plane, asked_of_all, addresses, snapshots))
@@ -39,6 +40,15 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
 def disagreements(found: Sequence[Plane] | None) -> list[str]:
     """One line for each plane where what was used is not what was asked for."""
     return [line for plane in found or () if (line := plane.disagreement())]
+
+
+def _client(evidence: Evidence) -> Iterator[Snapshot]:
+    """Of dlobd's machine, where the driver is in client mode."""
+    if (found := evidence.client_interfaces) is not None:
+        try:
+            yield Snapshot.from_json(found)
+        except (KeyError, TypeError):
+            return  # the driver's address is then one of an unknown interface
 
 
 def _ranks(evidence: Evidence) -> Iterator[TransportEvidence]:

@@ -17,7 +17,12 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the 
 RunRef = Annotated[str, typer.Argument(metavar="[RUN]", help="Bundle path, run id, or latest.")]
 HadoopConf = Annotated[
     Path | None,
-    typer.Option("--hadoop-conf", metavar="DIR", help="Use an external cluster, given its HADOOP_CONF_DIR."),
+    typer.Option(
+        "--hadoop-conf",
+        metavar="DIR",
+        envvar="DLOBD_HADOOP_CONF",
+        help="Use an external cluster, given its HADOOP_CONF_DIR.",
+    ),
 ]
 Archive = Annotated[
     Path | None,

@@ -84,9 +84,14 @@ class HadoopWeb:
 
     def setting(self, key: str) -> int | None:
         """A number of the ResourceManager's configuration; None where it does not say."""
-        answer = self.get_json(f"{self.rm_url}/conf", format="json", name=key)
-        value = str(((answer or {}).get("property") or {}).get("value", ""))
+        value = self.property(self.rm_url, key) or ""
         return int(value) if value.isdecimal() else None
+
+    def property(self, url: str, key: str) -> str | None:
+        """A property of the configuration of the daemon at `url`; None where it does not say."""
+        answer = self.get_json(f"{url}/conf", format="json", name=key)
+        value = ((answer or {}).get("property") or {}).get("value")
+        return None if value is None else str(value)
 
     def application(self, application_id: str) -> dict[str, Any]:
         """The ResourceManager's record of it; empty if it has none."""

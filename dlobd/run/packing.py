@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution
 from pathlib import Path
 
+from dlobd import installation
 from dlobd.errors import SetupError, UsageError
 from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
 
@@ -200,19 +201,14 @@ def check_archive(path: Path) -> None:
 
 def package() -> Path:
     """dlobd itself as a zip for --py-files, from a checkout as from a wheel."""
-    top = PACKAGE
-    files = [path for path in sorted(top.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
-    files = [path for path in files if "_shipped" not in path.relative_to(top).parts]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
-    path = cache_dir() / "packed" / f"dlobd-{digest.hexdigest()[:16]}.zip"
+    files = installation.files()
+    path = cache_dir() / "packed" / f"dlobd-{installation.digest(files)[:16]}.zip"
     if not path.exists():
         make_writable(path.parent)
         aside = path.with_suffix(".part")
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
             for file in files:
-                archive.write(file, f"dlobd/{file.relative_to(top)}")
+                archive.write(file, f"dlobd/{file.relative_to(PACKAGE)}")
         aside.replace(path)
     return path
 

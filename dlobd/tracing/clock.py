@@ -34,6 +34,17 @@ def timed(into: MutableMapping[str, int | None], name: str) -> Iterator[None]:
         into[name] = monotonic_ns() - start_ns
 
 
+def host_name() -> str:
+    """This host's name: the kernel's. In a container that is a number; where YARN runs in it, YARN's name for it.
+
+    A NodeManager gives its containers NM_HOST, as YARN knows it: mostly the same name with a domain, or an address.
+    """
+    kernel, yarn = socket.gethostname(), os.environ.get("NM_HOST", "")
+    is_address = yarn.replace(".", "").isdecimal()
+    same = yarn.partition(".")[0] in ("localhost", kernel.partition(".")[0])
+    return kernel if not yarn or is_address or same else yarn
+
+
 def domain() -> str:
     """This process's clock domain: two processes with equal domains may compare monotonic times."""
     try:
@@ -42,7 +53,7 @@ def domain() -> str:
         namespace = os.readlink("/proc/self/ns/time")
     except OSError:
         boot, namespace = "unknown", "unknown"
-    return f"{socket.gethostname()}/{boot}/{namespace}"
+    return f"{host_name()}/{boot}/{namespace}"
 
 
 def anchor(tries: int = 5) -> ClockAnchor:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 import sys
 import threading
 import time
@@ -332,7 +331,7 @@ class Recorder:
     def _process_line(self) -> dict[str, Any]:
         return {
             "k": "process",
-            "host": socket.gethostname(),
+            "host": clock.host_name(),
             "role": self._role,
             "index": self._index,
             "pid": self._pid,

@@ -240,8 +240,15 @@ class Evidence:
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
-        """Where Spark's driver and executors listen for each other, by its event log: host names or addresses."""
-        return event_log.block_manager_hosts(self._event_log)
+        """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
+        of which none is known."""
+        known: dict[str, str] = self._json(files.HOSTS, {})
+        return tuple(sorted(known.get(host, host) for host in event_log.block_manager_hosts(self._event_log)))
+
+    @cached_property
+    def client_interfaces(self) -> dict[str, Any] | None:
+        """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
+        return self._json(files.CLIENT_INTERFACES, None)
 
     @cached_property
     def datanode_addresses(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import ipaddress
 import os
 import pwd
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop.embedded.ports import port_base
+from dlobd.installation import Installed
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, shipped
 
 LOOPBACK = "127.0.0.1"
@@ -42,7 +43,8 @@ class ClusterSettings:
     `work_dir` holds everything, HDFS's content included. One DataNode and one NodeManager is started for each host;
     other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves
     containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written. Of
-    `resource_types`, such as yarn.io/gpu, YARN knows the names; no node has any.
+    `resource_types`, such as yarn.io/gpu, YARN knows the names; no node has any. `installed` is the dlobd that nodes
+    say they have; None on one machine, where clients need not ask.
     """
 
     work_dir: Path
@@ -53,17 +55,25 @@ class ClusterSettings:
     daemon_heap_mb: int = 256
     log_aggregation: bool = False
     resource_types: tuple[str, ...] = ()
+    installed: Installed | None = None
     port_base: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """One daemon as it is to be started. `name` is its kind, with an index where there are several: datanode-0."""
+    """One daemon as it is to be started.
+
+    Args:
+        name: its kind, with an index where there are several: datanode-0.
+        host: by which others find it: an address, or a name that they all resolve.
+        bind: the address on which it listens; empty where that is `host`.
+    """
 
     name: str
     kind: str
     host: str
     ports: Mapping[str, int]
+    bind: str = ""
 
 
 def default_settings(hosts: str | None = None) -> ClusterSettings:
@@ -148,8 +158,14 @@ def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
     ]
 
 
-def write_configuration(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> None:
+def write_configuration(
+    settings: ClusterSettings, daemons: Sequence[DaemonPlan], here: Collection[DaemonPlan] | None = None
+) -> None:
     """Writes `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark` anew.
+
+    Args:
+        daemons: of the cluster; NameNode and ResourceManager are among them.
+        here: those of this host; None: all of them.
 
     Raises:
         SetupError: a template is missing or broken.
@@ -157,21 +173,23 @@ def write_configuration(settings: ClusterSettings, daemons: Sequence[DaemonPlan]
     conf = settings.work_dir / "conf"
     shutil.rmtree(conf, ignore_errors=True)
     values = _common_values(settings, daemons)
-    for daemon in daemons:
-        own = {**values, "name": daemon.name, "host": daemon.host, **{k: str(v) for k, v in daemon.ports.items()}}
+    installed = ["installed"] if settings.installed else []
+    for daemon in daemons if here is None else here:
+        ports = {name: str(port) for name, port in daemon.ports.items()}
+        own = {**values, **ports, "name": daemon.name, "host": daemon.host, "bind": daemon.bind or daemon.host}
         directory = conf / daemon.name
         hdfs = daemon.kind in ("namenode", "datanode")
         _write_site(directory / "core-site.xml", ["core-site"], own)
         _write_site(directory / "hdfs-site.xml", ["hdfs-site", *([daemon.kind] if hdfs else [])], own)
         if not hdfs:
-            _write_site(directory / "yarn-site.xml", ["yarn-site", daemon.kind], own)
+            _write_site(directory / "yarn-site.xml", ["yarn-site", daemon.kind, *installed], own)
         if daemon.kind == "resourcemanager":
             _write_site(directory / "capacity-scheduler.xml", ["capacity-scheduler"], own)
         shutil.copyfile(_template("log4j2-daemons"), directory / "log4j2.properties")
     for site, templates in (
         ("core-site", ["core-site", "client"]),
         ("hdfs-site", ["hdfs-site"]),
-        ("yarn-site", ["yarn-site"]),
+        ("yarn-site", ["yarn-site", *installed]),
     ):
         _write_site(conf / "client" / f"{site}.xml", templates, values)
     write_spark_configuration(spark_conf_dir(settings.work_dir))
@@ -213,18 +231,22 @@ def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[st
 
 def _common_values(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> dict[str, str]:
     by_name = {daemon.name: daemon for daemon in daemons}
-    namenode, manager = by_name["namenode"].ports, by_name["resourcemanager"].ports
+    namenode, manager = by_name["namenode"], by_name["resourcemanager"]
+    installed = settings.installed
     return {
         "work_dir": str(settings.work_dir),
         "work_uri": settings.work_dir.as_uri(),
         "user": user_name(),
-        "namenode_rpc": str(namenode["rpc"]),
-        "namenode_http": str(namenode["http"]),
-        **{f"rm_{port}": str(number) for port, number in manager.items()},
+        "namenode_host": namenode.host,
+        "namenode_rpc": str(namenode.ports["rpc"]),
+        "namenode_http": str(namenode.ports["http"]),
+        "rm_host": manager.host,
+        **{f"rm_{port}": str(number) for port, number in manager.ports.items()},
         "nodemanager_memory_mb": str(settings.nodemanager_memory_mb),
         "nodemanager_vcores": str(settings.nodemanager_vcores),
         "log_aggregation": str(settings.log_aggregation).lower(),
         "resource_types": ",".join(settings.resource_types),
+        **({"installed_version": installed.version, "installed_python": installed.python} if installed else {}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import requests
 
+from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.class_path import ClassPath
 from dlobd.hadoop.embedded.configuration import DaemonPlan
 from dlobd.hadoop.embedded.java import Java
@@ -51,7 +53,15 @@ def java_command(
 
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
-    """A daemon's environment. The white-listed names of a NodeManager's reach the containers."""
+    """A daemon's environment. The white-listed names of a NodeManager's reach the containers.
+
+    Raises:
+        ClusterError: the name of this host has no address.
+    """
+    try:
+        address = socket.gethostbyname(host)
+    except OSError as error:
+        raise ClusterError(f"This host's name {host} has no address: {error}.", "check DNS or /etc/hosts") from error
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(work_dir / "home"),
@@ -62,8 +72,8 @@ def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
         "HADOOP_CONF_DIR": str(work_dir / "conf" / "client"),
         "TMPDIR": str(work_dir / "tmp"),
         # without these, Spark and TensorFlowOnSpark advertise the address of the first network card
-        "SPARK_LOCAL_IP": host,
-        "TFOS_BIND_IP": host,
+        "SPARK_LOCAL_IP": address,
+        "TFOS_BIND_IP": address,
     }
 
 

@@ -82,10 +82,12 @@ def prepare_directories(work_dir: Path) -> None:
 
 
 class Launch:
-    """Starts the planned daemons once.
+    """Starts daemons once.
 
     Args:
+        planned: those of the cluster, NameNode and ResourceManager among them.
         record: is told each process right after its start, so that it can be found if dlobd is killed.
+        here: those of this host, which are to be started; None: all of them.
     """
 
     def __init__(
@@ -95,10 +97,11 @@ class Launch:
         java: Java,
         classes: ClassPath,
         record: Callable[[str, ProcessId], None],
+        here: Sequence[DaemonPlan] | None = None,
     ) -> None:
         self._settings = settings
         self._work_dir = settings.work_dir
-        self._planned = planned
+        self._here = planned if here is None else here
         self._java = java
         self._classes = classes
         self._record = record
@@ -110,7 +113,7 @@ class Launch:
         """Everything that was started, for reaping."""
 
     def run(self, progress: Callable[[str], None], deadline_s: float) -> None:
-        """Returns when every daemon is ready and HDFS takes writes.
+        """Returns when every daemon is ready, and HDFS takes writes where one of them is a DataNode.
 
         Raises:
             PortClash: start again with other ports.
@@ -118,11 +121,11 @@ class Launch:
         """
         began = time.monotonic()
         # HDFS is formatted while the others start: they wait for the NameNode by themselves
-        formatting = self._start_format(progress)
-        for daemon in self._planned:
-            if daemon is not self._namenode or formatting is None:
+        formatting = self._start_format(progress) if self._namenode in self._here else None
+        for daemon in self._here:
+            if daemon != self._namenode or formatting is None:
                 self._start(daemon)
-        waiting = {daemon.name: daemon for daemon in self._planned}
+        waiting = {daemon.name: daemon for daemon in self._here}
         progress(f"starting {len(waiting)} daemons in parallel")
         # nothing is asked meanwhile: a daemon that answers late would hold up the NameNode, which all wait for
         while formatting is not None:
@@ -137,7 +140,8 @@ class Launch:
                     progress(f"{name} ready after {time.monotonic() - began:.1f} s")
             time.sleep(POLL_S)
         # safe mode ends after the last DataNode has reported its blocks, so it is asked for last
-        while daemons.in_safe_mode(self._namenode, self._rest):
+        stores = any(daemon.kind == "datanode" for daemon in self._here)
+        while stores and daemons.in_safe_mode(self._namenode, self._rest):
             self._check(waiting, began, deadline_s)
             time.sleep(POLL_S)
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
@@ -145,17 +149,21 @@ class Launch:
     def start_again(self, name: str, deadline_s: float) -> None:
         """Starts one daemon of a cluster that runs, and returns when it is ready. Raises ClusterError as `run` does."""
         began = time.monotonic()
-        waiting = {daemon.name: daemon for daemon in self._planned if daemon.name == name}
+        waiting = {daemon.name: daemon for daemon in self._here if daemon.name == name}
         self._start(waiting[name])
         while not daemons.is_ready(waiting[name], self._manager, self._rest):
             self._check(waiting, began, deadline_s)
             time.sleep(POLL_S)
 
-    def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
-        """Raises if a daemon has died or the time is over."""
+    def check(self) -> None:
+        """Raises PortClash or ClusterError if a daemon has ended."""
         for name, child in self._running.items():
             if child.poll() is not None:
                 raise self._died(name, child.returncode)
+
+    def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
+        """Raises if a daemon has died or the time is over."""
+        self.check()
         if time.monotonic() - began > deadline_s:
             missing = ", ".join(waiting) or "HDFS is still in safe mode"
             raise ClusterError(
@@ -219,4 +227,4 @@ class Launch:
         cause = daemons.failure(log, name)
         if daemons.is_port_clash(cause):
             return PortClash(cause)
-        return ClusterError(f"{name} exited with code {code} during start-up: {cause}.", f"see {log}.")
+        return ClusterError(f"{name} exited with code {code}: {cause}.", f"see {log}.")

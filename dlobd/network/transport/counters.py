@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from dlobd.network.devices import ROOT, read_number, read_text
 from dlobd.network.interfaces import interfaces
 from dlobd.network.transport import tcp_info
 from dlobd.network.transport.tcp_info import TcpSocket
+from dlobd.tracing.clock import host_name
 
 WORD_BYTES = 4
 """What port_xmit_data counts in."""
@@ -101,7 +101,7 @@ class Snapshot:
         _let_expire(root)
         here = root == ROOT
         return cls(
-            socket.gethostname(),
+            host_name(),
             _namespace(root),
             time.monotonic_ns(),
             tuple(_port(root, device, port) for device in every for port in device.ports),

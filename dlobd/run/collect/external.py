@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def gather(
     attempts = web.attempts(asked.application_id)
     bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
     bundle.add_bytes(json.dumps(attempts, indent=1).encode(), files.RM_ATTEMPTS)
+    bundle.add_bytes(json.dumps(_addresses(web)).encode(), files.HOSTS)
     missing += _containers(web, java, asked.application_id, record, attempts, bundle)
     return missing + _daemons(web, asked, bundle)
 
@@ -92,6 +94,17 @@ def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
         if record.get("logAggregationStatus") not in ("NOT_START", "RUNNING") or time.monotonic() > deadline:
             return record
         time.sleep(0.5)
+
+
+def _addresses(web: HadoopWeb) -> dict[str, str]:
+    """Host name to address of each node that has one: Spark's event log tells executors by their names."""
+    found = {}
+    for host, _ in list(web.nodes())[:MAX_NODES]:
+        try:
+            found[host] = socket.gethostbyname(host)
+        except OSError:
+            continue  # this machine reaches it by another name
+    return found
 
 
 # ---- containers

@@ -10,9 +10,9 @@ All of dlobd's files lie in the user's home directory in HDFS:
 
 from __future__ import annotations
 
+import json
 import socket
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError, UsageError
-from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
@@ -30,19 +30,19 @@ from dlobd.hadoop.file_system import Storage, WebHdfs
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
-from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, spark_home
+from dlobd.network.transport.counters import Snapshot
+from dlobd.paths import cache_dir, make_writable, plain, resolved_plain
 from dlobd.run import capacity, packing, submissions
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
+from dlobd.run.deploy import nodes
 from dlobd.run.deploy.base import Lent, Progress
+from dlobd.run.deploy.upload import Upload
 from dlobd.run.machine_noise import CLIENT
 from dlobd.run.schedulers.base import PackedInstallation, Target
 from dlobd.run.submit import Window
 from dlobd.schema import Experiment, Runnable
 from dlobd.tracing.clock import timed
-
-TELL_S = 2.0
-"""An upload says this often how far it is."""
 
 GPU = "yarn.io/gpu"
 """YARN's own name of the resource."""
@@ -76,7 +76,7 @@ def check(experiment: Runnable) -> None:
     if experiment.scheduler != "yarn":
         raise UsageError(
             f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
-            "omit --hadoop-conf, or add --set scheduler=yarn",
+            "omit --hadoop-conf (or unset DLOBD_HADOOP_CONF), or add --set scheduler=yarn",
         )
     if isinstance(experiment, Experiment) and experiment.page_cache == "cold":
         raise UsageError(
@@ -162,9 +162,10 @@ class RemoteHadoop:
         return f"{self.top}/dlobd/spark-events"
 
     def upload(self) -> None:
-        """Brings environment and jars into HDFS, unless they are there.
+        """Brings environment and jars into HDFS, unless they are there, or the nodes have dlobd.
 
         Raises:
+            UsageError: the nodes have another dlobd.
             SetupError: the environment cannot be packed.
             ClusterError: HDFS refused, or no NodeManager runs that could use it.
         """
@@ -172,78 +173,18 @@ class RemoteHadoop:
             raise ClusterError(
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
             )
-        what = "the Python environment"
-        if self._archive:
-            archive = self._archive
-            size_bytes = archive.stat().st_size
-            environment = self._cached(
-                what,
-                packing.archive_name(archive),
-                size_bytes,
-                lambda: self._told(what, size_bytes, _pieces(archive)),
-            )
-        else:
-            environment = self._cached_tarball(what, packing.environment())
-        libs = self._cached_tarball("Spark's jars", packing.spark_libs(spark_home() / "jars"))
-        uri = self.web.conf.fs_uri
-        name = packing.ENVIRONMENT
-        self._packed = PackedInstallation(
-            environment=f"{uri}{environment}#{name}",
-            python=f"./{name}/bin/python",
-            spark_libs=f"{uri}{libs}",
-            package=plain(packing.package()),
-        )
-
-    def _cached_tarball(self, what: str, tarball: packing.Tarball) -> str:
-        name, size_bytes = tarball.name, tarball.size_bytes
-        if not name.endswith(".gz"):
-            return self._cached(what, name, size_bytes, lambda: self._told(what, size_bytes, tarball.chunks()))
-        told = f"{what}, compressed on its way"
-        return self._cached(
-            told, name, size_bytes, lambda: packing.compressed(self._told(what, size_bytes, tarball.chunks()))
-        )
-
-    def _cached(self, what: str, name: str, size_bytes: int, pieces: Callable[[], Iterable[bytes]]) -> str:
-        """The path in HDFS of what `name` names; written if it is not there."""
-        path = f"{self.top}/dlobd/cache/{name}"
-        part = f"{path}.{socket.gethostname()}-{time.time_ns()}.part"
-        client = webhdfs.connect(self.web.webhdfs_url, self.web.user, timed=False)
-        try:
-            if not self.storage.exists(path):
-                self._progress(f"uploading {what}, {size_bytes / 1e6:.0f} MB, once: {self.web.conf.fs_uri}{path}")
-                client.write(part, data=iter(pieces()))
-                try:
-                    client.rename(part, path)
-                except webhdfs.HdfsError:
-                    if not self.storage.exists(path):  # else another command was faster
-                        raise
-        except failures() as error:
-            remedy = "check its free space and quota, and your permissions there"
-            raise ClusterError(f"HDFS did not take {path}: {' '.join(str(error).split())[:200]}", remedy) from error
-        finally:
-            try:
-                client.delete(part)
-            except failures():
-                pass  # it is gone already, or HDFS is
-        return path
-
-    def _told(self, what: str, size_bytes: int, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """The pieces, and every now and then how much they were."""
-        done, told_s = 0, time.monotonic()
-        for piece in pieces:
-            if time.monotonic() - told_s > TELL_S:
-                told_s = time.monotonic()
-                self._progress(f"uploading {what}: {done / 1e6:.0f} of {size_bytes / 1e6:.0f} MB")
-            done += len(piece)
-            yield piece
+        if self._archive is None and nodes.have_dlobd(self.web.conf):
+            nodes.check(self.web)
+            return
+        self._packed = Upload(self.web, self.storage, self.top, self._progress).installation(self._archive)
 
     def daemon_pids(self) -> dict[str, int]:
         return {}
 
     def target(self) -> Target:
-        if self._packed is None:
-            raise ValueError("nothing has been uploaded")
         target = planned_target(self.web.conf)
+        if target.packed and self._packed is None:
+            raise ValueError("nothing has been uploaded")
         make_writable(target.tmp_dir)
         write_spark_configuration(target.spark_conf_dir)
         return replace(
@@ -277,6 +218,7 @@ class RemoteHadoop:
         return diagnostics
 
     def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+        bundle.add_bytes(json.dumps(Snapshot.read().to_json()).encode(), files.CLIENT_INTERFACES)
         if not window.application_id:
             return ["no application was submitted"], {}
         anchor = window.anchors[0]
@@ -306,7 +248,9 @@ def planned_target(conf: HadoopConf) -> Target:
         bind_ip="<this-host>",
         tmp_dir=_work_dir() / "tmp",
         events_dir=f"{home}/spark-events",
-        packed=PackedInstallation(
+        packed=None
+        if nodes.have_dlobd(conf)
+        else PackedInstallation(
             environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
             python=f"./{name}/bin/python",
             spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
@@ -327,12 +271,6 @@ def _own_address(url: str) -> str:
             return str(connection.getsockname()[0])
     except OSError as error:
         raise ClusterError(f"YARN stopped answering at {parts.netloc}: {error}.", "try again") from error
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(packing.PIECE_BYTES):
-            yield piece
 
 
 def reached(
@@ -366,7 +304,10 @@ class ExternalKind:
         """The upload."""
         check(experiment)
         conf = lent.read()
-        return f"environment and Spark's jars into HDFS of {conf.directory}, once", planned_target(conf)
+        target = planned_target(conf)
+        if target.packed is None:
+            return f"the nodes of {conf.directory} have dlobd", target
+        return f"environment and Spark's jars into HDFS of {conf.directory}, once", target
 
     @staticmethod
     @contextmanager

@@ -86,7 +86,7 @@ def _uri(file: Path) -> str:
 def _installation(target: Target) -> dict[str, str]:
     """Where containers find Spark and Python."""
     if target.packed is None:
-        # one machine: everything is where pip put it, nothing to upload
+        # every node has it where it is here: nothing to upload
         return {
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.submit.file.replication": "1",

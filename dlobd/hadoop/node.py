@@ -1,0 +1,256 @@
+"""The daemons of one host of a cluster of several hosts, in the foreground: what a container of docker/ runs.
+
+    master   NameNode, ResourceManager, and Spark's history server once HDFS takes writes
+    worker   a DataNode and a NodeManager
+    edge     none: it has the configuration of clients
+
+They are started as those of the embedded cluster are, from the same templates. What differs: others reach them, so that
+they listen on all interfaces of their host, at Hadoop's own ports; container logs are aggregated into HDFS; and the
+NodeManagers say which dlobd their nodes have.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlobd import installation
+from dlobd.errors import ClusterError, SetupError
+from dlobd.hadoop import webhdfs
+from dlobd.hadoop.embedded import configuration, daemons, startup
+from dlobd.hadoop.embedded.class_path import prepare
+from dlobd.hadoop.embedded.configuration import ClusterSettings, DaemonPlan
+from dlobd.hadoop.embedded.jars import resolve_jars
+from dlobd.hadoop.embedded.java import Java, find_java
+from dlobd.hadoop.embedded.processes import MARK, end, identify
+from dlobd.hadoop.failures import failures
+from dlobd.paths import make_writable, spark_home
+
+Progress = Callable[[str], None]
+
+ROLES = {"master": ("namenode", "resourcemanager"), "worker": ("datanode", "nodemanager"), "edge": ()}
+
+PORTS = {
+    "namenode": {"rpc": 8020, "http": 9870},
+    "datanode": {"data": 9866, "http": 9864, "ipc": 9867, "proxy": 9865},
+    "resourcemanager": {"client": 8032, "scheduler": 8030, "tracker": 8031, "admin": 8033, "web": 8088},
+    "nodemanager": {"rpc": 8041, "localizer": 8040, "http": 8042},
+}
+"""Hadoop's defaults, from its *-default.xml; there a NodeManager's `rpc` and a DataNode's `proxy` are any free port."""
+
+HISTORY_PORT = 18080
+"""Spark's default."""
+
+ANY = "0.0.0.0"
+"""All interfaces of the host. In a container only its networks and what it publishes lead there."""
+
+START_DEADLINE_S = 180.0
+WATCH_S = 1.0
+LOOK_S = 10.0
+"""So often each daemon is asked whether it does its work."""
+
+HISTORY_MEMORY_MB = 256
+RESERVED_MB = 1024
+"""Of a worker's memory, for its two daemons and what is no container; seen: 0.6 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One host.
+
+    Args:
+        role: master, worker or edge.
+        name: by which the other hosts find this one; `master` is that of the master.
+        work_dir: holds configuration, logs, HDFS's content.
+        memory_mb, vcores: of a worker, for containers.
+    """
+
+    role: str
+    name: str
+    master: str
+    work_dir: Path
+    memory_mb: int = 3072
+    vcores: int = 4
+
+    @property
+    def settings(self) -> ClusterSettings:
+        """As the embedded cluster's; hosts are known as they come."""
+        return ClusterSettings(
+            work_dir=self.work_dir,
+            datanode_hosts=(),
+            nodemanager_hosts=(),
+            nodemanager_memory_mb=self.memory_mb,
+            nodemanager_vcores=self.vcores,
+            log_aggregation=True,
+            installed=installation.this(),
+        )
+
+    @property
+    def here(self) -> list[DaemonPlan]:
+        """The daemons of this host."""
+        if self.role == "master":
+            return self.planned
+        return [_plan(kind, self.name, "-0") for kind in ROLES[self.role]]
+
+    @property
+    def planned(self) -> list[DaemonPlan]:
+        """Those that the configuration names: the master's, and this host's."""
+        masters = [_plan(kind, self.master) for kind in ROLES["master"]]
+        return masters if self.role == "master" else [*masters, *self.here]
+
+    @property
+    def client_conf_dir(self) -> Path:
+        """HADOOP_CONF_DIR."""
+        return self.work_dir / "conf" / "client"
+
+
+def _plan(kind: str, host: str, suffix: str = "") -> DaemonPlan:
+    return DaemonPlan(f"{kind}{suffix}", kind, host, PORTS[kind], ANY)
+
+
+def configure(node: Node) -> None:
+    """Writes the configuration of this host's daemons and of clients. Raises SetupError."""
+    make_writable(node.work_dir)
+    configuration.write_configuration(node.settings, node.planned, node.here)
+
+
+def serve(node: Node, ready: Path, progress: Progress) -> None:
+    """Runs the host's daemons until this process is asked to end, and stops them then.
+
+    Args:
+        ready: a file that exists as long as all of them do their work.
+
+    Raises:
+        SetupError: Java, jars, memory or disk is missing.
+        ClusterError: a daemon did not start, or ended.
+    """
+    ready.unlink(missing_ok=True)
+    java = find_java()
+    jars = resolve_jars(java, progress)
+    make_writable(node.work_dir)
+    startup.check_memory(node.settings)
+    startup.check_disk(node.work_dir)
+    startup.prepare_directories(node.work_dir)
+    classes = prepare(java, jars, progress)
+    configure(node)
+    launch = startup.Launch(node.settings, node.planned, java, classes, lambda name, process: None, node.here)
+    started = time.monotonic()
+    try:
+        try:
+            launch.run(progress, START_DEADLINE_S)
+        except startup.PortClash as clash:
+            raise SetupError(f"A port of this host is taken: {clash}.", "stop what uses it") from clash
+        ready.touch()
+        progress(f"{node.name}: ready after {time.monotonic() - started:.1f} s")
+        with _history_server(node, java, progress) if node.role == "master" else _nothing() as history:
+            _watch(node, launch, history, ready, progress)
+    finally:
+        ready.unlink(missing_ok=True)
+        _stop(launch.children)
+
+
+def _watch(
+    node: Node, launch: startup.Launch, history: Callable[[daemons.Rest], None], ready: Path, progress: Progress
+) -> None:
+    """Looks at the daemons until one has ended. Raises ClusterError then."""
+    rest = daemons.Rest()
+    manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
+    looked = time.monotonic()
+    while True:
+        launch.check()
+        if time.monotonic() - looked > LOOK_S:
+            looked = time.monotonic()
+            history(rest)
+            silent = [daemon.name for daemon in node.here if not daemons.is_ready(daemon, manager, rest)]
+            if silent and ready.exists():
+                progress(f"{node.name}: not ready any more: {', '.join(silent)}")
+                ready.unlink()
+            elif not silent and not ready.exists():
+                progress(f"{node.name}: ready again")
+                ready.touch()
+        time.sleep(WATCH_S)
+
+
+def _stop(children: list[subprocess.Popen[bytes]]) -> None:
+    """In the order of `Cluster.stop`: a NodeManager first, a NameNode last. What does not end by itself is killed."""
+    for child in reversed(children):
+        if (process := identify(child.pid)) is not None:
+            end([process], 2)
+        child.wait()
+
+
+@contextmanager
+def _nothing() -> Iterator[Callable[[daemons.Rest], None]]:
+    yield lambda rest: None
+
+
+@contextmanager
+def _history_server(node: Node, java: Java, progress: Progress) -> Iterator[Callable[[daemons.Rest], None]]:
+    """What starts Spark's history server once HDFS takes writes: without its directory it would end at once."""
+    children: list[subprocess.Popen[bytes]] = []
+    namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
+
+    def look(rest: daemons.Rest) -> None:
+        if children or daemons.in_safe_mode(namenode, rest):
+            return
+        user = configuration.user_name()
+        events = f"/user/{user}/dlobd/spark-events"
+        try:
+            webhdfs.connect(f"http://{daemons.web_address(namenode)}", user, timed=False).makedirs(events)
+        except failures() as error:
+            progress(f"the history server waits for HDFS: {webhdfs.words(error)}")
+            return
+        children.append(_start_history_server(node, java, f"hdfs://{namenode.host}:{namenode.ports['rpc']}{events}"))
+        progress(f"history server: port {HISTORY_PORT}")
+
+    try:
+        yield look
+    finally:
+        _stop(children)
+
+
+def _start_history_server(node: Node, java: Java, events: str) -> subprocess.Popen[bytes]:
+    options = {
+        "spark.history.fs.logDirectory": events,
+        "spark.history.ui.port": str(HISTORY_PORT),
+        # what it asks of HDFS is not the job's: every half minute is enough
+        "spark.history.fs.update.interval": "30s",
+    }
+    env = daemons.environment(java, node.work_dir, node.name) | {
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_CONF_DIR": str(configuration.spark_conf_dir(node.work_dir)),
+        "SPARK_DAEMON_MEMORY": f"{HISTORY_MEMORY_MB}m",
+        "SPARK_DAEMON_JAVA_OPTS": f"{MARK}{node.work_dir} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "SPARK_HISTORY_OPTS": " ".join(f"-D{key}={value}" for key, value in options.items()),
+        "SPARK_LOCAL_IP": ANY,
+    }
+    command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
+    return daemons.start_process(command, env, node.work_dir / "log" / "history", "history")
+
+
+def end_on_signals() -> None:
+    """Has SIGTERM end this process as Ctrl-C does; the default action would leave the daemons running."""
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: a second one must not break off the stopping
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def run_command(command: list[str], node: Node) -> None:
+    """Becomes a command of the user's, with the cluster's configuration. Does not return.
+
+    Raises:
+        ClusterError: there is no such command.
+    """
+    try:
+        os.execvpe(command[0], command, {**os.environ, "HADOOP_CONF_DIR": str(node.client_conf_dir)})
+    except OSError as error:
+        raise ClusterError(f"{command[0]} cannot be run: {error.strerror}.", "dlobd --help") from error

@@ -1,0 +1,113 @@
+"""What a container of the mini-cluster runs: `entrypoint ROLE [COMMAND...]`.
+
+    check    says whether the containers fit into this machine's memory, and ends
+    master   NameNode, ResourceManager, Spark's history server
+    worker   a DataNode and a NodeManager
+    edge     COMMAND, with the configuration of the cluster's clients
+
+Docker's DNS knows each container on each of its networks, as CONTAINER.NETWORK. The daemons take the name on the
+network in the variable DLOBD_NETWORK, so that this one setting moves HDFS and Spark from one network to another.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from dlobd.errors import DlobdError, SetupError
+from dlobd.hadoop import node
+from dlobd.network import interfaces
+
+READY = Path("/tmp/dlobd-ready")
+"""Docker's health check looks for it."""
+
+DNS_TRIES = 3
+BURST_KB = 256
+"""Of the token bucket: more than the super-frames that a virtual interface is handed."""
+
+
+def main(role: str, *command: str) -> None:
+    """Does what the role does. Raises DlobdError."""
+    if role == "check":
+        return check_memory(os.environ)
+    network, fabric, rate = (os.environ[name] for name in ("DLOBD_NETWORK", "FABRIC_NETWORK", "FABRIC_RATE"))
+    name, work_dir = name_on(network), Path(os.environ["DLOBD_WORK_DIR"])
+    if rate:
+        limit(fabric, rate)
+    host = node.Node(
+        role=role,
+        name=name,
+        master=f"master.{network}",
+        # replicas share one volume
+        work_dir=work_dir / name.partition(".")[0] if role == "worker" else work_dir,
+        memory_mb=int(os.environ.get("WORKER_MEMORY_MB", "4096")) - node.RESERVED_MB,
+    )
+    if role == "edge":
+        node.configure(host)
+        return node.run_command(list(command), host)
+    node.end_on_signals()
+    return node.serve(host, READY, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def check_memory(said: Mapping[str, str]) -> None:
+    """Raises SetupError if all containers at their limits do not fit into this machine. Not into what is free now: this
+    is asked again by each `docker compose run`, when they use some of it themselves."""
+    workers = int(said["WORKERS"])
+    parts = {"master": 1, "worker": workers, "edge": 1}
+    limits = {role: int(said[f"{role.upper()}_MEMORY_MB"]) for role in parts}
+    needed = sum(count * limits[role] for role, count in parts.items())
+    total = psutil.virtual_memory().total >> 20
+    if needed > total:
+        listed = " + ".join(f"{count} x {role} {limits[role]}" for role, count in parts.items())
+        raise SetupError(
+            f"The containers may use {needed} MB of memory ({listed}), but this machine has {total} MB.",
+            "set WORKERS to fewer, or WORKER_MEMORY_MB to less (3072 is the least for one executor)",
+        )
+
+
+def address_on(network: str) -> str:
+    """This container's address on a network. Raises SetupError."""
+    asked = f"{socket.gethostname()}.{network}"
+    try:
+        return socket.gethostbyname(asked)
+    except OSError as error:
+        raise SetupError(
+            f"Docker's DNS has no {asked}: {error}.", f"see whether this container is on network {network}"
+        ) from error
+
+
+def name_on(network: str) -> str:
+    """This container's name on a network, such as dlobd-worker-1.dlobd-lan. Raises SetupError."""
+    address = address_on(network)
+    try:
+        return socket.gethostbyaddr(address)[0]
+    except OSError as error:
+        raise SetupError(f"Docker's DNS has no name of {address}: {error}.", "docker compose down, then up") from error
+
+
+def limit(network: str, rate: str) -> None:
+    """Limits what leaves by this container's interface to a network, as `tc` writes rates: 1gbit. Raises SetupError."""
+    interface = interfaces.with_address(address_on(network))
+    assert interface is not None  # the address is of this container
+    shape = ["tbf", "rate", rate, "burst", f"{BURST_KB}kb", "latency", "20ms"]
+    command = ["tc", "qdisc", "replace", "dev", interface.name, "root", *shape]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())[:200]
+        raise SetupError(
+            f"FABRIC_RATE={rate}: tc cannot limit {interface.name}: {said}.", "write it as 1gbit or 100mbit"
+        )
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except KeyboardInterrupt:
+        pass
+    except DlobdError as error:
+        print(f"dlobd: {error.line}", file=sys.stderr)
+        sys.exit(error.exit_code)
