@@ -10,6 +10,7 @@ network in the variable DLOBD_NETWORK, so that this one setting moves HDFS and S
 """
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -25,9 +26,9 @@ from dlobd.network import interfaces
 READY = Path("/tmp/dlobd-ready")
 """Docker's health check looks for it."""
 
-DNS_TRIES = 3
-BURST_KB = 256
-"""Of the token bucket: more than the super-frames that a virtual interface is handed."""
+UNITS = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+BURST_MS, LEAST_BURST_BYTES = 1, 16_384
+"""Of the token bucket: what may go at once after a pause, and the least that passes whole packets."""
 
 
 def main(role: str, *command: str) -> None:
@@ -91,16 +92,19 @@ def name_on(network: str) -> str:
 
 def limit(network: str, rate: str) -> None:
     """Limits what leaves by this container's interface to a network, as `tc` writes rates: 1gbit. Raises SetupError."""
+    written = re.fullmatch(r"([1-9]\d*)([kmg])bit", rate)
+    if written is None:
+        raise SetupError(f"FABRIC_RATE={rate} is no rate.", "write it as 1gbit or 100mbit")
+    bytes_per_s = int(written[1]) * UNITS[written[2]] // 8
     interface = interfaces.with_address(address_on(network))
     assert interface is not None  # the address is of this container
-    shape = ["tbf", "rate", rate, "burst", f"{BURST_KB}kb", "latency", "20ms"]
+    burst = max(LEAST_BURST_BYTES, bytes_per_s * BURST_MS // 1000)
+    shape = ["tbf", "rate", rate, "burst", str(burst), "latency", "20ms"]
     command = ["tc", "qdisc", "replace", "dev", interface.name, "root", *shape]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())[:200]
-        raise SetupError(
-            f"FABRIC_RATE={rate}: tc cannot limit {interface.name}: {said}.", "write it as 1gbit or 100mbit"
-        )
+        raise SetupError(f"tc cannot limit {interface.name}: {said}.", "leave FABRIC_RATE empty, or allow NET_ADMIN")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.installation import Installed
 
-VERSION, PYTHON = "dlobd.installed.version", "dlobd.installed.python"
+VERSION, PYTHON = "yarn.nodemanager.dlobd.version", "yarn.nodemanager.dlobd.python"
 """Properties of yarn-site.xml; `yarn/base/installed.properties` sets them."""
 
 

@@ -1,0 +1,41 @@
+"""Hosts whose clocks really differ: one worker of the mini-cluster in a time namespace of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cluster.test_ways import explained
+from compose.cluster import MiniCluster
+from compose.engine import TOP
+
+from dlobd.attribution.importers.evidence import Evidence
+
+from .test_runs import record
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+DAY_NS = 86_400 * 10**9
+
+
+def test_a_worker_with_another_clock(project: MiniCluster) -> None:
+    """Its monotonic clock is a day ahead. Messages bound the offset to far less than what is measured, the breakdown is
+    explained, and events of both hosts stand in their order."""
+    other = TOP / "tests" / "compose" / "other-clock.yaml"
+    cluster = project.with_(other)
+    cluster.up()
+    ended = cluster.dlobd("softmax-mnist", "launcher=barrier", "exchange=ring")
+    assert ended.code == 0, ended.err
+    bundle = cluster.bundle(ended)
+    explained(bundle)
+    run = record(bundle)
+    domains = {process.domain for process in Evidence(bundle.path).processes}
+    assert len({domain.rpartition("/")[2] for domain in domains}) == 2, "two time namespaces"
+    warnings = [text for text in run["warnings"] if "has a different clock" in text]
+    bounds_us = [int(found[1]) for text in warnings if (found := re.search(r"to within (\d+) us", text))]
+    assert len(bounds_us) == 2, run["warnings"]
+    assert max(bounds_us) < 10_000
+    times = [event["at_ns"] for event in run["startup"]]
+    assert times == sorted(times)
+    assert times[-1] - times[0] < run["wall_ns"] < DAY_NS
+    cluster.down("--volumes")

@@ -1,0 +1,151 @@
+"""Runs on the mini-cluster: three workers on hosts of their own, two networks, by the commands of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+from cluster.test_ways import explained
+from compose.cluster import FABRIC, LAN, MiniCluster
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle.store import Bundle
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def record(bundle: Bundle) -> dict[str, Any]:
+    """Its run.json."""
+    return bundle.read_json()
+
+
+def plane(bundle: Bundle, name: str) -> dict[str, Any]:
+    """A plane of the transport verdict."""
+    (found,) = [each for each in record(bundle)["transport"] if each["plane"] == name]
+    return found
+
+
+def in_network(addresses: list[str], network: str) -> bool:
+    """Whether all IPv4 addresses in these words are of a /24."""
+    found = [match for text in addresses for match in re.findall(r"\d+\.\d+\.\d+\.\d+", text)]
+    return bool(found) and all(address.startswith(network.rpartition(".")[0] + ".") for address in found)
+
+
+def believable(bundle: Bundle, workers: int) -> dict[str, Any]:
+    """A run on several hosts: it is ok, its parts sum, little is unexplained, audits pass, clocks are bounded."""
+    layers, run = explained(bundle), record(bundle)
+    assert all(layers[name] > 0 for name in ("yarn", "spark", "hdfs", "tensorflow"))
+    assert {audit["verdict"] for audit in run["audits"]} <= {"pass", "unknown"}, run["audits"]
+    hosts = {process.process.host for process in Evidence(bundle.path).processes if process.process.role != "driver"}
+    assert hosts == {f"dlobdtest-worker-{i}.dlobdtest-lan" for i in range(1, workers + 1)}
+    clocks = [warning for warning in run["warnings"] if "has a different clock" in warning]
+    assert len(clocks) == workers
+    assert all(re.search(r"aligned by \d+ message pairs, to within \d+ us", warning) for warning in clocks), clocks
+    return run
+
+
+@pytest.fixture(scope="module")
+def main_job(cluster: MiniCluster) -> Bundle:
+    """softmax-mnist with a rank on each of three hosts: two executors do not fit on one."""
+    ended = cluster.dlobd("softmax-mnist", "workers=3")
+    assert ended.code == 0, ended.err
+    return cluster.bundle(ended)
+
+
+def test_the_main_job_on_three_hosts(main_job: Bundle) -> None:
+    """TensorFlowOnSpark's own way; the verdict names the network that all hosts are on, and whose addresses."""
+    run = believable(main_job, 3)
+    assert [event["event"] for event in run["startup"]][-1] == "first step done"
+    grpc = plane(main_job, "tensorflow-grpc")
+    assert grpc["kind"] == "tcp"
+    assert grpc["interface"]
+    assert in_network(grpc["addresses"], LAN), grpc
+    for name in ("spark", "hdfs"):
+        assert plane(main_job, name)["kind"] == "tcp", plane(main_job, name)
+        assert in_network(plane(main_job, name)["addresses"], LAN)
+
+
+def test_the_same_job_by_an_exchange_of_ours_over_the_other_network(cluster: MiniCluster, main_job: Bundle) -> None:
+    """Its gradients go over fabric, which the connections between the ranks prove; HDFS and Spark stay on lan."""
+    ended = cluster.dlobd("softmax-mnist", "workers=3", "exchange=ring", f"channel=tcp@{FABRIC}")
+    assert ended.code == 0, ended.err
+    bundle = cluster.bundle(ended)
+    run = believable(bundle, 3)
+    exchange = plane(bundle, "exchange")
+    assert (exchange["kind"], exchange["agrees"]) == ("tcp", True)
+    assert in_network(exchange["addresses"], FABRIC), exchange
+    assert in_network(plane(bundle, "hdfs")["addresses"], LAN)
+    assert next(layer["ns"] for layer in run["layers"] if layer["layer"] == "channel") > 0
+    assert run["metrics"]["last_loss"] == pytest.approx(record(main_job)["metrics"]["last_loss"], abs=1e-4)
+
+
+@pytest.mark.parametrize("launcher", ["tfos", "barrier"])
+def test_a_cifar10_job_with_two_workers(cluster: MiniCluster, launcher: str) -> None:
+    """On two of the three hosts, by each launcher, over the network that it names."""
+    settings = ["workers=2", f"launcher={launcher}", "exchange=halving-doubling", f"channel=tcp@{FABRIC}"]
+    ended = cluster.dlobd("cifar10-quick", *settings, "epochs=1")
+    assert ended.code == 0, ended.err
+    bundle = cluster.bundle(ended)
+    assert record(bundle)["status"] == "ok"
+    assert in_network(plane(bundle, "exchange")["addresses"], FABRIC)
+
+
+def test_spark_submit_by_hand_and_collect(cluster: MiniCluster) -> None:
+    """The page's lines, in one shell on the edge: dlobd prints spark-submit's line, and collects what it left."""
+    script = (
+        "set -e; dlobd run softmax-mnist-quick --by-hand --set deploy_mode=cluster > said;"
+        " sh -c \"$(head -n 1 said)\" > /dev/null; dlobd collect"
+    )  # fmt: skip
+    ended = cluster.edge("bash", "-c", script)
+    assert ended.code == 0, ended.err
+    run = record(cluster.bundle(ended))
+    assert run["status"] == "ok", run["reason"]
+    assert "startedTime" in run["window"]
+
+
+def test_nobody_is_root_and_the_image_has_no_secret(cluster: MiniCluster) -> None:
+    """Daemons and job are of an ordinary user without capabilities, and no layer was told what a build may know."""
+    for service in ("master", "worker", "edge"):
+        status = cluster.inside(service, "sh", "-c", "id -u; grep CapEff /proc/self/status").out.split()
+        assert status == ["1000", "CapEff:", "0000000000000000"]
+    history = cluster.engine.docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", "dlobd:latest").stdout
+    assert not re.search(r"password|token|secret|https?://[^ /]*:[^ /]*@", history, re.IGNORECASE)
+
+
+def test_web_pages_answer_on_loopback_only(cluster: MiniCluster, main_job: Bundle) -> None:
+    """ResourceManager, NameNode, each NodeManager and Spark's history server, which knows the run."""
+    import requests
+
+    manager, namenode, history, first, _, third, *_ = cluster.ports
+    for port, path in ((manager, "/ws/v1/cluster/info"), (namenode, "/jmx"), (first, "/node"), (third, "/node")):
+        assert requests.get(f"http://127.0.0.1:{port}{path}", timeout=10).ok
+    published = cluster.compose("ps", "--format", "{{.Ports}}").out
+    assert published.count("127.0.0.1:") == published.count("->"), published
+    application = json.loads((main_job.path / "evidence" / "rm-app.json").read_text())["id"]
+    listed = requests.get(f"http://127.0.0.1:{history}/api/v1/applications", timeout=30).json()
+    assert application in {each["id"] for each in listed}
+
+
+def test_an_image_of_another_version_is_refused(cluster: MiniCluster) -> None:
+    """An edge whose dlobd differs by one file: one line names both, and nothing is submitted."""
+    change = "echo >> /tmp/dlobd/layers.py"
+    ended = cluster.edge(
+        "bash", "-c", f"cp -r /opt/dlobd/dlobd /tmp/dlobd && {change} && cd /tmp && python -m dlobd run softmax-mnist"
+    )
+    assert ended.code == 2, ended.err
+    found = re.findall(r"dlobd (\S+\+[0-9a-f]{12}) at", ended.failure)
+    assert len(set(found)) == 2, ended.failure
+    assert "docker compose build" in ended.failure
+
+
+def test_an_edge_that_cannot_reach_the_cluster(cluster: MiniCluster) -> None:
+    """The address, the key that it comes from, and the reason, within seconds."""
+    wrong = cluster.with_(DLOBD_NETWORK="lan")
+    command = "sed -i s/master.dlobdtest-lan/master.elsewhere/ $HADOOP_CONF_DIR/*.xml && dlobd run softmax-mnist"
+    ended = wrong.edge("bash", "-c", command, within_s=90)
+    assert ended.code == 4, ended.err
+    assert "master.elsewhere" in ended.failure
+    assert shlex.split("does not answer")[0] in ended.failure
