@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
+from dlobd import installation
 from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError, DlobdError, SetupError
 from dlobd.experiment.files import load
@@ -26,10 +27,11 @@ from dlobd.hadoop.embedded.jars import JARS
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
-from dlobd.hadoop.web import active_namenode, active_resourcemanager, running_nodes
+from dlobd.hadoop.web import HadoopWeb, active_namenode, active_resourcemanager, running_nodes
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
 from dlobd.run import rdma_checks
+from dlobd.run.deploy import nodes
 from dlobd.run.findings import Finding
 from dlobd.run.memory_check import asked_mb
 from dlobd.tracing import clock
@@ -268,6 +270,13 @@ def _nodemanagers(conf: HadoopConf) -> Finding:
     return Finding("NodeManagers", "ok", f"{count} running")
 
 
+def _dlobd_there(conf: HadoopConf) -> Finding:
+    if not nodes.have_dlobd(conf):
+        return Finding("dlobd there", "ok", "uploaded before the first run")
+    nodes.check(HadoopWeb.connect(conf, user_name()))
+    return Finding("dlobd there", "ok", f"each node has {installation.this()}")
+
+
 def _container_logs(conf: HadoopConf) -> Finding:
     key = "yarn.log-aggregation-enable"
     if conf.get(key).lower() == "true":
@@ -285,6 +294,7 @@ THERE: tuple[tuple[str, Callable[[HadoopConf], Finding]], ...] = (
     ("NameNode", _namenode),
     ("ResourceManager", _resourcemanager),
     ("NodeManagers", _nodemanagers),
+    ("dlobd there", _dlobd_there),
     ("container logs", _container_logs),
 )
 

@@ -103,7 +103,7 @@ def test_spark_submit_by_hand_and_collect(cluster: MiniCluster) -> None:
     assert ended.code == 0, ended.err
     run = record(cluster.bundle(ended))
     assert run["status"] == "ok", run["reason"]
-    assert "startedTime" in run["window"]
+    assert "startedTime" in run["window"]["name"]
 
 
 def test_nobody_is_root_and_the_image_has_no_secret(cluster: MiniCluster) -> None:
