@@ -31,7 +31,7 @@ amortisation: setup ## fixed cost and cost per epoch of each launcher, write doc
 channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/channel-bench.md; needs root; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
 
-check: static ## formatting, types, import directions, unit and contract tests (no cluster, two minutes)
+check: static ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract
 
 test: static ## everything that fits into half an hour on one machine; starts a cluster
@@ -53,6 +53,9 @@ static: setup-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+	$(VENV)/bin/hadolint docker/Dockerfile
+	$(VENV)/bin/check-jsonschema --quiet --builtin-schema vendor.compose-spec docker/*.yaml
+	$(VENV)/bin/yamllint --strict docker
 
 # The newest Python of the right version that can make virtual environments.
 $(VENV)/.made:

@@ -22,7 +22,7 @@ SPARE_MINUTES = 7
 MAKE_TEST_MINUTES = 28
 """`make test` with its set-up, on an idle machine with two cores."""
 
-MINUTES = {"ways": 24, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15}
+MINUTES = {"ways": 24, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15, "compose": 25}
 """Measured on the same machine; a shard that is not listed is taken for the rest of the time."""
 
 ROOMS = {
@@ -32,8 +32,8 @@ ROOMS = {
         "dlobd/tracing/", "tests/full/ways/",
     ),
     "clusters": (
-        "dlobd/experiment/", "dlobd/hadoop/", "dlobd/job/own/", "dlobd/report/", "dlobd/run/", "jobs/",
-        "tests/full/clusters/",
+        "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/", "dlobd/report/", "dlobd/run/",
+        "jobs/", "tests/full/clusters/",
     ),
     "faults": (
         "dlobd/attribution/reasons.py", "dlobd/attribution/warnings.py", "dlobd/bundle/", "dlobd/cli/",
@@ -42,6 +42,10 @@ ROOMS = {
     ),
     "guest": ("dlobd/network/", "dlobd/run/", "tests/full/guest/", "tests/guest/"),
     "guest_spark": ("dlobd/network/", "tests/full/guest_spark/", "tests/guest/"),
+    "compose": (
+        ".dockerignore", "docker/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/run/deploy/", "tests/compose/",
+        "tests/full/compose/",
+    ),
 }  # fmt: skip
 """Shard to the rooms that it tests. Every room is in one of them, which a unit test holds."""
 

@@ -38,5 +38,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's settings must not change what a test sees."""
-    for name in ("DLOBD_DATA", "DLOBD_PORT_BASE", "COLUMNS"):
+    for name in ("DLOBD_DATA", "DLOBD_HADOOP_CONF", "DLOBD_PORT_BASE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -137,3 +138,29 @@ def test_a_step_is_found_with_its_size_and_sign(seconds: int, sign: int, millise
     assert clock.stepped_ns(anchors[::-1]) == step_ns
     other = ClockAnchor("other", 10**9, 5, 1)
     assert clock.stepped_ns([*anchors[:2], other]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "yarn", "name"),
+    [
+        ("node-7", None, "node-7"),
+        ("node-7", "", "node-7"),
+        ("node-7", "10.0.0.7", "node-7"),
+        ("node-7", "localhost", "node-7"),
+        ("node-7", "localhost.localdomain", "node-7"),
+        ("node-7", "node-7.cluster.example", "node-7"),
+        ("node-7.cluster.example", "node-7", "node-7.cluster.example"),
+        ("2f1c9a4b77de", "dlobd-worker-1.dlobd-lan", "dlobd-worker-1.dlobd-lan"),
+        ("node-7", "node-70", "node-70"),
+    ],
+)
+def test_a_host_is_called_as_its_kernel_does_or_as_yarn_where_that_is_quite_another_name(
+    kernel: str, yarn: str | None, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's own name is a number that nobody else knows. The clock's domain begins with the name."""
+    monkeypatch.setattr(socket, "gethostname", lambda: kernel)
+    monkeypatch.delenv("NM_HOST", raising=False)
+    if yarn is not None:
+        monkeypatch.setenv("NM_HOST", yarn)
+    assert clock.host_name() == name
+    assert clock.domain().partition("/")[0] == name

@@ -11,6 +11,9 @@ from dlobd.hadoop.embedded import configuration
 from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
+MANAGER = (
+    "hostname", "address", "scheduler.address", "resource-tracker.address", "admin.address", "webapp.address",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -74,6 +77,54 @@ def test_all_ports_are_distinct_and_on_loopback(written: Path) -> None:
             if match := re.fullmatch(r"([\d.]+):(\d+)", value):
                 assert match.group(1).startswith("127.")
                 assert ports.setdefault(match.group(2), key) == key
+
+
+def test_addresses_are_loopback_ones_whoever_reads_them(written: Path) -> None:
+    """NameNode and ResourceManager are at 127.0.0.1, the others on their own host, and each listens there only; nothing
+    says which dlobd nodes have. The templates serve clusters of several hosts too, and must not change this one."""
+    ports = iter(range(20000, 20030))
+    namenode = {key: f"127.0.0.1:{next(ports)}" for key in ("rpc", "http")}
+    datanodes = [[f"{host}:{next(ports)}" for _ in range(4)] for host in TWO_HOSTS]
+    manager = {key: f"127.0.0.1:{next(ports)}" for key in ("client", "scheduler", "tracker", "admin", "web")}
+    nodemanagers = [[f"{host}:{next(ports)}" for _ in range(3)] for host in TWO_HOSTS]
+    for directory in (path for path in written.iterdir() if path.name != "spark"):
+        assert read_site(directory / "core-site.xml")["fs.defaultFS"] == f"hdfs://{namenode['rpc']}"
+        hdfs = read_site(directory / "hdfs-site.xml")
+        assert hdfs["dfs.namenode.rpc-address"] == namenode["rpc"]
+        assert hdfs["dfs.namenode.http-address"] == namenode["http"]
+    for site in written.glob("*/yarn-site.xml"):
+        yarn = read_site(site)
+        assert not [key for key in yarn if "dlobd" in key]
+        addresses = {key: yarn[f"yarn.resourcemanager.{key}"] for key in MANAGER}
+        assert addresses == {
+            "hostname": "127.0.0.1",
+            "address": manager["client"],
+            "scheduler.address": manager["scheduler"],
+            "resource-tracker.address": manager["tracker"],
+            "admin.address": manager["admin"],
+            "webapp.address": manager["web"],
+        }
+    binds = {
+        key: value
+        for site in written.glob("*/*.xml")
+        for key, value in read_site(site).items()
+        if key.endswith("bind-host") and not key.startswith("yarn.nodemanager.")
+    }
+    assert binds == {
+        "dfs.namenode.rpc-bind-host": "127.0.0.1",
+        "dfs.namenode.http-bind-host": "127.0.0.1",
+        "yarn.resourcemanager.bind-host": "127.0.0.1",
+    }
+    for i, host in enumerate(TWO_HOSTS):
+        own = read_site(written / f"datanode-{i}" / "hdfs-site.xml")
+        kinds = ("address", "http.address", "ipc.address")
+        assert [own[f"dfs.datanode.{key}"] for key in kinds] == datanodes[i][:3]
+        assert f"{host}:{own['dfs.datanode.http.internal-proxy.port']}" == datanodes[i][3]
+        assert own["dfs.datanode.hostname"] == host
+        own = read_site(written / f"nodemanager-{i}" / "yarn-site.xml")
+        kinds = ("address", "localizer.address", "webapp.address")
+        assert [own[f"yarn.nodemanager.{key}"] for key in kinds] == nodemanagers[i]
+        assert own["yarn.nodemanager.hostname"] == own["yarn.nodemanager.bind-host"] == host
 
 
 def test_no_interval_that_a_job_waits_for_is_changed(written: Path) -> None:

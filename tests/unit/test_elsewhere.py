@@ -16,7 +16,7 @@ from dlobd import cli
 from dlobd.hadoop import web
 from dlobd.hadoop.embedded.java import Java
 from dlobd.run import packing
-from dlobd.run.deploy import external
+from dlobd.run.deploy import external, upload
 
 
 @pytest.fixture
@@ -189,14 +189,14 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     hdfs, said = Hdfs(), []
     large = tmp_path / "large"
     large.write_bytes(bytes(3_000_000))
-    monkeypatch.setattr(external, "TELL_S", -1.0)
+    monkeypatch.setattr(upload, "TELL_S", -1.0)
     monkeypatch.setattr(external, "find_java", lambda: Java(tmp_path, "17", "here"))
     monkeypatch.setattr(external, "WebHdfs", lambda url, user: hdfs)
-    monkeypatch.setattr(external.webhdfs, "connect", lambda url, user, timed: hdfs)
+    monkeypatch.setattr(upload.webhdfs, "connect", lambda url, user, timed: hdfs)
     monkeypatch.setattr(packing, "environment", lambda: packing.Tarball("environment-1.tar", {"a": large}, {}))
     monkeypatch.setattr(packing, "spark_libs", lambda jars: packing.Tarball("spark-libs-2.tar", {}, {}))
     monkeypatch.setattr(packing, "package", lambda: tmp_path / "dlobd.zip")
-    conf = SimpleNamespace(fs_uri="hdfs://nn:8020")
+    conf = SimpleNamespace(fs_uri="hdfs://nn:8020", get=lambda key: None)
     web = SimpleNamespace(
         conf=conf, webhdfs_url="http://nn:1", user="me", home="/user/me", hadoop_version="3", node_urls=lambda: ["n"]
     )

@@ -243,7 +243,8 @@ class Evidence:
         """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
         of which none is known."""
         known: dict[str, str] = self._json(files.HOSTS, {})
-        return tuple(sorted(known.get(host, host) for host in event_log.block_manager_hosts(self._event_log)))
+        # one host may be there by both: a driver by its address, an executor by its name
+        return tuple(sorted({known.get(host, host) for host in event_log.block_manager_hosts(self._event_log)}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:

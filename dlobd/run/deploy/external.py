@@ -173,7 +173,7 @@ class RemoteHadoop:
             raise ClusterError(
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
             )
-        if self._archive is None and nodes.have_dlobd(self.web.conf):
+        if not _uploads(self.web.conf, self._archive):
             nodes.check(self.web)
             return
         self._packed = Upload(self.web, self.storage, self.top, self._progress).installation(self._archive)
@@ -182,7 +182,7 @@ class RemoteHadoop:
         return {}
 
     def target(self) -> Target:
-        target = planned_target(self.web.conf)
+        target = planned_target(self.web.conf, self._archive)
         if target.packed and self._packed is None:
             raise ValueError("nothing has been uploaded")
         make_writable(target.tmp_dir)
@@ -237,7 +237,12 @@ class RemoteHadoop:
         return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
 
 
-def planned_target(conf: HadoopConf) -> Target:
+def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
+    """Whether nodes get what they need through HDFS: an archive of the user's own, or all where they have no dlobd."""
+    return archive is not None or not nodes.have_dlobd(conf)
+
+
+def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
     """The cluster as spark-submit sees it; what only it knows stands in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
@@ -248,14 +253,14 @@ def planned_target(conf: HadoopConf) -> Target:
         bind_ip="<this-host>",
         tmp_dir=_work_dir() / "tmp",
         events_dir=f"{home}/spark-events",
-        packed=None
-        if nodes.have_dlobd(conf)
-        else PackedInstallation(
+        packed=PackedInstallation(
             environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
             python=f"./{name}/bin/python",
             spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
             package=Path("<package>"),
-        ),
+        )
+        if _uploads(conf, archive)
+        else None,
     )
 
 
@@ -304,7 +309,7 @@ class ExternalKind:
         """The upload."""
         check(experiment)
         conf = lent.read()
-        target = planned_target(conf)
+        target = planned_target(conf, lent.archive)
         if target.packed is None:
             return f"the nodes of {conf.directory} have dlobd", target
         return f"environment and Spark's jars into HDFS of {conf.directory}, once", target

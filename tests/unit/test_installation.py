@@ -1,0 +1,75 @@
+"""Which dlobd this is: the same files at the same place are the same, and any other file is another one."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlobd import __version__, installation, paths
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of some of dlobd's own files, which is taken for the package."""
+    copy = tmp_path / "dlobd"
+    shutil.copytree(paths.PACKAGE / "tracing", copy / "tracing", ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "__init__.py").write_text('__version__ = "0"\n')
+    monkeypatch.setattr(installation, "PACKAGE", copy)
+    return copy
+
+
+def digest() -> str:
+    """Of the package as it is now."""
+    return installation.digest(installation.files())
+
+
+def test_the_version_is_the_number_and_what_the_files_are() -> None:
+    """Of dlobd as it runs this, which is the same each time it is asked."""
+    this = installation.this()
+    number, _, content = this.version.partition("+")
+    assert number == __version__
+    assert digest().startswith(content)
+    assert len(content) == 12
+    assert Path(this.python).samefile(sys.executable)
+    assert this == installation.this()
+    assert str(this) == f"dlobd {this.version} at {this.python}"
+
+
+def test_a_changed_file_is_another_dlobd(package: Path) -> None:
+    """Also one that is new, gone, or has another name; put back, it is the same again."""
+    seen = [digest()]
+    clock = package / "tracing" / "clock.py"
+    text = clock.read_text()
+    clock.write_text(text + "\n")
+    seen.append(digest())
+    clock.rename(clock.with_name("clocks.py"))
+    seen.append(digest())
+    clock.with_name("clocks.py").unlink()
+    seen.append(digest())
+    (package / "empty.json").touch()
+    seen.append(digest())
+    assert len(set(seen)) == len(seen)
+    (package / "empty.json").unlink()
+    clock.write_text(text)
+    assert digest() == seen[0]
+
+
+def test_what_python_compiles_and_a_wheel_carries_is_not_the_package(package: Path) -> None:
+    """A checkout has `data/` beside the package, a wheel has it in `_shipped`: both are one dlobd."""
+    before, files = digest(), installation.files()
+    for name in ("__pycache__/a.pyc", "tracing/__pycache__/clock.pyc", "_shipped/data/mnist/README.md"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text("x")
+    assert (digest(), installation.files()) == (before, files)
+
+
+def test_where_it_lies_does_not_count(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor when it was written: only names below the package and contents."""
+    before = digest()
+    other = tmp_path / "elsewhere" / "dlobd"
+    shutil.copytree(package, other, copy_function=shutil.copyfile)
+    monkeypatch.setattr(installation, "PACKAGE", other)
+    assert digest() == before

@@ -1,0 +1,150 @@
+"""The daemons of one host of several: which ones, and what is written for them and for clients."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlobd import installation
+from dlobd.hadoop import node
+from dlobd.hadoop.embedded.configuration import read_site
+from dlobd.hadoop.node import Node, configure
+from dlobd.run.deploy import nodes
+
+NETWORK = "dlobd-fabric"
+MASTER, WORKER = f"master.{NETWORK}", f"dlobd-worker-1.{NETWORK}"
+DAEMONS = {"master": ["namenode", "resourcemanager"], "worker": ["datanode-0", "nodemanager-0"], "edge": []}
+RM = "yarn.resourcemanager."
+SITES = ["core-site.xml", "hdfs-site.xml", "yarn-site.xml"]
+
+
+def host(role: str, work_dir: Path) -> Node:
+    """A host, named as Docker's DNS names containers."""
+    names = {"master": MASTER, "worker": WORKER, "edge": f"dlobd-edge-run-1.{NETWORK}"}
+    return Node(role, names[role], MASTER, work_dir, memory_mb=2048, vcores=3)
+
+
+def written(role: str, work_dir: Path) -> Path:
+    """The configuration that a host of that role has."""
+    configure(host(role, work_dir))
+    return work_dir / "conf"
+
+
+@pytest.fixture(params=list(DAEMONS))
+def role(request: pytest.FixtureRequest) -> str:
+    """Each role."""
+    return str(request.param)
+
+
+def test_each_role_has_its_daemons(role: str, tmp_path: Path) -> None:
+    """They are what the host starts, and what it has configuration for; others have none there."""
+    assert [daemon.name for daemon in host(role, tmp_path).here] == DAEMONS[role]
+    conf = written(role, tmp_path)
+    assert {path.name for path in conf.iterdir()} == {*DAEMONS[role], "client", "spark"}
+
+
+def test_clients_get_the_three_site_files_only(role: str, tmp_path: Path) -> None:
+    """Spark ships the whole directory to containers."""
+    conf = written(role, tmp_path)
+    assert host(role, tmp_path).client_conf_dir == conf / "client"
+    assert sorted(path.name for path in (conf / "client").iterdir()) == SITES
+
+
+def test_everyone_finds_the_master_by_its_name_on_the_network(role: str, tmp_path: Path) -> None:
+    """At Hadoop's own ports: clients, and the daemons of every host."""
+    conf = written(role, tmp_path)
+    for place in ("client", *DAEMONS[role]):
+        assert read_site(conf / place / "core-site.xml")["fs.defaultFS"] == f"hdfs://{MASTER}:8020", place
+        hdfs = read_site(conf / place / "hdfs-site.xml")
+        assert hdfs["dfs.namenode.rpc-address"] == f"{MASTER}:8020", place
+        assert hdfs["dfs.namenode.http-address"] == f"{MASTER}:9870", place
+    for place in ("client", *(name for name in DAEMONS[role] if name in ("resourcemanager", "nodemanager-0"))):
+        yarn = read_site(conf / place / "yarn-site.xml")
+        told = [key for key in yarn if re.match(rf"{RM}(.*address|hostname)$", key)]
+        assert {key.removeprefix(RM): yarn[key] for key in told} == {
+            "hostname": MASTER,
+            "address": f"{MASTER}:8032",
+            "scheduler.address": f"{MASTER}:8030",
+            "resource-tracker.address": f"{MASTER}:8031",
+            "admin.address": f"{MASTER}:8033",
+            "webapp.address": f"{MASTER}:8088",
+        }, place
+
+
+def test_the_masters_daemons_listen_on_all_interfaces(tmp_path: Path) -> None:
+    """Their own name would bind them to one network, and the published ports would lead nowhere."""
+    conf = written("master", tmp_path)
+    namenode = read_site(conf / "namenode" / "hdfs-site.xml")
+    assert namenode["dfs.namenode.rpc-bind-host"] == namenode["dfs.namenode.http-bind-host"] == "0.0.0.0"
+    manager = read_site(conf / "resourcemanager" / "yarn-site.xml")
+    assert manager["yarn.resourcemanager.bind-host"] == "0.0.0.0"
+
+
+def test_a_workers_daemons_have_its_name_and_listen_on_all_interfaces(tmp_path: Path) -> None:
+    """The name is what they tell the master; the ports are Hadoop's."""
+    conf = written("worker", tmp_path)
+    datanode = read_site(conf / "datanode-0" / "hdfs-site.xml")
+    assert {key: value for key, value in datanode.items() if key.startswith("dfs.datanode.")} == {
+        "dfs.datanode.data.dir": f"{tmp_path.as_uri()}/datanode-0",
+        "dfs.datanode.hostname": WORKER,
+        "dfs.datanode.address": "0.0.0.0:9866",
+        "dfs.datanode.http.address": "0.0.0.0:9864",
+        "dfs.datanode.ipc.address": "0.0.0.0:9867",
+        "dfs.datanode.http.internal-proxy.port": "9865",
+        "dfs.datanode.use.datanode.hostname": "true",
+    }
+    manager = read_site(conf / "nodemanager-0" / "yarn-site.xml")
+    manager = {key.removeprefix("yarn.nodemanager."): value for key, value in manager.items()}
+    assert (manager["hostname"], manager["bind-host"]) == (WORKER, "0.0.0.0")
+    assert {key: manager[key] for key in ("address", "localizer.address", "webapp.address")} == {
+        "address": f"{WORKER}:8041",
+        "localizer.address": f"{WORKER}:8040",
+        "webapp.address": f"{WORKER}:8042",
+    }
+    assert (manager["resource.memory-mb"], manager["resource.cpu-vcores"]) == ("2048", "3")
+
+
+def test_no_address_is_of_the_loopback_interface(role: str, tmp_path: Path) -> None:
+    """Which other hosts do not reach."""
+    for site in written(role, tmp_path).glob("*/*.xml"):
+        for key, value in read_site(site).items():
+            assert "127.0.0.1" not in value, (site, key)
+            assert "localhost" not in value, (site, key)
+
+
+def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Path) -> None:
+    """The version and the Python of the one that wrote it, under the names by which `nodes` asks; nothing else is said,
+    and HDFS says nothing."""
+    this = installation.this()
+    said = {nodes.VERSION: this.version, nodes.PYTHON: this.python}
+    conf = written(role, tmp_path)
+    for site in conf.glob("*/*.xml"):
+        found = {key: value for key, value in read_site(site).items() if "dlobd" in key}
+        assert found == (said if site.name == "yarn-site.xml" else {}), site
+    assert Path(this.python).samefile(sys.executable)
+
+
+def test_container_logs_are_aggregated(role: str, tmp_path: Path) -> None:
+    """A client on another host has no other way to them."""
+    for site in written(role, tmp_path).glob("*/yarn-site.xml"):
+        assert read_site(site)["yarn.log-aggregation-enable"] == "true", site
+
+
+def test_no_two_daemons_have_one_port() -> None:
+    """Those of one host could not both listen there."""
+    ports = [port for named in node.PORTS.values() for port in named.values()]
+    assert len({*ports, node.HISTORY_PORT}) == len(ports) + 1
+
+
+def test_a_command_has_the_clients_configuration(tmp_path: Path) -> None:
+    """`run_command` becomes it: asked in a process of its own."""
+    code = (
+        "from pathlib import Path; from dlobd.hadoop.node import Node, run_command\n"
+        f"run_command(['sh', '-c', 'echo $HADOOP_CONF_DIR'], Node('edge', 'e', 'm', Path({str(tmp_path)!r})))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == str(tmp_path / "conf" / "client")
