@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from dlobd.errors import DlobdError, SetupError
+from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.hadoop import node
 from dlobd.network import interfaces
 
@@ -31,8 +31,12 @@ BURST_MS, LEAST_BURST_BYTES = 1, 16_384
 """Of the token bucket: what may go at once after a pause, and the least that passes whole packets."""
 
 
-def main(role: str, *command: str) -> None:
+def main(role: str = "", *command: str) -> None:
     """Does what the role does. Raises DlobdError."""
+    if role not in ("check", *node.ROLES) or (role == "edge" and not command):
+        raise UsageError(
+            f"{role or 'Nothing'} is no role, or lacks its command.", "check, master, worker, edge COMMAND"
+        )
     if role == "check":
         return check_memory(os.environ)
     network, fabric, rate = (os.environ[name] for name in ("DLOBD_NETWORK", "FABRIC_NETWORK", "FABRIC_RATE"))

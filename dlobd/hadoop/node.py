@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd import installation
-from dlobd.errors import ClusterError, SetupError
+from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded import configuration, daemons, startup
 from dlobd.hadoop.embedded.class_path import prepare
@@ -248,9 +248,9 @@ def run_command(command: list[str], node: Node) -> None:
     """Becomes a command of the user's, with the cluster's configuration. Does not return.
 
     Raises:
-        ClusterError: there is no such command.
+        UsageError: there is no such command.
     """
     try:
         os.execvpe(command[0], command, {**os.environ, "HADOOP_CONF_DIR": str(node.client_conf_dir)})
     except OSError as error:
-        raise ClusterError(f"{command[0]} cannot be run: {error.strerror}.", "dlobd --help") from error
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror}.", "dlobd --help") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from dlobd import installation
 from dlobd.errors import UsageError
 from dlobd.hadoop.site_files import HadoopConf
-from dlobd.hadoop.web import HadoopWeb
+from dlobd.hadoop.web import MAX_NODES, HadoopWeb
 from dlobd.installation import Installed
 
 VERSION, PYTHON = "yarn.nodemanager.dlobd.version", "yarn.nodemanager.dlobd.python"
@@ -18,13 +20,13 @@ def have_dlobd(conf: HadoopConf) -> bool:
 
 
 def check(web: HadoopWeb) -> None:
-    """Asks each NodeManager which dlobd its node has: it must be this one, at this place.
+    """Asks each NodeManager, of MAX_NODES at most, which dlobd its node has: it must be this one, at this place.
 
     Raises:
         UsageError: it is another one, or it does not say.
     """
     here = installation.this()
-    for host, url in web.nodes():
+    for host, url in islice(web.nodes(), MAX_NODES):
         version, python = (web.property(url, key) for key in (VERSION, PYTHON))
         there = Installed(version or "", python or "")
         if there != here:
