@@ -63,7 +63,7 @@ def failure(evidence: Evidence) -> str:
         or next(_memory_limits(evidence), None)
         or _refused(evidence)
         or _without_hdfs(evidence, "namenode")
-        or min([*_deaths(evidence), *_lost_nodes(evidence)], default=(0, None))[1]
+        or min([*_deaths(evidence), *_lost_nodes(evidence), *_lost_executors(evidence)], default=(0, None))[1]
         or _without_hdfs(evidence, "datanode")
         or _words(evidence)
     )
@@ -223,6 +223,13 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
                 f"and marked it lost{with_}"
             ),
         )
+
+
+def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
+    """(time, sentence) of each executor that went with its node, as the driver was told: of an external cluster the
+    ResourceManager's own lines on its nodes are not an application's."""
+    for lost in evidence.driver_log.lost:
+        yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
 
 
 def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:

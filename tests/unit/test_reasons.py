@@ -75,6 +75,18 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str,
     assert ("nodemanager-1 died during the run" in notices(Evidence(run))) == bool(dead)
 
 
+def test_a_node_that_was_shut_down_is_named_by_what_the_driver_was_told(run: Path) -> None:
+    """The ResourceManager's lines on nodes are not an application's, so that of an external cluster nobody has them. A
+    rank that saw a socket close is not the cause."""
+    container = AM.replace("_000001", "_000003")
+    why = "Unknown executor exit code (-100) Diagnostics: Container released on a *lost* node."
+    lost = f"Container marked as failed: {container} on host: node-2. Exit status: -100. Possible causes: {why}"
+    log(run, "driver.stderr", f"Lost executor 2 on node-2: {lost}")
+    log(run, "driver.stdout", "dlobd: job failed: rank 1 (worker): UnavailableError: Socket closed", 2 * 10**9)
+    cause = reasons.failure(Evidence(run))
+    assert cause == f"node node-2 was lost while the job ran, with executor 2 ({container})"
+
+
 def test_a_death_before_the_node_was_lost_counts_more(run: Path) -> None:
     """The NodeManager's last sign of life dates its death, not the ResourceManager's patience."""
     daemons(run, "nodemanager-1")

@@ -20,6 +20,7 @@ _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
 _STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
 _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
+_LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource (\S+) -> (hdfs://[^/]+)?(\S+)")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
@@ -48,6 +49,15 @@ class Job:
     tasks: list[Task] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class LostExecutor:
+    """An executor whose container YARN gave up with the node that it ran on."""
+
+    at_ns: int
+    container: str
+    host: str
+
+
 @dataclass(slots=True)
 class DriverLog:
     """Named points of the driver's JVM, its jobs, and the uploads of its staging directory."""
@@ -57,6 +67,7 @@ class DriverLog:
     registered: dict[str, LogLine] = field(default_factory=dict)
     uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # begin, HDFS path, next line's time
     errors: list[str] = field(default_factory=list)
+    lost: list[LostExecutor] = field(default_factory=list)
 
 
 DRIVER_POINTS = {
@@ -106,6 +117,8 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
                 jobs[int(match[1])].end_ns = line.at_ns
         elif match := _REGISTERED.search(line.message):
             log.registered.setdefault(match[1], line)
+        elif match := _LOST.search(line.message):
+            log.lost.append(LostExecutor(line.at_ns, match[3].rstrip("."), match[2]))
         elif match := _UPLOAD.search(line.message):
             after = lines[index + 1].at_ns if index + 1 < len(lines) else line.at_ns
             log.uploads.append((line, match[3], after))

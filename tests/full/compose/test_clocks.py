@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from cluster.test_ways import explained
@@ -17,11 +18,30 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 DAY_NS = 86_400 * 10**9
 
+OTHER = """\
+services:
+  worker:
+    deploy: {{replicas: 1}}
+  ahead:
+    extends: {{file: {compose}, service: worker}}
+    deploy: {{replicas: 1}}
+    ports: !reset []
+    user: root
+    cap_add: [SYS_ADMIN, SYS_TIME, SETUID, SETGID]
+    environment: {{USER: dlobd, HOME: /home/dlobd}}
+    entrypoint: [unshare, --time, --monotonic=86400, --fork, --kill-child,
+      setpriv, --reuid=dlobd, --regid=dlobd, --clear-groups,
+      /opt/dlobd/.venv/bin/python, /opt/dlobd/docker/entrypoint.py]
+"""
+"""One worker in a time namespace of its own, as on another machine. Making it needs root and two capabilities; the
+daemons are the ordinary user's again."""
 
-def test_a_worker_with_another_clock(project: MiniCluster) -> None:
+
+def test_a_worker_with_another_clock(project: MiniCluster, tmp_path: Path) -> None:
     """Its monotonic clock is a day ahead. Messages bound the offset to far less than what is measured, the breakdown is
     explained, and events of both hosts stand in their order."""
-    other = TOP / "tests" / "compose" / "other-clock.yaml"
+    other = tmp_path / "other.yaml"
+    other.write_text(OTHER.format(compose=TOP / "docker" / "compose.yaml"))
     cluster = project.with_(other)
     cluster.up()
     ended = cluster.dlobd("softmax-mnist", "launcher=barrier", "exchange=ring")

@@ -45,7 +45,7 @@ def test_all_planes_on_fabric(project: MiniCluster) -> None:
     assert all(each["lan"] < CHATTER * each["fabric"] for each in moved), moved
     elsewhere = cluster.dlobd("softmax-mnist-quick", "exchange=ring", "channel=tcp@10.77.11.0/24", "planes=all")
     assert elsewhere.code == 6, elsewhere.err
-    assert "is not in 10.77.11.0/24" in elsewhere.out + elsewhere.err
+    assert "are not in 10.77.11.0/24" in elsewhere.out + elsewhere.err
     cluster.down("--volumes")
 
 
