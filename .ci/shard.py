@@ -70,13 +70,13 @@ def landed() -> str:
 
 
 def _first_of_today() -> str:
-    """The last commit that is 12 hours older than HEAD: a submission is the work of less than that."""
+    """The last commit that is four hours older than HEAD: a submission is the work of less than that."""
     newest = subprocess.run(
         ["git", "-C", str(TOP), "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False
     ).stdout.strip()
     if not newest:
         return "HEAD"
-    before = int(newest) - 12 * 3600
+    before = int(newest) - 4 * 3600
     command = ["git", "-C", str(TOP), "rev-list", "-1", f"--before=@{before}", "HEAD"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return found or _commit("HEAD~1") or "HEAD"

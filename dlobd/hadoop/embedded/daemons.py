@@ -133,10 +133,10 @@ def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
     if daemon.kind == "resourcemanager":
         info = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/info") or {}).get("clusterInfo", {})
         return bool(info.get("state") == "STARTED" and info.get("haState") == "ACTIVE")
-    return any(
-        node.get("state") == "RUNNING" and str(node.get("id", "")).endswith(f":{daemon.ports['rpc']}")
-        for node in yarn_nodes(resourcemanager, rest)
-    )
+    # it says itself under which id it registers: hosts may be known by several names, and several have the same port
+    own = ((rest.get(f"http://{web_address(daemon)}/ws/v1/node/info") or {}).get("nodeInfo") or {}).get("id")
+    nodes = yarn_nodes(resourcemanager, rest) if own else []
+    return any(node.get("state") == "RUNNING" and node.get("id") == own for node in nodes)
 
 
 def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:

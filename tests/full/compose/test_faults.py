@@ -69,23 +69,21 @@ def failed(cluster: MiniCluster, process: subprocess.Popen[str], code: int = 5) 
     return run["reason"], bundle
 
 
-@pytest.fixture(scope="module")
-def cluster(project: MiniCluster) -> Iterator[MiniCluster]:
-    """Two workers."""
+@pytest.fixture
+def cluster(project: MiniCluster) -> MiniCluster:
+    """Two workers, whole again whatever the test before has broken."""
     found = project.with_(WORKERS="2")
     found.up()
-    yield found
-    found.down("--volumes")
+    return found
 
 
 def test_a_worker_that_is_stopped(cluster: MiniCluster) -> None:
-    """`docker stop` of a host while its rank trains: the lost host is named; the cluster is whole again after `up`."""
+    """`docker stop` of a host while its rank trains: the lost host is named."""
     with training(cluster) as process:
         lost = without_master(cluster)
         cluster.engine.docker("stop", "--time", "1", cluster.container("worker", lost))
         reason, _ = failed(cluster, process)
-    assert cluster.container("worker", lost) in reason, reason
-    cluster.up()
+    assert f"node {cluster.container('worker', lost)}.{PROJECT}-lan was lost" in reason, reason
 
 
 def test_a_network_that_is_cut_between_workers(cluster: MiniCluster) -> None:
@@ -119,13 +117,12 @@ def test_down_in_the_middle_of_a_run(cluster: MiniCluster) -> None:
 def test_a_container_that_is_killed_by_its_memory_limit(project: MiniCluster, tmp_path: Path) -> None:
     """A worker whose container has less memory than YARN gives away: what was killed and why is said."""
     small = tmp_path / "small.yaml"
-    small.write_text("services: {worker: {mem_limit: 1400m, memswap_limit: 1400m}}\n")
+    small.write_text("services: {worker: {mem_limit: 1000m, memswap_limit: 1000m}}\n")
     cluster = project.with_(small, WORKERS="2")
     cluster.up()
     process = cluster.started("softmax-mnist", *LONG)
     reason, _ = failed(cluster, process)
     assert re.search(r"signal 9|137|killed|memory", reason, re.IGNORECASE), reason
-    project.with_(WORKERS="2").up()
 
 
 def test_too_little_memory(project: MiniCluster) -> None:
