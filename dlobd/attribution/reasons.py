@@ -16,7 +16,7 @@ from dlobd.tracing import names
 MAX_REASON_CHARACTERS = 300
 
 _SAID = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
-_TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed by signal \d+")
+_TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed by signal (\d+)(?: \([^)]*\))?")
 _OF_A_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
 _OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
@@ -197,7 +197,7 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
         for instant in process.instants:
             match = _TRAINER_DIED.search(str(instant.attrs.get("cause", "")))
             # 15: the NodeManager's own, at the end of an application
-            if instant.name == names.TRAINER_DIED and match and not match[0].endswith(" 15"):
+            if instant.name == names.TRAINER_DIED and match and match[2] != "15":
                 rank = ranks.get(int(match[1]))
                 yield instant.at_ns, f"{rank.role} {rank.index}: {match[0]}" if rank else match[0]
 

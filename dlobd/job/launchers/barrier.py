@@ -23,6 +23,7 @@ from dlobd import tracing
 from dlobd.job.launchers import log_stream
 from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, role_of
+from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.driver_clock import driver_host
 from dlobd.job.launchers.own_address import own_address
 from dlobd.job.launchers.reason import one_line
@@ -114,6 +115,7 @@ class _RankTask:
     def _run(self, context: Any, rank: int, child: subprocess.Popen[bytes], blocks: Iterator[bytes]) -> None:
         assert child.stdin is not None
         assert child.stdout is not None
+        memory = MemoryGroup.read()
         logs = threading.Thread(target=log_stream.forward, args=(child.stdout, f"rank {rank}", self._logs), daemon=True)
         logs.start()
         host = own_address() or socket.gethostbyname(socket.gethostname())
@@ -141,8 +143,7 @@ class _RankTask:
         ended.set()
         logs.join(timeout=5)
         if code:
-            how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-            cause = f"trainer process {child.pid} of rank {rank} died: {how}"
+            cause = f"trainer process {child.pid} of rank {rank} died: {how(code, memory)}"
             if code < 0:
                 tracing.instant(names.TRAINER_DIED, cause=cause)
                 self._unpickled_done().report_death(cause)

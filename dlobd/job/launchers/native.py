@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dlobd import tracing
 from dlobd.job.launchers.barrier import in_words, start_child, tell
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
+from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.own_address import own_address
 from dlobd.job.launchers.visible_gpus import VISIBLE, address
 from dlobd.job.launchers.watching import LOOK_S, JoinWatch, meets_by_tensorflow
@@ -100,6 +101,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | 
         TrainingFailed: one has not, or some do not join.
     """
     with ExitStack() as opened:
+        memory = MemoryGroup.read()
         poller = select.poll()
         rank_of: dict[int, int] = {}
         for rank, process in enumerate(ranks):
@@ -117,8 +119,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | 
                 code = ranks[rank].wait()
                 tracing.instant(names.RANK_EXITED, rank=rank)
                 if code:
-                    how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-                    died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how}"
+                    died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how(code, memory)}"
                     raise TrainingFailed(done.failure() or died)
 
 

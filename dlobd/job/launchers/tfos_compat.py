@@ -31,6 +31,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dlobd import tracing
+from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.own_address import BIND_IP, own_address
 from dlobd.tracing import names
 
@@ -227,9 +228,10 @@ class WatchedProcess(multiprocessing.Process):
         tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing forgets it once the child runs
         with tracing.span("launcher", names.FORK_TRAINER):
             super().start()
-        threading.Thread(target=self._watch, args=(tf_args,), name="dlobd-watch", daemon=True).start()
+        memory = MemoryGroup.read()
+        threading.Thread(target=self._watch, args=(tf_args, memory), name="dlobd-watch", daemon=True).start()
 
-    def _watch(self, tf_args: Any) -> None:
+    def _watch(self, tf_args: Any, memory: MemoryGroup) -> None:
         from tensorflowonspark import TFSparkNode
 
         self.join()
@@ -238,8 +240,7 @@ class WatchedProcess(multiprocessing.Process):
             time.sleep(0.01)  # another thread that joins has taken its status from the kernel, and not yet noted it
         if not self.exitcode:
             return
-        how = f"killed by signal {-self.exitcode}" if self.exitcode < 0 else f"exit code {self.exitcode}"
-        cause = f"trainer process {self.pid} died: {how}"
+        cause = f"trainer process {self.pid} died: {how(self.exitcode, memory)}"
         tracing.instant(names.TRAINER_DIED, cause=cause)
         tracing.flush()
         try:

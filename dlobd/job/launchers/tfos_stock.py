@@ -19,6 +19,7 @@ from typing import Any
 
 from dlobd import tracing
 from dlobd.job.launchers.base import Roles
+from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
@@ -83,11 +84,12 @@ class StartTask:
             result = self._inner(executor_ids)
         # beside the trainer there is the queue manager, which multiprocessing names after its class
         for child in [child for child in multiprocessing.active_children() if child.name.startswith("Process-")]:
-            threading.Thread(target=record_death, args=(child.pid,), name="dlobd-watch", daemon=True).start()
+            watched = (child.pid, MemoryGroup.read())
+            threading.Thread(target=record_death, args=watched, name="dlobd-watch", daemon=True).start()
         return result
 
 
-def record_death(pid: int) -> None:
+def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
     """Waits until a child of this process has ended, and records it if it was killed. It sleeps in the kernel,
     reports to no other process, and leaves the child's exit status to be collected."""
     try:
@@ -95,7 +97,7 @@ def record_death(pid: int) -> None:
     except ChildProcessError:
         return  # its status was taken before
     if ended is not None and ended.si_code != os.CLD_EXITED:
-        tracing.instant(names.TRAINER_DIED, cause=f"trainer process {pid} died: killed by signal {ended.si_status}")
+        tracing.instant(names.TRAINER_DIED, cause=f"trainer process {pid} died: {how(-ended.si_status, memory)}")
         tracing.flush()
 
 
