@@ -64,6 +64,11 @@ def check_memory(said: Mapping[str, str]) -> None:
     workers = int(said["WORKERS"])
     parts = {"master": 1, "worker": workers, "edge": 1}
     limits = {role: int(said[f"{role.upper()}_MEMORY_MB"]) for role in parts}
+    if limits["worker"] <= node.RESERVED_MB:
+        raise SetupError(
+            f"WORKER_MEMORY_MB={limits['worker']} leaves nothing for a job: {node.RESERVED_MB} are for the daemons.",
+            "3072 is the least for one executor",
+        )
     needed = sum(count * limits[role] for role, count in parts.items())
     total = psutil.virtual_memory().total >> 20
     if needed > total:

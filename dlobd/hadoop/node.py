@@ -15,8 +15,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,24 +139,21 @@ def serve(node: Node, ready: Path, progress: Progress) -> None:
     classes = prepare(java, jars, progress)
     configure(node)
     launch = startup.Launch(node.settings, node.planned, java, classes, lambda name, process: None, node.here)
+    history = HistoryServer(node, java, progress) if node.role == "master" else None
     started = time.monotonic()
     try:
-        try:
-            launch.run(progress, START_DEADLINE_S)
-        except startup.PortClash as clash:
-            raise SetupError(f"A port of this host is taken: {clash}.", "stop what uses it") from clash
+        launch.run(progress, START_DEADLINE_S)
         ready.touch()
         progress(f"{node.name}: ready after {time.monotonic() - started:.1f} s")
-        with _history_server(node, java, progress) if node.role == "master" else _nothing() as history:
-            _watch(node, launch, history, ready, progress)
+        _watch(node, launch, history, ready, progress)
+    except startup.PortClash as clash:
+        raise SetupError(f"A port of this host is taken: {clash}.", "stop what uses it") from clash
     finally:
         ready.unlink(missing_ok=True)
-        _stop(launch.children)
+        _stop([*launch.children, *(history.children if history else [])])
 
 
-def _watch(
-    node: Node, launch: startup.Launch, history: Callable[[daemons.Rest], None], ready: Path, progress: Progress
-) -> None:
+def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, ready: Path, progress: Progress) -> None:
     """Looks at the daemons until one has ended. Raises ClusterError then."""
     rest = daemons.Rest()
     manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
@@ -166,7 +162,8 @@ def _watch(
         launch.check()
         if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
-            history(rest)
+            if history:
+                history.start(rest)
             silent = [daemon.name for daemon in node.here if not daemons.is_ready(daemon, manager, rest)]
             if silent and ready.exists():
                 progress(f"{node.name}: not ready any more: {', '.join(silent)}")
@@ -185,53 +182,48 @@ def _stop(children: list[subprocess.Popen[bytes]]) -> None:
         child.wait()
 
 
-@contextmanager
-def _nothing() -> Iterator[Callable[[daemons.Rest], None]]:
-    yield lambda rest: None
+class HistoryServer:
+    """Spark's, beside a NameNode. If it ends, nothing else does: no job needs it."""
 
+    def __init__(self, node: Node, java: Java, progress: Progress) -> None:
+        self.children: list[subprocess.Popen[bytes]] = []
+        self._node = node
+        self._java = java
+        self._progress = progress
+        self._namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
 
-@contextmanager
-def _history_server(node: Node, java: Java, progress: Progress) -> Iterator[Callable[[daemons.Rest], None]]:
-    """What starts Spark's history server once HDFS takes writes: without its directory it would end at once."""
-    children: list[subprocess.Popen[bytes]] = []
-    namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
-
-    def look(rest: daemons.Rest) -> None:
-        if children or daemons.in_safe_mode(namenode, rest):
+    def start(self, rest: daemons.Rest) -> None:
+        """Starts it, once, when HDFS takes writes: without its directory it would end at once."""
+        if self.children or daemons.in_safe_mode(self._namenode, rest):
             return
         user = configuration.user_name()
         events = f"/user/{user}/dlobd/spark-events"
         try:
-            webhdfs.connect(f"http://{daemons.web_address(namenode)}", user, timed=False).makedirs(events)
+            webhdfs.connect(f"http://{daemons.web_address(self._namenode)}", user, timed=False).makedirs(events)
         except failures() as error:
-            progress(f"the history server waits for HDFS: {webhdfs.words(error)}")
+            self._progress(f"the history server waits for HDFS: {webhdfs.words(error)}")
             return
-        children.append(_start_history_server(node, java, f"hdfs://{namenode.host}:{namenode.ports['rpc']}{events}"))
-        progress(f"history server: port {HISTORY_PORT}")
+        self.children.append(self._started(f"hdfs://{self._namenode.host}:{self._namenode.ports['rpc']}{events}"))
+        self._progress(f"history server: port {HISTORY_PORT}")
 
-    try:
-        yield look
-    finally:
-        _stop(children)
-
-
-def _start_history_server(node: Node, java: Java, events: str) -> subprocess.Popen[bytes]:
-    options = {
-        "spark.history.fs.logDirectory": events,
-        "spark.history.ui.port": str(HISTORY_PORT),
-        # what it asks of HDFS is not the job's: every half minute is enough
-        "spark.history.fs.update.interval": "30s",
-    }
-    env = daemons.environment(java, node.work_dir, node.name) | {
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_CONF_DIR": str(configuration.spark_conf_dir(node.work_dir)),
-        "SPARK_DAEMON_MEMORY": f"{HISTORY_MEMORY_MB}m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{MARK}{node.work_dir} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "SPARK_HISTORY_OPTS": " ".join(f"-D{key}={value}" for key, value in options.items()),
-        "SPARK_LOCAL_IP": ANY,
-    }
-    command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
-    return daemons.start_process(command, env, node.work_dir / "log" / "history", "history")
+    def _started(self, events: str) -> subprocess.Popen[bytes]:
+        options = {
+            "spark.history.fs.logDirectory": events,
+            "spark.history.ui.port": str(HISTORY_PORT),
+            # what it asks of HDFS is not the job's: every half minute is enough
+            "spark.history.fs.update.interval": "30s",
+        }
+        work_dir = self._node.work_dir
+        env = daemons.environment(self._java, work_dir, self._node.name) | {
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_CONF_DIR": str(configuration.spark_conf_dir(work_dir)),
+            "SPARK_DAEMON_MEMORY": f"{HISTORY_MEMORY_MB}m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{MARK}{work_dir} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_HISTORY_OPTS": " ".join(f"-D{key}={value}" for key, value in options.items()),
+            "SPARK_LOCAL_IP": ANY,
+        }
+        command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
+        return daemons.start_process(command, env, work_dir / "log" / "history", "history")
 
 
 def end_on_signals() -> None:

@@ -56,6 +56,13 @@ def test_containers_that_do_not_fit_are_told_with_all_figures(
     assert "WORKER_MEMORY_MB" in refusal.value.remedy
 
 
+def test_a_worker_without_room_for_a_job_is_refused(entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its limit must be more than what its daemons have."""
+    machine_of(16000, entrypoint, monkeypatch)
+    with pytest.raises(SetupError, match="WORKER_MEMORY_MB=1024 leaves nothing"):
+        entrypoint.check_memory({**SAID, "WORKER_MEMORY_MB": "1024"})
+
+
 def test_it_ends_with_one_line_and_the_exit_code_of_dlobd() -> None:
     """As Docker runs it, so that `docker compose up` shows why nothing came up."""
     environment = {**SAID, "WORKERS": "1000000"}
