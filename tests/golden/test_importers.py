@@ -57,6 +57,7 @@ def _attribution(trace: Trace) -> Iterator[str]:
     found = attribute(trace)
     for layer in found.layers:
         yield f"{layer.layer:<12}{layer.ns:>14}{layer.unexplained_ns:>14}{layer.lo_ns:>14}{layer.hi_ns:>14}"
+        yield f"    measured {layer.measured_ns}, between marks {layer.between_marks_ns}, waits {layer.named_wait_ns}"
     yield f"{'unattributed':<12}{found.unattributed_ns:>14}"
     for i in found.intervals:
         yield f"interval {i.name}: {i.layer} inside {i.inside} of {i.lane}: {i.lo_ns} to {i.hi_ns} ns"
