@@ -14,6 +14,8 @@ Schema history of run.json
         `throughput`, `epochs`, `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
     7   `configuration` has the channel's library and device (in `channel`), the size of a fusion buffer, how many
         parameter servers, and which planes the channel is asked of; `transport`: null in older records
+    8   a layer has `measured_ns`, `between_marks_ns` and `named_wait_ns`, and each of its `causes` says whether its
+        length was read from the run: null in older records
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
@@ -163,9 +165,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """A layer's part of the wall. `unexplained_ns` is contained in `ns`; lo <= ns <= hi.
+    """A layer's part of the wall; lo <= ns <= hi. Its degrees of evidence, `measured_ns`, `between_marks_ns`,
+    `named_wait_ns` and `unexplained_ns`, sum to `ns`; the first three are None where an older record has them not.
 
-    `causes` are the named heartbeats, polls and sleeps inside `ns`; `names` the spans that make it up."""
+    `causes` are the named heartbeats, polls and sleeps inside `ns`: name, ns, and whether the length of the period was
+    read from the run or is a default, if known. `names` are the spans that make it up."""
 
     layer: str
     group: str
@@ -173,8 +177,11 @@ class LayerTime:
     unexplained_ns: int
     lo_ns: int
     hi_ns: int
-    causes: tuple[tuple[str, int], ...] = ()
+    causes: tuple[tuple[str, int, str | None], ...] = ()
     names: tuple[tuple[str, int], ...] = ()
+    measured_ns: int | None = None
+    between_marks_ns: int | None = None
+    named_wait_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dlobd.attribution.audits import AUDITS
+from dlobd.attribution.degrees import BETWEEN_MARKS, MEASURED
 from dlobd.attribution.statistics import fewest
 from dlobd.bundle import store
 from dlobd.bundle.run import Run
@@ -36,7 +37,9 @@ from dlobd.selftest.points import POINTS
 
 DOCS = Path(__file__).parent
 
-MADE = "<!-- Made by docs/generate.py; change that, or dlobd/layers.py, or dlobd/bundle/run.schema.json. -->"
+MADE = """\
+<!-- Made by docs/generate.py; change that, or dlobd/layers.py, dlobd/attribution/degrees.py or
+dlobd/bundle/run.schema.json. -->"""
 
 LAYERS_PAGE = """\
 # Layers
@@ -53,6 +56,14 @@ decides: HDFS calls made by the trainer count as HDFS, not TensorFlow.
 
 `{unattributed}` is not a layer. It is time of the main lane in which no span was open. Time that belongs to a layer,
 but that no evidence explains, is its `unexplained` part; the report hatches both and counts them together.
+
+## Names and degrees of evidence
+
+The spans that each layer's time can have, and how well the own time of each is known: the two
+[degrees](methodology.md#degrees-of-evidence) that follow from a span's name. A star stands for any words. A few names
+are of several layers: the same call on behalf of each of them.
+
+{degrees}
 
 The colours are from the colour-blind-safe Okabe-Ito palette.
 """
@@ -199,6 +210,12 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
     "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),
     "layers[].ns": ("ns", "sum of the segments of the window that belong to the layer"),
+    "layers[].measured_ns": ("ns", "sum of its segments whose span is `measured` in `dlobd/attribution/degrees.py`"),
+    "layers[].between_marks_ns": (
+        "ns",
+        "the same of those whose span is `between marks` there, or has no row, or whose end was not seen",
+    ),
+    "layers[].named_wait_ns": ("ns", "sum of its `causes`"),
     "layers[].unexplained_ns": (
         "ns",
         "sum of its segments of kind `unexplained`: a wait whose releasing lane shows nothing and that no cause covers",
@@ -656,7 +673,12 @@ def layers_page() -> str:
         for layer in LAYERS.values()
     ]
     header = ("Layer", "Group", "Opens", "Closes", "Source", "Cannot see", "Colour")
-    return LAYERS_PAGE.format(made=MADE, table=_table(header, rows), unattributed=UNATTRIBUTED)
+    known = [
+        (f"`{name}`", *(", ".join(f"`{one}`" for one in some.get(name, ())) for some in (MEASURED, BETWEEN_MARKS)))
+        for name in LAYERS
+    ]
+    degrees = _table(("Layer", "Measured", "Between marks"), known)
+    return LAYERS_PAGE.format(made=MADE, table=_table(header, rows), unattributed=UNATTRIBUTED, degrees=degrees)
 
 
 def metrics_page() -> str:

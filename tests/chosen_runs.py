@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from records import run_record
+from records import layer_row, run_record
 
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
@@ -39,10 +39,7 @@ def record(layers_s: Mapping[str, float], rate: float | None = None, **settings:
         experiment_key=files.key(chosen),
         configuration=dataclasses.asdict(chosen),
         wall_ns=sum(spent.values()),
-        layers=[
-            {"layer": name, "group": name, "ns": ns, "unexplained_ns": 0, "lo_ns": ns, "hi_ns": ns}
-            for name, ns in spent.items()
-        ],
+        layers=[layer_row(name, name, ns) for name, ns in spent.items()],
         unattributed_ns=0,
         throughput={"warmup_steps": 10, "steps": 20, "samples_per_step": 200, **speeds} if rate else None,
         metrics={"test_accuracy": 0.9, "train_samples": chosen.train_samples, "steps": 30, "samples_per_second": rate},

@@ -21,6 +21,13 @@ def _main() -> Experiment:
     return files.load("softmax-mnist")
 
 
+def layer_row(name: str, group: str, ns: int) -> dict[str, Any]:
+    """A layer's row of which everything is measured."""
+    bounds = {"lo_ns": ns, "hi_ns": ns}
+    known = {"measured_ns": ns, "between_marks_ns": 0, "named_wait_ns": 0, "unexplained_ns": 0}
+    return {"layer": name, "group": group, "ns": ns, **bounds, **known}
+
+
 def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[str, Any]:
     """A run of the main job that took one second; `changes` replace top-level keys."""
     main = _main()
@@ -49,17 +56,13 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
                 "unexplained_ns": 1_000_000,
                 "lo_ns": 599_000_000,
                 "hi_ns": 601_000_000,
-                "causes": [["heartbeat", 5_000_000]],
+                "measured_ns": 500_000_000,
+                "between_marks_ns": 94_000_000,
+                "named_wait_ns": 5_000_000,
+                "causes": [["heartbeat", 5_000_000, "default"]],
                 "names": [["SparkContext", 595_000_000]],
             },
-            {
-                "layer": "tensorflow",
-                "group": "TensorFlow",
-                "ns": 390_000_000,
-                "unexplained_ns": 0,
-                "lo_ns": 390_000_000,
-                "hi_ns": 390_000_000,
-            },
+            layer_row("tensorflow", "TensorFlow", 390_000_000),
         ],
         "unattributed_ns": 10_000_000,
         "not_measured": [{"layer": "channel", "inside": "tensorflow", "why": "gRPC runs inside a step"}],

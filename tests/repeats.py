@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from records import run_record
+from records import layer_row, run_record
 
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
@@ -46,10 +46,7 @@ def record(
     wall_ns = sum(spent.values())
     first_ns = (wall_ns - round((loop_s or 0) * S)) * 3 // 4
     known = {"source": "own mark", "resolution_ns": 1}
-    rows = [
-        {"layer": name, "group": name, "ns": ns, "unexplained_ns": 0, "lo_ns": ns, "hi_ns": ns}
-        for name, ns in spent.items()
-    ]
+    rows = [layer_row(name, name, ns) for name, ns in spent.items()]
     return run_record(
         f"20260102T03{number // 60:02}{number % 60:02}Z-0a1b",
         started_at=f"2026-01-02T03:{number // 60:02}:{number % 60:02}Z",

@@ -47,6 +47,7 @@ def untidy(draw: st.DrawFn, lane: str = MAIN_LANE, others: tuple[str, ...] = ())
             draw(st.integers(-200, 1200)),
             draw(st.integers(-200, 1200)),
             lane,
+            name=draw(st.sampled_from(["of no row", "step", "read input", "submit RPC", "user code", "trainer"])),
             parent=draw(st.none() | st.sampled_from([*names, "nobody"])),
             waits_for=tuple(draw(st.lists(st.sampled_from([lane, "no such lane", *others]), max_size=3))),
             released_ns=draw(st.none() | st.integers(-200, 1200)),

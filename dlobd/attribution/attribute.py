@@ -10,6 +10,8 @@ once and gives each piece of it to one layer, by these rules.
    named cause (heartbeat, poll, sleep) may take. So delegation cannot hide a hole.
 5. Where nothing is open in the main lane, the time is `unattributed`.
 
+How well each piece is known, its degree of evidence, follows from its span by the table of `degrees`.
+
 All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
 clock, no file.
 """
@@ -22,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal
 
+from dlobd.attribution.degrees import Degree, degree, is_read
 from dlobd.attribution.nesting import Lane, arrange, by_lane, extent
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -218,15 +221,14 @@ def _sum(
     trace: Trace, wall_ns: int, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]
 ) -> Attribution:
     total: Counter[str] = Counter()
-    unexplained: Counter[str] = Counter()
+    known: dict[str, Counter[Degree]] = defaultdict(Counter)
     uncertain: Counter[str] = Counter()
     causes: dict[str, Counter[str]] = defaultdict(Counter)
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in segments:
         length_ns = segment.end_ns - segment.start_ns
         total[segment.layer] += length_ns
-        if segment.kind == "unexplained":
-            unexplained[segment.layer] += length_ns
+        known[segment.layer][degree(segment)] += length_ns
         if segment.span:
             names[segment.layer][segment.span.name] += length_ns
             if segment.kind == "cause":
@@ -251,11 +253,14 @@ def _sum(
             layer,
             LAYERS[layer].group,
             total[layer],
-            unexplained[layer],
+            known[layer]["unexplained"],
             max(0, low[layer]),
             min(wall_ns, high[layer]),
-            _largest_first(causes[layer]),
+            tuple((cause, ns, _length(cause)) for cause, ns in _largest_first(causes[layer])),
             _largest_first(names[layer]),
+            known[layer]["measured"],
+            known[layer]["between marks"],
+            known[layer]["named wait"],
         )
         for layer in LAYERS
         if total[layer] or layer in taking_part
@@ -293,6 +298,11 @@ def _merged(clips: Iterable[Clip]) -> tuple[Clip, ...]:
 
 def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _length(cause: str) -> str | None:
+    """Where the length of a cause's period is from, if that is known."""
+    return {True: "read", False: "default", None: None}[is_read(cause)]
 
 
 def _alike(segment: Segment) -> tuple[str, str, str, str]:

@@ -48,11 +48,15 @@ ATTRIBUTION = {
     "group": "str",
     "ns": "int64",
     "percent": "float64",
+    "measured_ns": "Int64",
+    "between_marks_ns": "Int64",
+    "named_wait_ns": "Int64",
     "unexplained_ns": "int64",
     "lo_ns": "int64",
     "hi_ns": "int64",
 }
-"""Columns of `RunBundle.attribution`. `percent` is of the wall."""
+"""Columns of `RunBundle.attribution`. `percent` is of the wall. The degrees of evidence, from `measured_ns` to
+`unexplained_ns`, sum to a layer's `ns`; the first three are missing in older records. Of `unattributed` all are 0."""
 
 STEPS = {
     "role": "str",
@@ -144,6 +148,9 @@ class RunBundle:
             "layer": UNATTRIBUTED,
             "group": "-",
             "ns": rest_ns,
+            "measured_ns": 0,
+            "between_marks_ns": 0,
+            "named_wait_ns": 0,
             "unexplained_ns": 0,
             "lo_ns": rest_ns,
             "hi_ns": rest_ns,

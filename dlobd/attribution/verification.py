@@ -40,6 +40,9 @@ SINCE = {
 ROWS_OF_0_SINCE = 6
 """The schema version since which a layer that was at work, but held nobody up, has a row."""
 
+DEGREES_SINCE = 8
+"""The schema version since which layers tell how well their time is known, and causes where their length is from."""
+
 SHOWN = 5
 """So many differences of one kind are told in full."""
 
@@ -113,10 +116,17 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     if version < ROWS_OF_0_SINCE:
         there = {row["layer"] for row in stored["layers"]}
         again["layers"] = [row for row in again["layers"] if row["ns"] or row["layer"] in there]
+    if version < DEGREES_SINCE:
+        stored["layers"], again["layers"] = ([*map(_without_degrees, each["layers"])] for each in (stored, again))
     differences = [line for name in said for line in _differences(name, stored[name], again[name])]
     made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
     return _verified(question, [line + by for line in differences], f"{len(said)} fields, number for number{by}")
+
+
+def _without_degrees(layer: dict[str, Any]) -> dict[str, Any]:
+    told = {"measured_ns": None, "between_marks_ns": None, "named_wait_ns": None}
+    return {**layer, **told, "causes": [cause[:2] for cause in layer["causes"]]}
 
 
 def _version_as_written(bundle: Bundle) -> int:

@@ -225,7 +225,7 @@ def find(ref: str | Path, out: Path) -> Bundle:
 
 
 def validate(run: Any, label: str) -> None:
-    """Checks a run.json object against the schema, and that its parts sum to the wall.
+    """Checks a run.json object against the schema, that its parts sum to the wall, and those of a layer to the layer.
 
     Raises:
         BundleError: it does not hold; the first violation is named.
@@ -238,6 +238,12 @@ def validate(run: Any, label: str) -> None:
         total = sum(layer["ns"] for layer in run["layers"]) + (run["unattributed_ns"] or 0)
         if run["layers"] and total != run["wall_ns"]:
             raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
+    for layer in run["layers"]:
+        known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
+        if None not in known and sum(known) != layer["ns"]:
+            raise BundleError(
+                f"{label}: the degrees of evidence of {layer['layer']} sum to {sum(known)} ns, not to {layer['ns']} ns."
+            )
 
 
 def schema() -> dict[str, Any]:

@@ -82,6 +82,16 @@ def _from_6(run: dict[str, Any]) -> dict[str, Any]:
     return {"transport": None, "exchange": [], **run, "configuration": configuration, "schema_version": 7}
 
 
+def _from_7(run: dict[str, Any]) -> dict[str, Any]:
+    """How well a layer's time is known, and where the lengths of named waits are from, was not told."""
+    unknown = {"measured_ns": None, "between_marks_ns": None, "named_wait_ns": None}
+    layers = [
+        {**unknown, **layer, "causes": [[*cause, None][:3] for cause in layer.get("causes", ())]}
+        for layer in run["layers"]
+    ]
+    return {**run, "layers": layers, "schema_version": 8}
+
+
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _from_1,
     2: _from_2,
@@ -89,5 +99,6 @@ _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     4: _from_4,
     5: _from_5,
     6: _from_6,
+    7: _from_7,
 }
 """Schema version to the function that turns its run.json into the next version's."""

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from dlobd.attribution.attribute import attribute, critical_path
+from dlobd.attribution.degrees import degree
 from dlobd.attribution.importers.resources import SampledHost
 from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.layers import LAYERS
@@ -97,7 +98,7 @@ def _wall_slice(segment: Segment, zero_ns: int) -> dict[str, Any]:
         name += " (unexplained)"
     elif segment.kind == "cause" and segment.span:
         name += f" ({segment.span.cause})"
-    args = {"layer": segment.layer, "kind": segment.kind, "lanes": list(segment.chain)}
+    args = {"layer": segment.layer, "degree": degree(segment), "kind": segment.kind, "lanes": list(segment.chain)}
     length_ns = segment.end_ns - segment.start_ns
     return _complete(name, segment.layer, segment.start_ns - zero_ns, length_ns, _WALL_PID, _WALL_TID, args)
 

@@ -30,6 +30,7 @@ LARGEST = 10
 class Part:
     """A layer's part of the wall, or what is unattributed. `share` is of the wall.
 
+    measured_ns, between_marks_ns, named_wait_ns: with `unexplained_ns`, how well `ns` is known; None in older records.
     below_resolution: its boundaries are known to less than its length, so that there is no number, only `hi_ns`.
     """
 
@@ -41,16 +42,29 @@ class Part:
     hi_ns: int
     unexplained_ns: int
     below_resolution: bool = False
+    measured_ns: int | None = None
+    between_marks_ns: int | None = None
+    named_wait_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """So much of a layer has one name: a span's, or a cause's."""
+    """So much of a layer has one name: a span's, or a cause's, whose length was read from the run or is a default."""
 
     layer: str
     title: str
     name: str
     ns: int
+    length: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How well all layers together are known, besides what is not explained."""
+
+    measured_ns: int
+    between_marks_ns: int
+    named_wait_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,7 @@ class Summary:
     """What a report shows. Without a window `parts` is empty, and `wall_ns` None.
 
     parts: the layers in their order, without the unattributed rest.
+    seen: None where an older record does not tell.
     unknown_ns: not explained, inside layers and outside of them.
     missing_ns: by how much the parts fail to sum to the wall: 0, or the record is damaged.
     not_sound: what a reader must know before any number, one line each.
@@ -89,6 +104,7 @@ class Summary:
     window: str
     parts: tuple[Part, ...]
     unattributed: Part | None
+    seen: Seen | None
     unknown_ns: int
     missing_ns: int
     causes: tuple[Length, ...]
@@ -126,9 +142,14 @@ def summary(run: Run) -> Summary:
         unattributed=Part(UNATTRIBUTED, UNATTRIBUTED, rest_ns, _share(run, rest_ns), rest_ns, rest_ns, rest_ns)
         if wall_ns is not None
         else None,
+        seen=_seen(run),
         unknown_ns=run.unexplained_ns,
         missing_ns=missing_ns,
-        causes=tuple(Length(row.layer, title(row.layer), name, ns) for row in run.layers for name, ns in row.causes),
+        causes=tuple(
+            Length(row.layer, title(row.layer), name, ns, length)
+            for row in run.layers
+            for name, ns, length in row.causes
+        ),
         largest=_largest(run),
         hidden=_hidden(run),
         corrections=_corrections(run),
@@ -230,7 +251,30 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     # below what the boundaries are certain to there is no number; an interval's bounds are another matter
     small = not hidden and 0 < row.ns < row.hi_ns - row.ns
     share = _share(run, row.ns)
-    return Part(row.layer, title(row.layer), row.ns, share, row.lo_ns, row.hi_ns, row.unexplained_ns, small)
+    return Part(
+        row.layer,
+        title(row.layer),
+        row.ns,
+        share,
+        row.lo_ns,
+        row.hi_ns,
+        row.unexplained_ns,
+        small,
+        row.measured_ns,
+        row.between_marks_ns,
+        row.named_wait_ns,
+    )
+
+
+def _seen(run: Run) -> Seen | None:
+    known = [
+        (row.measured_ns, row.between_marks_ns, row.named_wait_ns)
+        for row in run.layers
+        if row.measured_ns is not None and row.between_marks_ns is not None and row.named_wait_ns is not None
+    ]
+    if not known or len(known) < len(run.layers):
+        return None
+    return Seen(*map(sum, zip(*known, strict=True)))
 
 
 def _largest(run: Run) -> tuple[Length, ...]:

@@ -44,7 +44,9 @@ def breakdown(run: Run, console: Console) -> None:
     console.print(_layers(found, console))
     for said in _sums(found):
         text.line(console, said)
-    text.rows(console, "Named causes, contained in the layers above", _lengths(found.causes))
+    _degrees(found, console)
+    heading = "Named causes, contained in the layers above; length [read] or [default]"
+    text.rows(console, heading, _lengths(found.causes))
     text.rows(console, "The largest parts", _lengths(found.largest))
     text.rows(console, "Hidden inside another layer, known only as an interval", _hidden(found))
     text.rows(
@@ -89,7 +91,7 @@ def anatomy(run: Run, console: Console) -> None:
 
 
 def verdict(run: Run) -> str:
-    """One sentence: how the run ended, or else which layer took the most and how much is not explained."""
+    """How the run ended; or else which layer took most, how much is not explained, and how well the rest is known."""
     if run.status != "ok":
         return f"The run is {run.status}: {run.reason or 'the reason is unknown'}."
     found = summary(run)
@@ -101,7 +103,16 @@ def verdict(run: Run) -> str:
         f"{top.title} took most: {text.seconds(top.ns)} of {text.seconds(found.wall_ns)} s, "
         f"{text.percent(top.share)} % ({bounds}). "
         f"Not explained: {text.seconds(found.unknown_ns)} s, {text.percent(found.unknown_share)} %."
+        f"{_seen(found)}"
     )
+
+
+def _seen(found: Summary) -> str:
+    if found.seen is None:
+        return ""
+    shares = (found.seen.measured_ns, found.seen.named_wait_ns, found.seen.between_marks_ns)
+    measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
+    return f" Seen: {measured} % measured, {waits} % named waits; {between} % lies between marks."
 
 
 def recording(overhead: RecordingCost) -> str:
@@ -199,6 +210,24 @@ def _hatches(ns: int, longest_ns: int) -> int:
     return max(round(BAR * ns / longest_ns), 1 if ns >= 1_000_000 else 0)
 
 
+def _degrees(found: Summary, console: Console) -> None:
+    """How well each layer's time is known; the columns sum to its seconds."""
+    if found.seen is None:
+        text.line(console, "\nHow well it is known: unknown, as it was made by an older dlobd: dlobd verify")
+        return
+    text.heading(console, "How well it is known, seconds")
+    heads = (("measured", 9), ("between marks", 13), ("named waits", 11), ("unexplained", 11), ("unattributed", 12))
+    table = text.table(("layer", "left", 12), *((head, "right", width) for head, width in heads))
+    for part in found.parts:
+        own = (part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns)
+        text.row(table, part.title, *(text.seconds(ns) if ns else "" for ns in own), "")
+    seen, rest_ns = found.seen, found.unattributed.ns if found.unattributed else 0
+    sums = (seen.measured_ns, seen.between_marks_ns, seen.named_wait_ns, found.unknown_ns - rest_ns, rest_ns)
+    text.row(table, "total", *map(text.seconds, sums))
+    text.row(table, "% of wall", *(text.percent(found.share(ns)) for ns in sums))
+    console.print(table)
+
+
 def _sums(found: Summary) -> list[str]:
     wall_ns = found.wall_ns or 0
     sign = "!=" if found.missing_ns else "=="
@@ -211,7 +240,8 @@ def _sums(found: Summary) -> list[str]:
 
 
 def _lengths(lengths: tuple[Length, ...]) -> list[tuple[str, str]]:
-    return [(one.title, f"{text.seconds(one.ns):>9}  {one.name}") for one in lengths]
+    names = (f"{one.name} [{one.length}]" if one.length else one.name for one in lengths)
+    return [(one.title, f"{text.seconds(one.ns):>9}  {name}") for one, name in zip(lengths, names, strict=True)]
 
 
 def _hidden(found: Summary) -> list[tuple[str, str]]:

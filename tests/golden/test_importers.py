@@ -57,6 +57,7 @@ def _attribution(trace: Trace) -> Iterator[str]:
     found = attribute(trace)
     for layer in found.layers:
         yield f"{layer.layer:<12}{layer.ns:>14}{layer.unexplained_ns:>14}{layer.lo_ns:>14}{layer.hi_ns:>14}"
+        yield f"    measured {layer.measured_ns}, between marks {layer.between_marks_ns}, waits {layer.named_wait_ns}"
     yield f"{'unattributed':<12}{found.unattributed_ns:>14}"
     for i in found.intervals:
         yield f"interval {i.name}: {i.layer} inside {i.inside} of {i.lane}: {i.lo_ns} to {i.hi_ns} ns"
@@ -67,7 +68,9 @@ def _attribution(trace: Trace) -> Iterator[str]:
 def _refresh(bundle: Bundle) -> None:
     """Makes the figures in a capture's run.json those of the importers of now; what was measured stays as it is."""
     run = bundle.read_json()
-    bundle.write(run | record.computed(bundle, own_job.from_dict(run["configuration"])))
+    found = record.computed(bundle, own_job.from_dict(run["configuration"]))
+    # captures have no collected.json, which is where some metrics come from
+    bundle.write(run | found | {"metrics": run["metrics"] | found["metrics"]})
     bundle.seal()
 
 

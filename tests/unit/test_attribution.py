@@ -51,7 +51,10 @@ def check_promises(attribution: Attribution, start_ns: int, wall_ns: int) -> Non
     assert attribution.unattributed_ns >= 0
     for row in attribution.layers:
         assert 0 <= row.lo_ns <= row.ns <= row.hi_ns <= wall_ns
-        assert 0 <= row.unexplained_ns + sum(ns for _, ns in row.causes) <= row.ns
+        known = (row.measured_ns, row.between_marks_ns, row.named_wait_ns, row.unexplained_ns)
+        assert all(ns is not None and ns >= 0 for ns in known)
+        assert sum(ns for ns in known if ns is not None) == row.ns
+        assert row.named_wait_ns == sum(ns for _, ns, _ in row.causes)
         assert sum(ns for _, ns in row.names) == row.ns
     assert all(clip.ns >= 0 for clip in attribution.clips)
 
@@ -113,7 +116,7 @@ def test_delegation_cannot_hide_a_hole(inner: list[Span], period_ns: int) -> Non
     wait = span("wait", "spark", 100, 900, waits_for=("rank 0",), cause="poll", cause_period_ns=period_ns)
     rows = {row.layer: row for row in attribute(trace(wait, end_ns=1000)).layers}
     assert rows["spark"].unexplained_ns == 800 - period_ns
-    assert rows["spark"].causes == ((("poll", period_ns),) if period_ns else ())
+    assert rows["spark"].causes == ((("poll", period_ns, None),) if period_ns else ())
     covered = sum(p.end_ns - p.start_ns for p in arrange(inner, 100, 900).pieces if p.span)
     assert attribute(trace(wait, *inner, end_ns=1000)).unexplained_ns == max(0, 800 - covered - period_ns)
 
@@ -205,7 +208,7 @@ def test_a_cause_explains_the_end_of_a_wait_up_to_its_period() -> None:
         (40, 75, "launcher", "unexplained"),
         (75, 100, "launcher", "cause"),
     ]
-    assert attribution.layers[0].causes == (("poll", 25),)
+    assert attribution.layers[0].causes == (("poll", 25, None),)
 
 
 def test_a_period_is_spent_once_a_wait() -> None:

@@ -201,6 +201,6 @@ def test_version_2_has_no_overhead(tmp_path: Path) -> None:
     """An upgrade does not invent what nobody measured."""
     bundle = store.create(tmp_path, "softmax-mnist-quick")
     old = json.loads((DATA / "quick-run" / "run.json").read_text())
-    old = {name: value for name, value in old.items() if name != "overhead"} | {"schema_version": 2}
+    old = {name: value for name, value in old.items() if name != "overhead"} | {"schema_version": 2, "cause": None}
     (bundle.path / "run.json").write_text(json.dumps(old))
     assert bundle.read_json()["overhead"] is None

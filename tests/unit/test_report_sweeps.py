@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from chosen_runs import made
-from records import run, run_record
+from records import layer_row, run, run_record
 from rich.console import Console
 
 import dlobd
@@ -33,11 +33,7 @@ def swept(out: Path, walls: dict[tuple[int, int], Any]) -> Series:
         bad = {"status": wall_s, "reason": "a rank died"} if isinstance(wall_s, str) else {}
         wall_ns = 10 if bad else round(wall_s * 1e9)
         spark_ns, rest_ns = wall_ns * 6 // 10, wall_ns * 4 // 10
-        rest: dict[str, Any] = {"group": "x", "unexplained_ns": 0}
-        layers = [
-            {"layer": "spark", "ns": spark_ns, "lo_ns": spark_ns, "hi_ns": spark_ns, **rest},
-            {"layer": "tensorflow", "ns": rest_ns, "lo_ns": rest_ns, "hi_ns": rest_ns, **rest},
-        ]
+        layers = [layer_row("spark", "x", spark_ns), layer_row("tensorflow", "x", rest_ns)]
         values = {"wall_ns": wall_ns, "layers": layers, "unattributed_ns": 0, **bad}
         bundle.write(
             run_record(bundle.run_id, configuration=dataclasses.asdict(points[f"workers={workers}"]), **values)

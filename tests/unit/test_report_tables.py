@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from records import layer_row
 
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
@@ -53,7 +54,7 @@ def test_several_runs_give_mean_deviation_and_count() -> None:
 
 def test_what_was_not_measured_is_not_a_zero() -> None:
     """A layer that one run measured and another could not keeps the mean of the run that measured it."""
-    channel = {"layer": "channel", "group": "network", "ns": 10**9, "unexplained_ns": 0, "lo_ns": 10**9, "hi_ns": 10**9}
+    channel = layer_row("channel", "network", 10**9)
     with_channel = run(not_measured=[], run_id="second", layers=[*RECORD["layers"], channel])
     table = overhead_table([run(), with_channel]).set_index("layer")
     assert (table.loc["channel", "n"], table.loc["channel", "seconds"]) == (1, 1.0)

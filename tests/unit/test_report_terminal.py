@@ -158,6 +158,14 @@ def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     assert "(the client machine; the cluster's nodes were not measured)" in text
 
 
+def test_an_older_record_does_not_say_how_well_it_is_known() -> None:
+    """No line in the verdict, and a line for the table that says how to get it."""
+    layers = [layer | {"measured_ns": None} for layer in RECORD["layers"]]
+    text = " ".join(render(breakdown, RECORD | {"layers": layers}).split())
+    assert "Seen:" not in text
+    assert "How well it is known: unknown, as it was made by an older dlobd: dlobd verify" in text
+
+
 def test_what_was_not_measured_is_said() -> None:
     """No samples and no Spark: two lines, and none in the breakdown; a layer without samples has no figures."""
     bare = RECORD | {"resources": None, "spark_metrics": None}

@@ -105,10 +105,33 @@ def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
     assert other == set(own)
 
 
+def test_degrees_of_evidence_that_do_not_sum_to_their_layer_are_refused() -> None:
+    """Nor can a schema say this; of an older record, which has them not, there is nothing to sum."""
+    record = run_record()
+    record["layers"][0]["measured_ns"] += 1
+    with pytest.raises(BundleError, match="of spark sum to 600000001 ns, not to 600000000 ns"):
+        store.validate(record, "x")
+    record["layers"][0]["measured_ns"] = None
+    store.validate(record, "x")
+
+
+def test_what_version_7_did_not_tell_is_null(bundle: store.Bundle) -> None:
+    """How well a layer is known, and where the length of a cause is from: never 0, never a guess."""
+    old = run_record(bundle.run_id, schema_version=7)
+    for layer in old["layers"]:
+        for name in ("measured_ns", "between_marks_ns", "named_wait_ns"):
+            del layer[name]
+    old["layers"][0]["causes"] = [["heartbeat", 5_000_000]]
+    (bundle.path / "run.json").write_text(json.dumps(old))
+    spark, tensorflow = bundle.read().layers
+    assert (spark.measured_ns, spark.between_marks_ns, spark.named_wait_ns) == (None, None, None)
+    assert (spark.causes, tensorflow.causes) == ((("heartbeat", 5_000_000, None),), ())
+
+
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 7\. Next: use a newer dlobd"):
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 8\. Next: use a newer dlobd"):
         bundle.read_json()
 
 

@@ -85,6 +85,18 @@ def test_a_record_of_before_had_no_rows_of_0(bundle: Bundle, monkeypatch: pytest
         assert ("report follows from the evidence" not in wrong(bundle)) == holds
 
 
+def test_a_record_of_before_did_not_say_how_well_it_is_known(bundle: Bundle) -> None:
+    """The degrees of evidence are in records since version 8: that an older one lacks them is no difference."""
+    for version, holds in ((7, True), (8, False)):
+        run = json.loads((bundle.path / "run.json").read_text())
+        for layer in run["layers"]:
+            layer |= dict.fromkeys(("measured_ns", "between_marks_ns", "named_wait_ns"))
+            layer["causes"] = [[*cause[:2], None][: version - 5] for cause in layer["causes"]]
+        (bundle.path / "run.json").write_text(json.dumps(run | {"schema_version": version}))
+        bundle.seal()
+        assert ("report follows from the evidence" not in wrong(bundle)) == holds
+
+
 def text(name: str, pattern: str, instead: str, count: int = 1) -> Callable[[Path], None]:
     """Replaces what `pattern` finds in a file; `name` may be a glob, of which the first file that has it is changed."""
 
@@ -116,10 +128,19 @@ def report(*keys: Any, value: Any) -> Callable[[Path], None]:
 
 
 def moved(path: Path) -> None:
-    """One nanosecond goes from a layer to another: the sum stays."""
+    """One nanosecond goes from a layer to another: the sums stay."""
     run = json.loads((path / "run.json").read_text())
-    run["layers"][1]["ns"] -= 1
-    run["layers"][2]["ns"] += 1
+    for name in ("ns", "measured_ns"):
+        run["layers"][1][name] -= 1
+        run["layers"][2][name] += 1
+    (path / "run.json").write_text(json.dumps(run, indent=1) + "\n")
+
+
+def better_known(path: Path) -> None:
+    """One nanosecond between marks is said to be measured: the sums stay."""
+    run = json.loads((path / "run.json").read_text())
+    run["layers"][1]["measured_ns"] += 1
+    run["layers"][1]["between_marks_ns"] -= 1
     (path / "run.json").write_text(json.dumps(run, indent=1) + "\n")
 
 
@@ -172,6 +193,7 @@ MUTATIONS: dict[str, Callable[[Path], None]] = {
     "the client trace is gone": gone(TRACE),
     "a JVM began later": text("evidence/driver-jvm.log", r"^\[\d{4}", "[9999"),
     "a layer has a nanosecond more": moved,
+    "a nanosecond is better known": better_known,
     "a better accuracy in the report": report("metrics", "test_accuracy", value=0.99),
     "another figure of an audit": report("audits", 0, "right", value=1),
     "another status": report("status", value="invalid"),
