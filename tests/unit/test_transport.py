@@ -95,6 +95,38 @@ def test_a_library_that_counts_nothing_is_judged_by_its_connections(tmp_path: Pa
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "eth0", True)
 
 
+def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -> None:
+    """Its connections are gone when the last rank looks at its own: those that the first saw count, as they lead to
+    where a rank listened, or come from a rank's host to where it did itself. Those with HDFS still do not."""
+    hosts = [Host(tmp_path / name, name) for name in ("a", "b")]
+    for number, host in enumerate(hosts, 1):
+        host.interface("eth0", f"10.0.0.{number}")
+        host.interface("lo", "127.0.0.1", 772, 65536)
+    before = [host.read() for host in hosts]
+    own = [TcpSocket("10.0.0.1:50", "10.0.0.1:4711", 900, 600), TcpSocket("10.0.0.1:4711", "10.0.0.1:50", 600, 900)]
+    seen_by_the_first = [
+        TcpSocket("10.0.0.2:60", "10.0.0.1:4711", 20, BYTES),
+        TcpSocket("10.0.0.2:4712", "10.0.0.1:61", BYTES, 20),
+        TcpSocket("10.0.0.2:62", "10.0.0.1:9866", 20, 9 * BYTES),
+    ]
+    for host in hosts:
+        host.move("eth0")
+        host.move("lo", 2_000)
+    sockets = (own, seen_by_the_first)
+    ranks = [
+        TransportEvidence.from_attrs(
+            record(
+                rank, "tensorflow", before[rank],
+                addresses=[f"10.0.0.{rank + 1}:{4711 + rank}"], after=host.read(sockets[rank]),
+            )
+        )
+        for rank, host in enumerate(hosts)
+    ]  # fmt: skip
+    plane = verdict("exchange", "tcp@10.0.0.0/24", ranks)
+    assert (plane.kind, plane.agrees) == ("tcp", True), plane
+    assert any(f"on b carried {BYTES + 20:,} bytes sent and {BYTES + 20:,} received" in line for line in plane.evidence)
+
+
 def test_one_direction_is_not_enough(tmp_path: Path) -> None:
     """A device that only sent as much did not carry what was received."""
     host = Host(tmp_path)

@@ -21,6 +21,7 @@ from dlobd.network.transport.amounts import kind_of
 from dlobd.network.transport.counters import InterfaceCounts, Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.on_host import Used, used
+from dlobd.network.transport.tcp_info import host_of
 
 ASKED: dict[str, Kind] = {"tcp": "tcp", "ipoib": "ipoib", "rdma": "verbs", "shm": "shm", "inproc": "local"}
 """A channel's transport, and the kind that it asks for."""
@@ -40,8 +41,7 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
     places: dict[tuple[str, str], list[TransportEvidence]] = {}
     for one in sorted(ranks, key=lambda one: (one.server, one.rank)):
         places.setdefault(one.place, []).append(one)
-    ends = frozenset((end.local, end.peer) for one in ranks for end in one.after.sockets or ())
-    found = [used(members, ends, alone=len(places) == 1) for members in places.values()]
+    found = [used(members, _ends(ranks), alone=len(places) == 1) for members in places.values()]
     kinds = {one.kind for one in found}
     kind: Kind = "unknown" if "unknown" in kinds else found[0].kind if len(kinds) == 1 else "mixed"
     return Plane(
@@ -55,6 +55,23 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
         asked,
         _agrees(asked, kind, found),
     )
+
+
+def _ends(ranks: Sequence[TransportEvidence]) -> frozenset[tuple[str, str]]:
+    """Local and peer address of the TCP connections between ranks, from both of their ends.
+
+    A rank that has ended takes its connections with it, so that the other end may be the only one that is known: it is
+    one between ranks too if it leads to where a rank listened, or comes from a rank's host to where this one did.
+    """
+    listened = {":".join(address.split(":")[-2:]) for one in ranks for address in one.addresses if ":" in address}
+    hosts = {host_of(address) for address in listened}
+    sockets = [socket for one in ranks for socket in one.after.sockets or ()]
+    met = {
+        (one.peer, one.local)
+        for one in sockets
+        if one.peer in listened or (one.local in listened and host_of(one.peer) in hosts)
+    }
+    return frozenset(met | {(one.local, one.peer) for one in sockets})
 
 
 def plane_of_addresses(plane: str, asked: str, addresses: Sequence[str], snapshots: Sequence[Snapshot]) -> Plane:
