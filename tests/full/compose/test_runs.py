@@ -133,9 +133,11 @@ def test_web_pages_answer_on_loopback_only(cluster: MiniCluster, main_job: Bundl
     """ResourceManager, NameNode, each NodeManager and Spark's history server, which knows the run."""
     import requests
 
-    manager, namenode, history, first, _, third, *_ = cluster.ports
-    for port, path in ((manager, "/ws/v1/cluster/info"), (namenode, "/jmx"), (first, "/node"), (third, "/node")):
-        assert requests.get(f"http://127.0.0.1:{port}{path}", timeout=10).ok
+    manager, namenode, history, *_ = cluster.ports
+    nodes = [cluster.compose("port", "--index", str(i), "worker", "8042").out.strip() for i in (1, 2, 3)]
+    pages = [(f"127.0.0.1:{manager}", "/ws/v1/cluster/info"), (f"127.0.0.1:{namenode}", "/jmx")]
+    for address, path in [*pages, *((node, "/node") for node in nodes)]:
+        assert requests.get(f"http://{address}{path}", timeout=10).ok
     published = cluster.compose("ps", "--format", "{{.Ports}}").out
     assert published.count("127.0.0.1:") == published.count("->"), published
     application = json.loads((main_job.path / "evidence" / "rm-app.json").read_text())["id"]
