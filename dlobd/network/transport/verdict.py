@@ -41,7 +41,8 @@ def verdict(plane: str, asked: str, ranks: Sequence[TransportEvidence]) -> Plane
     places: dict[tuple[str, str], list[TransportEvidence]] = {}
     for one in sorted(ranks, key=lambda one: (one.server, one.rank)):
         places.setdefault(one.place, []).append(one)
-    found = [used(members, _ends(ranks), alone=len(places) == 1) for members in places.values()]
+    ends = _ends(ranks)
+    found = [used(members, ends, alone=len(places) == 1) for members in places.values()]
     kinds = {one.kind for one in found}
     kind: Kind = "unknown" if "unknown" in kinds else found[0].kind if len(kinds) == 1 else "mixed"
     return Plane(
