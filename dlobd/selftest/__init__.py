@@ -1,11 +1,14 @@
 """Proof that the breakdown is right: delays of known size are put into real runs, and looked for in the report.
 
-points   where a delay can be put, and the layer that has to be blamed
-plans    which points are delayed in which run, by how much
+points   where a delay can be put, by what, and the layer that has to be blamed
+plans    which points are delayed in which run, by how much, and the controls
+triggers what is stopped by a signal, and at which line of which log
+freezer  makes these delays; log_tail is how it hears of the lines
+queue_holder  another application, which holds the queue
 hooks    delays inside the job's Python processes
-freezer  delays from outside: a process is stopped for a known time; a queue is taken
 truth    what was really injected, measured by the injector itself, kept outside of the run's bundle
 runs     the runs, one after the other, on one embedded cluster
-score    truth against attribution: pure
+score    truth against attribution; totals against controls; coverage of the wall: pure
+report   all of it as tables and as one document
 overhead what the recorder costs: runs with it on against off
 """

@@ -1,7 +1,6 @@
-"""Delays from outside: a process is stopped (SIGSTOP) for a known time, at a moment that a daemon's log names.
+"""Delays from outside of the job: processes are stopped for a known time, at a moment that a log names.
 
-To all other processes this looks like a hung daemon, a paused machine or a stalled disk. The interval is from when
-the kernel shows every thread as stopped until just before it is sent on.
+The interval of a delay is from when the kernel shows every thread as stopped until just before it is sent on.
 """
 
 from __future__ import annotations
@@ -15,138 +14,96 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import requests
-
-from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.processes import ProcessId, mentioning
-from dlobd.hadoop.embedded.state import read_state
-from dlobd.selftest import truth
+from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.selftest import queue_holder, truth
+from dlobd.selftest.log_tail import LogTail, WatchedRun
+from dlobd.selftest.triggers import TRIGGERS
 from dlobd.selftest.truth import Injection
 
 LOOK_S = 0.001
 STOPPED_WITHIN_S = 2.0
-REST_S = 10.0
-BLOCKER_S = 300
-"""How long the other application would live if it were not killed."""
+"""How long stopping all threads of what is there may take."""
+
+Fired = Callable[[str, re.Match[str]], None]
+"""Makes a delay; gets the log's name and the match."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Trigger:
-    """What is stopped when a line that fits `pattern` appears in one of the logs; `targets` is asked then."""
+class _Waiting:
+    """A delay that is to be made once a line in a log fits."""
 
-    logs: str  # a daemon's kind, or the name of one of its logs
+    log: str
     pattern: re.Pattern[str]
-    targets: Callable[[EmbeddedCluster, str, re.Match[str]], Sequence[ProcessId]]
-
-
-def _daemon(cluster: EmbeddedCluster, kind: str) -> list[ProcessId]:
-    state = read_state(cluster.work_dir)
-    return [process for name, process in state.processes.items() if name.startswith(kind)] if state else []
-
-
-TRIGGERS: Mapping[str, _Trigger] = {
-    "yarn/localise": _Trigger(
-        "nodemanager",
-        re.compile(r"Container container_\w+_000001 transitioned from NEW to LOCALIZING"),
-        lambda cluster, log, match: _daemon(cluster, log),
-    ),
-    "spark/executor-start": _Trigger(
-        "nodemanager",
-        re.compile(r"Container (container_\w+_000002) transitioned from SCHEDULED to RUNNING"),
-        lambda cluster, log, match: mentioning(match[1]),
-    ),
-    "hdfs/read": _Trigger(
-        "namenode-audit",
-        # of a reader that is redirected; dlobd's own question where the blocks are, before the window, is an open only
-        re.compile(r"cmd=getfileinfo\s+src=\S*/train/part-\S*\s.*proto=webhdfs"),
-        lambda cluster, log, match: _daemon(cluster, "datanode"),
-    ),
-    "hdfs/write": _Trigger(
-        "namenode-audit",
-        re.compile(r"cmd=create\s+src=/dlobd/runs/\S+/model/"),
-        lambda cluster, log, match: _daemon(cluster, "datanode"),
-    ),
-}
-
-ACCEPTED = re.compile(r"(application_\w+) State change from SUBMITTED to ACCEPTED")
+    fired: Fired
 
 
 @contextmanager
-def watching(cluster: EmbeddedCluster, plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator[None]:
-    """While the context lasts, makes the delays of `plan` (point to seconds) that come from outside, each once.
+def watching(
+    cluster: EmbeddedCluster, cluster_mode: bool, plan: Mapping[str, Sequence[float]], directory: Path
+) -> Iterator[WatchedRun]:
+    """While the context lasts, makes the delays of `plan` (point to seconds) that come from outside, each once. Yields
+    the run, which has to be told its bundle.
 
     Raises:
         ClusterError: YARN does not take the application that is to hold the queue.
     """
     stop = threading.Event()
-    threads = []
+    waiting: list[_Waiting] = []
     with ExitStack() as stack:
-        if seconds := plan.get("yarn/queue"):
-            release = stack.enter_context(_queue_held(cluster))
-            tail = _Tail(cluster, "resourcemanager")
-            threads.append(threading.Thread(target=_release, args=(tail, release, seconds[0], directory, stop)))
+        run = WatchedRun(cluster, cluster_mode)
+        if seconds := plan.get(queue_holder.POINT):
+            holder = stack.enter_context(queue_holder.held(cluster))
+            run.other = holder.application_id.removeprefix("application")
+            waiting.append(
+                _Waiting("resourcemanager", queue_holder.ACCEPTED, _released(holder.release, seconds[0], directory))
+            )
         for point, trigger in TRIGGERS.items():
             if seconds := plan.get(point):
-                tail = _Tail(cluster, trigger.logs)
-                job = (cluster, point, trigger, tail, seconds[0], directory, stop)
-                threads.append(threading.Thread(target=_freeze_once, args=job))
-        for thread in threads:
-            thread.start()
+                fired = _frozen(run, point, seconds[0], directory, stop)
+                waiting.append(_Waiting(trigger.log, trigger.pattern, fired))
+        watcher = threading.Thread(target=_watch, args=(run, LogTail(run.logs), waiting, stop))
+        watcher.start()
         try:
-            yield
+            yield run
         finally:
             stop.set()
-            for thread in threads:
-                thread.join()
+            watcher.join()
 
 
-class _Tail:
-    """What is appended from now on to the logs that `wanted` names: a daemon's kind, or one log."""
-
-    def __init__(self, cluster: EmbeddedCluster, wanted: str) -> None:
-        self._cluster = cluster
-        self._wanted = wanted
-        self._offsets = {name: path.stat().st_size for name, path in self._logs().items()}
-        self._rest: dict[str, str] = {}
-
-    def _logs(self) -> dict[str, Path]:
-        files = self._cluster.log_files()  # a log that is not there yet is new from its first byte on
-        own = re.compile(rf"{self._wanted}(-\d+)?")
-        return {name: path for name, path in files.items() if own.fullmatch(name)}
-
-    def find(self, pattern: re.Pattern[str], stop: threading.Event) -> tuple[str, re.Match[str]] | None:
-        """Waits for a line that fits; the log's name and the match. None once `stop` is set."""
-        while not stop.wait(LOOK_S):
-            for name, path in self._logs().items():
-                offset = self._offsets.get(name, 0)
-                if path.stat().st_size == offset:
-                    continue
-                with path.open("rb") as file:
-                    file.seek(offset)
-                    data = file.read()
-                self._offsets[name] = offset + len(data)
-                *lines, self._rest[name] = (self._rest.get(name, "") + data.decode(errors="replace")).split("\n")
-                for line in lines:
-                    if match := pattern.search(line):
-                        return name, match
-        return None
+def _watch(run: WatchedRun, tail: LogTail, waiting: list[_Waiting], stop: threading.Event) -> None:
+    """Makes each delay at the first line that fits, in a thread of its own: two may overlap."""
+    threads = []
+    while not stop.wait(LOOK_S):
+        for log, line in tail.lines():
+            for one in [one for one in waiting if re.fullmatch(one.log, log) and run.tells_of_it(line)]:
+                if match := one.pattern.search(line):
+                    waiting.remove(one)
+                    threads.append(threading.Thread(target=one.fired, args=(log, match)))
+                    threads[-1].start()
+    for thread in threads:
+        thread.join()
 
 
-def _freeze_once(
-    cluster: EmbeddedCluster,
-    point: str,
-    trigger: _Trigger,
-    tail: _Tail,
-    seconds: float,
-    directory: Path,
-    stop: threading.Event,
-) -> None:
-    found = tail.find(trigger.pattern, stop)
-    if found is None:
-        return
-    log, match = found
-    freeze(point, lambda: trigger.targets(cluster, log, match), seconds, directory)
+def _released(release: Callable[[], None], seconds: float, directory: Path) -> Fired:
+    def fired(log: str, match: re.Match[str]) -> None:
+        truth.inject(directory, queue_holder.POINT, seconds)
+        release()
+
+    return fired
+
+
+def _frozen(run: WatchedRun, point: str, seconds: float, directory: Path, stop: threading.Event) -> Fired:
+    trigger = TRIGGERS[point]
+
+    def fired(log: str, match: re.Match[str]) -> None:
+        deadline = time.monotonic() + trigger.within_s
+        while not trigger.targets(run, log, match):
+            if time.monotonic() > deadline or stop.wait(LOOK_S):
+                return  # what was not injected is missed by the score
+        freeze(point, lambda: trigger.targets(run, log, match), seconds, directory)
+
+    return fired
 
 
 def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: float, directory: Path) -> None:
@@ -185,55 +142,3 @@ def _is_stopped(process: ProcessId) -> bool:
     except OSError:
         return not process.alive
     return all(state in (b"T", b"t", b"Z", b"X") for state in states)
-
-
-# ---- the queue
-
-
-@contextmanager
-def _queue_held(cluster: EmbeddedCluster) -> Iterator[Callable[[], None]]:
-    """Another application's ApplicationMaster has all the memory that its queue gives to ApplicationMasters.
-
-    Yields what ends it.
-    """
-    apps = f"{cluster.rm_url}/ws/v1/cluster/apps"
-
-    def state() -> dict[str, object]:
-        return dict(requests.get(f"{apps}/{application_id}", timeout=REST_S).json()["app"])
-
-    def release() -> None:
-        requests.put(f"{apps}/{application_id}/state", json={"state": "KILLED"}, timeout=REST_S)
-
-    try:
-        application_id = requests.post(f"{apps}/new-application", timeout=REST_S).json()["application-id"]
-        other = {
-            "application-id": application_id,
-            "application-name": "holds the queue",
-            "max-app-attempts": 1,
-            "resource": {"memory": cluster.settings.nodemanager_memory_mb, "vCores": 1},
-            "am-container-spec": {"commands": {"command": f"sleep {BLOCKER_S}"}},
-        }
-        requests.post(apps, json=other, timeout=REST_S).raise_for_status()
-        _until(lambda: int(str(state()["allocatedMB"])) > 0, "has its container")
-        yield release
-    except requests.RequestException as error:
-        raise ClusterError(
-            f"YARN did not accept another application: {error}.", "check `dlobd cluster status`"
-        ) from None
-    finally:
-        release()
-        _until(lambda: state()["state"] == "KILLED", "ends")
-
-
-def _until(holds: Callable[[], bool], what: str, patience_s: float = 30.0) -> None:
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"The application that holds the queue never {what}.", "check `dlobd cluster status`")
-        time.sleep(0.05)
-
-
-def _release(tail: _Tail, release: Callable[[], None], seconds: float, directory: Path, stop: threading.Event) -> None:
-    if tail.find(ACCEPTED, stop):
-        truth.inject(directory, "yarn/queue", seconds)
-        release()

@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import struct
-import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -45,9 +44,6 @@ def install(directory: str) -> None:
     """Prepares this process for the delays of `directory`/plan.json: point to seconds, one for each time."""
     where = Path(directory)
     plan: dict[str, list[float]] = json.loads((where / "plan.json").read_text())
-    argv = sys.orig_argv
-    if any(word.startswith("dlobd.job.launchers.") and word.endswith("daemon") for word in argv):
-        _Delay(where, plan, "spark/python-start").once()
     for module, points, prepare in _PATCHES:
         if plan.keys() & set(points):
             _patch(module, prepare, where, plan)

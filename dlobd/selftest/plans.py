@@ -1,40 +1,76 @@
-"""What is delayed in which run. A run's points are passed one after the other, so that several fit into it."""
+"""What is delayed in which run. A run's points are passed one after the other, so that several fit into it.
+
+A full self-test is made of blocks. In each, every way is run twice, one after the other in a random order: with its
+delays, and as a control without. So sums over a layer can be compared with those of a run that was made at the same
+time, and not only the intervals of the delays be looked up.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dlobd.selftest.points import POINTS
 
 EXPERIMENT = "softmax-mnist-quick"
-SIZES_S = (0.05, 0.2, 1.0, 5.0)
+SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""One of them a block, so that each point gets each size; six blocks are the fewest for an interval of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
 
+    `block`: counted from 0. Without delays it is a control.
     `own`: instead of the experiment a script runs as the user's own job."""
 
-    name: str
+    way: str
+    block: int
     settings: tuple[str, ...]
     delays: Mapping[str, Sequence[float]]
     own: bool = False
 
+    @property
+    def name(self) -> str:
+        """Of its own in a self-test."""
+        return f"{self.way}-{self.block}" if self.delays else f"{self.way}-{self.block}-control"
+
+    @property
+    def cluster_mode(self) -> bool:
+        """Whether the driver runs in the ApplicationMaster."""
+        return "deploy_mode=cluster" in self.settings
+
+
+_START = (
+    "client/exec", "yarn/new-application", "yarn/submit", "yarn/queue", "yarn/localise", "yarn/register",
+    "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/context",
+    "spark/prepare", "spark/am-start", "spark/am-boot", "spark/am-register", "spark/am-request", "spark/am-launch",
+    "spark/executor-start", "spark/executor-boot", "spark/executor-register", "spark/task", "spark/python-start",
+    "hdfs/staging",
+)  # fmt: skip
+"""What every job on YARN passes until it trains."""
 
 # One rank, except where ranks wait for each other: if a second one could go on, a delay would hold up nothing.
 _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "feed": (
         ("workers=1",),
         (
-            "client/exec", "yarn/queue", "yarn/localise", "spark/executor-start", "spark/python-start",
-            "launcher/rendezvous", "spark/slow-task", "feed/put", "feed/get", "hdfs/write", "tensorflow/step",
+            *_START, "hdfs/splits", "launcher/rendezvous", "spark/slow-task", "feed/put", "feed/get",
+            "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log",
         ),
     ),
     "read": (
         ("workers=1", "input=read"),
-        ("client/exec", "yarn/localise", "hdfs/read", "hdfs/write", "tensorflow/step"),
+        (*_START, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log"),
+    ),
+    "feed-cluster": (
+        ("workers=1", "deploy_mode=cluster"),
+        (*_START, "launcher/rendezvous", "feed/put", "feed/get", "tensorflow/import", "hdfs/write"),
+    ),
+    "read-cluster": (
+        ("workers=1", "input=read", "deploy_mode=cluster"),
+        (*_START, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write"),
     ),
     "ranks": (
         ("launcher=barrier", "deploy_mode=cluster"),
@@ -46,38 +82,43 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "barrier": (
         ("launcher=barrier", "workers=1"),
-        (
-            "yarn/localise", "spark/executor-start", "spark/python-start", "launcher/rendezvous", "spark/slow-task",
-            "feed/put", "tensorflow/step",
-        ),
+        (*_START, "launcher/rendezvous", "spark/slow-task", "feed/put", "tensorflow/step"),
     ),
 }  # fmt: skip
 """Name to settings and points."""
+
+_OWN = (("workers=1",), ("user/script", "user/task"))
 
 
 def quick() -> list[Plan]:
     """Four runs, which pass every point of dlobd's own job once at least."""
     ways = ("feed", "read", "ranks", "channel")
-    return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 1.0) for name in ways]
+    return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 0.5) for name in ways]
 
 
-def full() -> list[Plan]:
-    """Every point with every size, in every way that passes it."""
+def full(seed: int = 0) -> list[Plan]:
+    """Every point with every size, in every way that passes it, and as many controls."""
     found = []
-    for turn, size in enumerate(SIZES_S):
-        found += [_plan(name, turn, SIZES_S, None) for name in _WAYS]
-        other = SIZES_S[(turn + 1) % len(SIZES_S)]
-        found.append(Plan(f"own-{turn}", ("workers=1",), {"user/script": [size], "user/task": [other]}, own=True))
+    for block, size in enumerate(SIZES_S):
+        ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]
+        other = SIZES_S[(block + 1) % len(SIZES_S)]
+        ways.append(Plan("own", block, _OWN[0], {"user/script": [size], "user/task": [other]}, own=True))
+        order = random.Random(f"{seed} {block}")
+        order.shuffle(ways)
+        for way in ways:
+            pair = [way, Plan(way.way, block, way.settings, {}, way.own)]
+            order.shuffle(pair)
+            found += pair
     return found
 
 
-def _plan(name: str, turn: int, often: Sequence[float], once: float | None) -> Plan:
-    settings, points = _WAYS[name]
+def _plan(way: str, block: int, often: Sequence[float], once: float | None) -> Plan:
+    settings, points = _WAYS[way]
     delays = {}
     for number, point in enumerate(points):
         if POINTS[point].often:
             # two sizes a run, so that no run takes minutes
-            delays[point] = often if len(often) <= 2 else [often[turn], often[(turn + 1) % len(often)]]
+            delays[point] = often if len(often) <= 2 else [often[block], often[(block + 1) % len(often)]]
         else:
-            delays[point] = [once if once is not None else SIZES_S[(turn + number) % len(SIZES_S)]]
-    return Plan(f"{name}-{turn}", (*settings, "checkpoint_every_steps=1000"), delays)
+            delays[point] = [once if once is not None else SIZES_S[(block + number) % len(SIZES_S)]]
+    return Plan(way, block, (*settings, "checkpoint_every_steps=1000"), delays)

@@ -1,10 +1,15 @@
-"""THE table of injection points: where a delay is put, how, and which layer has to be blamed for it."""
+"""THE table of injection points: where a delay is put, by what, and which layer has to be blamed for it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from dlobd.tracing import names
+
+By = Literal["signal", "application", "hook"]
+"""From outside: a process is stopped; another application holds the queue. By a hook of our own inside the process,
+where nothing outside knows the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,48 +22,71 @@ class Point:
 
     name: str
     layer: str
+    by: By
     how: str
     often: bool = False
     part: str = ""
 
 
 _ROWS = (
-    Point("client/exec", "client", "the child of dlobd waits before it becomes spark-submit"),
+    Point("client/exec", "client", "hook", "the child of dlobd waits before it becomes spark-submit"),
+    Point("yarn/new-application", "yarn", "signal", "ResourceManager, when spark-submit asks for an application id"),
+    Point("yarn/submit", "yarn", "signal", "ResourceManager, when spark-submit submits the application"),
     Point(
-        "yarn/queue", "yarn", "another application holds the queue's memory for ApplicationMasters; then it is killed"
+        "yarn/queue", "yarn", "application",
+        "another application holds the queue's memory for ApplicationMasters; then it is killed",
     ),
-    Point("yarn/localise", "yarn", "the NodeManager is stopped while it localises the ApplicationMaster's container"),
-    Point("spark/executor-start", "spark", "the executor's container is stopped as soon as its process exists"),
-    Point("spark/python-start", "spark", "Spark's Python daemon waits as soon as its interpreter is up"),
+    Point("yarn/localise", "yarn", "signal", "NodeManager, when it localises the ApplicationMaster's container"),
+    Point("yarn/register", "yarn", "signal", "ResourceManager, when the ApplicationMaster registers"),
+    Point("yarn/localise-executor", "yarn", "signal", "NodeManager, when it localises the executor's container"),
+    Point("spark/submit-start", "spark", "signal", "spark-submit's JVM, as soon as it exists"),
+    Point("spark/submit-boot", "spark", "signal", "spark-submit's JVM, while it boots"),
+    Point("spark/driver-start", "spark", "signal", "the driver's Python, as soon as it exists"),
+    Point("spark/context", "spark", "signal", "the driver's JVM, when it begins its SparkContext"),
+    Point("spark/prepare", "spark", "signal", "spark-submit's JVM, when it prepares the ApplicationMaster's launch"),
+    Point("spark/am-start", "spark", "signal", "the ApplicationMaster's container, as soon as its process exists"),
+    Point("spark/am-boot", "spark", "signal", "the ApplicationMaster's JVM, while it boots"),
+    Point("spark/am-register", "spark", "signal", "the ApplicationMaster, at the first line of its log"),
+    Point("spark/am-request", "spark", "signal", "the ApplicationMaster, when it prepares executors"),
+    Point("spark/am-launch", "spark", "signal", "the ApplicationMaster, when it has a container for an executor"),
+    Point("spark/executor-start", "spark", "signal", "the executor's container, as soon as its process exists"),
+    Point("spark/executor-boot", "spark", "signal", "the executor's JVM, as soon as it exists"),
+    Point("spark/executor-register", "spark", "signal", "the executor's JVM, at the first line of its log"),
+    Point("spark/task", "spark", "signal", "the executor's JVM, when it is given its first task"),
+    Point("spark/python-start", "spark", "signal", "Spark's Python daemon, as soon as it exists"),
     Point(
-        "spark/slow-task", "spark", "a Spark task waits before it hands out a block, while the trainer wants it", True
+        "spark/slow-task", "spark", "hook",
+        "a Spark task waits before it hands out a block, while the trainer wants it", True,
     ),
-    Point("launcher/rendezvous", "launcher", "a node waits before it hands in its reservation or its address"),
-    Point("feed/put", "feed", "the feeding side waits inside a put, while the trainer wants the block", True),
-    Point("feed/get", "feed", "the trainer's side waits inside a get, although the block is there", True),
-    Point("hdfs/read", "hdfs", "the DataNodes are stopped when the trainer opens its input"),
-    Point("hdfs/write", "hdfs", "the DataNodes are stopped when the trainer stores its model"),
-    Point("tensorflow/step", "tensorflow", "one rank computes for so long in a step", True),
-    Point("tensorflow/decode", "tensorflow", "one rank waits before a step, while the others are in it", True),
+    Point("spark/stop", "spark", "signal", "the driver's JVM, when its SparkContext stops"),
+    Point("launcher/rendezvous", "launcher", "hook", "a node waits before it hands in its reservation or its address"),
+    Point("feed/put", "feed", "hook", "the feeding side waits inside a put, while the trainer wants the block", True),
+    Point("feed/get", "feed", "hook", "the trainer's side waits inside a get, although the block is there", True),
+    Point("hdfs/staging", "hdfs", "signal", "NameNode, when spark-submit uploads a file"),
+    Point("hdfs/splits", "hdfs", "signal", "NameNode, when the driver asks where its input is"),
+    Point("hdfs/read", "hdfs", "signal", "DataNodes, when the trainer opens its input"),
+    Point("hdfs/write", "hdfs", "signal", "DataNodes, when the trainer stores its model"),
+    Point("hdfs/event-log", "hdfs", "signal", "NameNode, when the driver closes its event log"),
+    Point("tensorflow/import", "tensorflow", "signal", "the trainer's container, when it imports TensorFlow"),
+    Point("tensorflow/step", "tensorflow", "hook", "one rank computes for so long in a step", True),
+    Point("tensorflow/decode", "tensorflow", "hook", "one rank waits before a step, while the others are in it", True),
     Point(
-        "channel/pack",
-        "channel",
-        "one rank waits while it packs, as the others wait for it",
-        True,
-        names.PACK,
+        "channel/pack", "channel", "hook", "one rank waits while it packs, as the others wait for it", True, names.PACK
     ),
     Point(
-        "channel/wait",
-        "channel",
-        "one rank waits inside the barrier before a collective",
-        True,
+        "channel/wait", "channel", "hook", "one rank waits inside the barrier before a collective", True,
         names.WAIT_FOR_PEERS,
     ),
-    Point("channel/wire", "channel", "one rank waits inside a collective, which no other can end", True, names.WIRE),
-    Point("channel/unpack", "channel", "the chief waits while it makes tensors of the means", True, names.UNPACK),
-    Point("user/script", "user", "the user's own script waits between two calls of Spark"),
-    Point("user/task", "user", "the user's own function waits in a Spark task"),
-)
+    Point(
+        "channel/wire", "channel", "hook", "one rank waits inside a collective, which no other can end", True,
+        names.WIRE,
+    ),
+    Point(
+        "channel/unpack", "channel", "hook", "the chief waits while it makes tensors of the means", True, names.UNPACK
+    ),
+    Point("user/script", "user", "hook", "the user's own script waits between two calls of Spark"),
+    Point("user/task", "user", "hook", "the user's own function waits in a Spark task"),
+)  # fmt: skip
 
 POINTS: dict[str, Point] = {row.name: row for row in _ROWS}
 """Name to point, in the order of the layers."""

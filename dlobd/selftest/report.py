@@ -1,4 +1,5 @@
-"""Results of a self-test: every delay, the layers it was blamed on, and recovered against injected time."""
+"""Results of a self-test: every delay, the layers it was blamed on, recovered against injected time, layer totals
+against those of the controls, and how much of a run all of this proves."""
 
 from __future__ import annotations
 
@@ -10,12 +11,24 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
+from dlobd.selftest import coverage, totals
 from dlobd.selftest.points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Recovery, confusion, lines
 
-DELAYS = ("point", "delays", "injected s", "recovered s", "least", "most elsewhere")
+DELAYS = ("point", "by", "delays", "injected s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
+TOTALS = ("way", "layer", "injected s", "added s", "median error s", "interval s", "holds 0")
+COVERED = ("way", "wall s", "in spans with a delay", "largest without one, s")
+
+HOLDING = 0.9
+"""The least share of layer totals whose interval has to hold the truth: an interval of 95 % misses it now and then."""
+
+TOUCHED = 0.8
+"""The least share of the wall that has to lie in spans that a delay was put into."""
+
+SHOWN = 4
+"""So many spans without a delay are told."""
 
 
 def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
@@ -24,7 +37,7 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
     return {
         "facts": facts(rans) if rans else [],
         "ok": bool(found) and all(ran.ok for ran in rans),
-        "target": {"right": RIGHT, "wrong": WRONG},
+        "target": {"right": RIGHT, "wrong": WRONG, "holding": HOLDING, "touched": TOUCHED},
         "runs": [
             {
                 "run": ran.bundle.name,
@@ -49,8 +62,39 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
         ],
         "confusion": confusion(found),
         "lines": {layer: asdict(line) for layer, line in lines(found).items()},
+        "totals": [_total(one) for one in _totals(rans)],
+        "coverage": _coverage(rans),
         "never_delayed": never_delayed(found),
     }
+
+
+def _totals(rans: Sequence[SelftestRun]) -> list[totals.Total]:
+    every = [(ran, totals.of_run(ran.plan.way, ran.plan.block, ran.injected, ran.attribution)) for ran in rans]
+    return totals.compared(
+        [total for ran, total in every if ran.plan.delays], [total for ran, total in every if not ran.plan.delays]
+    )
+
+
+def _total(one: totals.Total) -> dict[str, Any]:
+    return {**asdict(one), "interval_ns": one.interval_ns, "coverage": one.coverage, "holds": one.holds}
+
+
+def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
+    """A row a way: of its control, or of its run with delays where it has none."""
+    touched = {named for ran in rans for named in coverage.touched(ran.injected, ran.attribution)}
+    of_way: dict[str, SelftestRun] = {}
+    for ran in sorted(rans, key=lambda ran: bool(ran.plan.delays)):
+        if not ran.plan.own:
+            of_way.setdefault(ran.plan.way, ran)
+    rows = []
+    for way, ran in of_way.items():
+        covered = coverage.of_run(ran.attribution, touched)
+        rest = [{"layer": layer, "name": name, "ns": ns} for (layer, name), ns in covered.untouched_ns]
+        rows.append(
+            {"way": way, "control": not ran.plan.delays, "wall_ns": covered.wall_ns, "touched_ns": covered.touched_ns}
+            | {"untouched": rest}
+        )
+    return rows
 
 
 def facts(rans: Sequence[SelftestRun]) -> list[str]:
@@ -59,10 +103,11 @@ def facts(rans: Sequence[SelftestRun]) -> list[str]:
     first = rans[0].record
     machine, versions = first.platform, first.versions
     named = [f"{name} {versions.get(name)}" for name in ("dlobd", "java", "hadoop", "pyspark", "tensorflow")]
+    controls = sum(not ran.plan.delays for ran in rans)
     return [
         f"{first.started_at[:10]}, {machine.get('processor')}, {machine['cores']} cores",
         ", ".join(named),
-        f"{len(rans)} runs of {first.experiment}, with {settings}",
+        f"{len(rans)} runs of {first.experiment}, of which {controls} controls, with {settings}",
     ]
 
 
@@ -73,34 +118,53 @@ def never_delayed(found: Iterable[Recovery]) -> list[str]:
 
 
 def tables(rans: Sequence[SelftestRun], console: Console) -> None:
-    """Prints the delays, the confusion matrix and the regressions, and the verdict."""
+    """Prints all tables that there are rows for, and the verdict."""
     whole = document(rans)
-    delays = Table(Column(DELAYS[0], no_wrap=True), *_right(*DELAYS[1:]), box=None)
-    for row in by_point(whole):
-        delays.add_row(*row)
-    matrix = Table("delayed", *_right(*columns(whole)), title="blamed, s", title_justify="left", box=None)
-    for row in matrix_rows(whole):
-        matrix.add_row(*row)
-    fitted = Table(LINES[0], *_right(*LINES[1:]), box=None)
-    for row in line_rows(whole):
-        fitted.add_row(*row)
-    for table in (delays, matrix, fitted):
-        console.print(table, "")
+    matrix = (("delayed", *columns(whole)), matrix_rows(whole), "blamed, s")
+    for header, rows, title in (
+        (DELAYS, by_point(whole), ""),
+        matrix,
+        (LINES, line_rows(whole), ""),
+        (TOTALS, total_rows(whole), "with delays, less the control of the same block"),
+        (COVERED, covered_rows(whole), "share of the wall in spans with a delay"),
+    ):
+        if rows:
+            console.print(_table(header, rows, title), "")
     for run in whole["runs"]:
         if run["status"] != "ok":
             console.print(f"run {run['run']} ({run['plan']}) is {run['status']}: {run['reason']}")
         if run["missing"]:
             console.print(f"run {run['run']} ({run['plan']}): not made: {', '.join(run['missing'])}")
-    console.print(verdict(whole))
+    for line in verdicts(whole):
+        console.print(line)
 
 
-def verdict(whole: Mapping[str, Any]) -> str:
-    """One sentence."""
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> Table:
+    columns = [Column(header[0], no_wrap=True), *(Column(name, justify="right") for name in header[1:])]
+    table = Table(*columns, title=title or None, title_justify="left", box=None)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def verdicts(whole: Mapping[str, Any]) -> list[str]:
+    """A sentence on the delays, and one each on totals and coverage where there are any."""
     right = sum(one["ok"] for one in whole["delays"])
     target = f"at least {RIGHT:.0%} in its own layer, at most {WRONG:.0%} in any other"
     said = "passed" if whole["ok"] else "FAILED"
     never = f"; nothing was injected into {', '.join(whole['never_delayed'])}" if whole["never_delayed"] else ""
-    return f"{said}: {right} of {len(whole['delays'])} delays were found ({target}){never}"
+    told = [f"{said}: {right} of {len(whole['delays'])} delays were found ({target}){never}"]
+    if judged := [one for one in whole["totals"] if one["holds"] is not None]:
+        held = sum(one["holds"] for one in judged)
+        coverage = min(one["coverage"] for one in judged)
+        told.append(
+            f"{held} of {len(judged)} layer totals: the {coverage:.1%} interval of what was added holds what was "
+            f"injected (target {HOLDING:.0%})"
+        )
+    if whole["coverage"]:
+        least = min(one["touched_ns"] / one["wall_ns"] for one in whole["coverage"])
+        told.append(f"at least {least:.0%} of a run's wall lies in spans with a delay (target {TOUCHED:.0%})")
+    return told
 
 
 def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
@@ -116,6 +180,7 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
         rows.append(
             [
                 name,
+                point.by,
                 str(len(own)),
                 _s(sum(one["ns"] for one in own)),
                 _s(recovered),
@@ -149,9 +214,41 @@ def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def _right(*names: str) -> list[Column]:
-    return [Column(name, justify="right") for name in names]
+def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+    """A row a layer of a way: means over the blocks, and the error's median with its interval."""
+    rows = []
+    for one in whole["totals"]:
+        injected, added = one["injected_ns"], one["added_ns"]
+        errors = sorted(have - want for have, want in zip(added, injected, strict=True))
+        middle = (errors[(len(errors) - 1) // 2] + errors[len(errors) // 2]) / 2
+        interval = one["interval_ns"]
+        rows.append(
+            [
+                one["way"],
+                one["layer"],
+                _s(sum(injected) / len(injected)),
+                _s(sum(added) / len(added)),
+                _signed(middle),
+                f"{_signed(interval[0])} to {_signed(interval[1])}" if interval else f"{len(errors)} blocks: none",
+                {True: "yes", False: "NO", None: "-"}[one["holds"]],
+            ]
+        )
+    return rows
 
 
-def _s(ns: int) -> str:
+def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
+    """A row a way: the share of its wall, and what is left out."""
+    rows = []
+    for one in whole["coverage"]:
+        rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in one["untouched"][:SHOWN])
+        way = one["way"] if one["control"] else f"{one['way']} (with its delays)"
+        rows.append([way, _s(one["wall_ns"]), f"{one['touched_ns'] / one['wall_ns']:.1%}", rest])
+    return rows
+
+
+def _s(ns: float) -> str:
     return f"{ns / 1e9:.3f}"
+
+
+def _signed(ns: float) -> str:
+    return f"{ns / 1e9:+.3f}"

@@ -19,10 +19,11 @@ from dlobd.paths import shipped
 from dlobd.run import runner, submit
 from dlobd.run.deploy import embedded
 from dlobd.run.schedulers.base import Command
-from dlobd.schema import Runnable
+from dlobd.schema import Attribution, Runnable
 from dlobd.selftest import freezer, hooks, score, truth
 from dlobd.selftest.plans import EXPERIMENT, Plan
 from dlobd.selftest.score import Recovery
+from dlobd.selftest.truth import Injection
 
 Progress = Callable[[str], None]
 
@@ -34,8 +35,14 @@ class SelftestRun:
     plan: Plan
     bundle: Path
     record: Run
+    attribution: Attribution
     found: tuple[Recovery, ...]
     missing: tuple[str, ...]
+
+    @property
+    def injected(self) -> list[Injection]:
+        """The delays that were made."""
+        return [one.injected for one in self.found]
 
     @property
     def ok(self) -> bool:
@@ -61,8 +68,9 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
             (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
             (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
             chosen = _chosen(plan, directory)
-            with freezer.watching(cluster, plan.delays, directory), _slow_exec(plan.delays, directory):
-                path = runner.run(chosen, out, progress, cluster, changed=_hooked_in(directory))
+            watching = freezer.watching(cluster, plan.cluster_mode, plan.delays, directory)
+            with watching as watched, _slow_exec(plan.delays, directory):
+                path = runner.run(chosen, out, progress, cluster, watched.began, _hooked_in(directory))
             done.append(look(plan, path, directory.rename(directory.parent / path.name)))
             told(_line(len(done), len(plans), done[-1]))
     return done
@@ -80,7 +88,7 @@ def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     injected = truth.read(directory)
     attribution = attribute(assemble(bundle))
     found = tuple(score.blame(one, attribution, bundle.name) for one in injected)
-    return SelftestRun(plan, bundle, record, found, tuple(score.missing(plan.delays, injected)))
+    return SelftestRun(plan, bundle, record, attribution, found, tuple(score.missing(plan.delays, injected)))
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
@@ -112,7 +120,7 @@ def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator
 
 def _line(number: int, of: int, ran: SelftestRun) -> str:
     right = sum(found.ok for found in ran.found)
-    what = f"{right} of {len(ran.found)} delays in the right layer"
+    what = f"{right} of {len(ran.found)} delays in the right layer" if ran.plan.delays else "a control"
     more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""
     why = f" ({ran.record.reason})" if ran.record.reason else ""
     return f"run {number} of {of}: {ran.plan.name} {ran.record.status}{why}, {what}{more}"

@@ -24,7 +24,7 @@ from dlobd.job.training import inputs as training_inputs
 from dlobd.job.training import step as training_step
 from dlobd.layers import LAYERS
 from dlobd.schema import Trace
-from dlobd.selftest import freezer, hooks, plans, score, truth
+from dlobd.selftest import freezer, hooks, plans, score, triggers, truth
 from dlobd.selftest import report as report
 from dlobd.selftest.points import POINTS
 from dlobd.selftest.runs import SelftestRun
@@ -83,10 +83,16 @@ def test_the_regression_shows_a_share_that_is_lost() -> None:
 
 def test_a_blind_attribution_fails_the_self_test() -> None:
     """One that gives all time to one layer: the report says so, layer by layer."""
-    everything = attribute(Trace(0, 40 * S, (span("a", "tensorflow", 0, 40 * S),)))
+    wall_ns = len(POINTS) * S
+    everything = attribute(Trace(0, wall_ns, (span("a", "tensorflow", 0, wall_ns),)))
     delays = [Injection(name, S, i * S, (i + 1) * S) for i, name in enumerate(POINTS)]
     ran = SelftestRun(
-        plans.Plan("p", (), {}), Path("run"), OK, tuple(score.blame(d, everything, "run") for d in delays), ()
+        plans.Plan("feed", 0, (), {"feed/put": [1.0]}),
+        Path("run"),
+        OK,
+        everything,
+        tuple(score.blame(d, everything, "run") for d in delays),
+        (),
     )
     whole = report.document([ran])
     assert not whole["ok"]
@@ -95,7 +101,7 @@ def test_a_blind_attribution_fails_the_self_test() -> None:
     }
     console = Console(width=100, record=True, file=io.StringIO())
     report.tables([ran], console)
-    assert f"FAILED: 2 of {len(delays)} delays were found" in console.export_text()
+    assert f"FAILED: 3 of {len(delays)} delays were found" in console.export_text()
 
 
 def test_a_delay_that_was_not_made_fails_it_too() -> None:
@@ -104,19 +110,32 @@ def test_a_delay_that_was_not_made_fails_it_too() -> None:
         "feed/put",
         "hdfs/read",
     ]
-    plan = plans.Plan("p", (), {"hdfs/read": [1]})
-    assert not SelftestRun(plan, Path("run"), OK, (), ("hdfs/read",)).ok
-    assert not report.document([SelftestRun(plan, Path("run"), OK, (), ())])["ok"], "nothing was found at all"
+    plan = plans.Plan("read", 0, (), {"hdfs/read": [1]})
+    nothing = attribute(Trace(0, S, ()))
+    assert not SelftestRun(plan, Path("run"), OK, nothing, (), ("hdfs/read",)).ok
+    assert not report.document([SelftestRun(plan, Path("run"), OK, nothing, (), ())])["ok"], "nothing was found at all"
+
+
+WAYS_AND_BLOCKS = {(plan.way, plan.block) for plan in plans.full()}
 
 
 def test_the_plans_pass_every_point_with_every_size() -> None:
-    """quick: each point of dlobd's own job, in four runs; full: each with each size."""
+    """quick: each point of dlobd's own job, in four runs; full: each with each size, and a control beside each run."""
     assert len(plans.quick()) == 4
     own = {name for name, point in POINTS.items() if point.layer == "user"}
     assert {point for plan in plans.quick() for point in plan.delays} == POINTS.keys() - own
     sizes = {name: {s for plan in plans.full() for s in plan.delays.get(name, ())} for name in POINTS}
     assert sizes == {name: set(plans.SIZES_S) for name in POINTS}
     assert {point.layer for point in POINTS.values()} == LAYERS.keys()
+    pairs = [[plan for plan in plans.full() if (plan.way, plan.block) == key] for key in WAYS_AND_BLOCKS]
+    assert all(sorted(bool(plan.delays) for plan in pair) == [False, True] for pair in pairs)
+    assert all(len({(plan.settings, plan.own) for plan in pair}) == 1 for pair in pairs)
+    assert len({plan.name for plan in plans.full()}) == len(plans.full())
+
+
+def test_delays_from_outside_are_in_the_table_of_triggers() -> None:
+    """A point by signal has a trigger, and nothing else has one."""
+    assert [name for name, point in POINTS.items() if point.by == "signal"] == list(triggers.TRIGGERS)
 
 
 def test_a_frozen_process_stands_still_for_the_time_that_is_written_down(tmp_path: Path) -> None:
@@ -178,14 +197,15 @@ def test_the_functions_that_delays_are_put_around_are_there() -> None:
 
 
 def test_every_python_below_is_prepared_before_its_first_line(tmp_path: Path) -> None:
-    """sitecustomize by PYTHONPATH, as Spark hands it on: a Python daemon of ours waits at once, another program not."""
-    (tmp_path / "plan.json").write_text(json.dumps({"spark/python-start": [0.01]}))
+    """sitecustomize by PYTHONPATH, as Spark hands it on: what a module does is delayed as soon as it is imported."""
+    (tmp_path / "plan.json").write_text(json.dumps({"launcher/rendezvous": [0.01]}))
     (tmp_path / "sitecustomize.py").write_text(hooks.sitecustomize(tmp_path))
     environment = {"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    for words in (["-c", "pass"], ["-m", "dlobd.job.launchers.no_such_daemon"]):
-        assert truth.read(tmp_path) == []
-        subprocess.run([sys.executable, *words], env=environment, capture_output=True, timeout=50, check=False)
-    assert [one.point for one in truth.read(tmp_path)] == ["spark/python-start"]
+    code = "from tensorflowonspark import reservation\nprint(reservation.Client.register.__qualname__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=50, check=True
+    )
+    assert done.stdout == "_reservation.<locals>.register\n"
 
 
 def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

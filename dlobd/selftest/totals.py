@@ -1,0 +1,94 @@
+"""Layer totals against controls: what a run with delays spent in a layer, less what a run without them did. Pure.
+
+Looking up the interval of a delay says who was blamed for it while it lasted. What it does later, a heartbeat that is
+missed or a second wait that becomes shorter, shows only in the totals. They are noisy, as whole runs are: a block's
+difference is one value, and six blocks give an interval.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import Attribution
+from dlobd.selftest.points import POINTS
+from dlobd.selftest.truth import Injection
+
+UNEXPLAINED = "unexplained"
+
+ENOUGH = 6
+"""The fewest differences for an interval: lowest and highest of n miss the median in 2 of 2^n cases, 3.1 % for 6."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTotals:
+    """One run: what was injected into each layer, and what attribution gave to each, in nanoseconds."""
+
+    way: str
+    block: int
+    injected: Mapping[str, int]
+    found: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """One layer of one way. `added_ns`: with delays less control, a block each; `injected_ns` in the same order."""
+
+    way: str
+    layer: str
+    injected_ns: tuple[int, ...]
+    added_ns: tuple[int, ...]
+
+    @property
+    def errors_ns(self) -> tuple[int, ...]:
+        """What was added, less what was injected."""
+        return tuple(added - injected for added, injected in zip(self.added_ns, self.injected_ns, strict=True))
+
+    @property
+    def median_ns(self) -> float:
+        """The median error."""
+        return statistics.median(self.errors_ns)
+
+    @property
+    def interval_ns(self) -> tuple[int, int] | None:
+        """Of the median error, from lowest to highest; None with fewer blocks than `ENOUGH`."""
+        return (min(self.errors_ns), max(self.errors_ns)) if len(self.errors_ns) >= ENOUGH else None
+
+    @property
+    def coverage(self) -> float:
+        """How often such an interval holds the median: 1 - 2 / 2^n."""
+        return 1 - float(0.5 ** (len(self.errors_ns) - 1))
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the interval holds no error; None without one."""
+        return None if self.interval_ns is None else self.interval_ns[0] <= 0 <= self.interval_ns[1]
+
+
+def of_run(way: str, block: int, injected: Iterable[Injection], attribution: Attribution) -> RunTotals:
+    """One run's totals; unexplained time is of no layer."""
+    into: Counter[str] = Counter()
+    for one in injected:
+        into[POINTS[one.point].layer] += one.ns
+    found: Counter[str] = Counter()
+    for segment in attribution.segments:
+        found[UNEXPLAINED if segment.kind == "unexplained" else segment.layer] += segment.end_ns - segment.start_ns
+    return RunTotals(way, block, dict(into), dict(found))
+
+
+def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> list[Total]:
+    """Each layer of each way, over the blocks that have both runs; a layer that no run had is left out."""
+    control = {(one.way, one.block): one for one in controls}
+    pairs = [(one, control[one.way, one.block]) for one in delayed if (one.way, one.block) in control]
+    rows = []
+    for way in dict.fromkeys(one.way for one, _ in pairs):
+        own = [pair for pair in pairs if pair[0].way == way]
+        for layer in (*LAYERS, UNEXPLAINED, UNATTRIBUTED):
+            if any(layer in run.found for pair in own for run in pair):
+                injected = tuple(one.injected.get(layer, 0) for one, _ in own)
+                added = tuple(one.found.get(layer, 0) - other.found.get(layer, 0) for one, other in own)
+                rows.append(Total(way, layer, injected, added))
+    return rows
