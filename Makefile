@@ -17,7 +17,7 @@ run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for
 	@$(VENV)/bin/dlobd run $(EXPERIMENT)
 
 bench: setup ## measure launchers, input and cluster several times, write docs/bench.md; REPEATS=N, LOADED=1 on a busy machine
-	@$(PYTHON) -m bench --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
+	@$(PYTHON) -m bench --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 models: setup ## train every model once through TensorFlowOnSpark, write docs/models.md; LOADED=1 on a busy machine
 	@$(PYTHON) -m bench.models $(if $(LOADED),--loaded)
@@ -29,7 +29,7 @@ amortisation: setup ## fixed cost and cost per epoch of each launcher, write doc
 	@$(PYTHON) -m bench.amortisation --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/channel-bench.md; needs root; REPEATS=N, LOADED=1
-	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),5) $(if $(LOADED),--loaded)
+	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 check: static ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract

@@ -8,19 +8,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bench import cluster, command, jobs, publish, recorder
 from bench.points import points
+from bench.tables import Table
 from dlobd.paths import replace_file
 from dlobd.run import series
 from dlobd.run.progress import Progress
 
+NAME = "bench"
+
 
 def main() -> int:
     """Returns the exit code."""
-    return command.run(command.parser("bench", __doc__, repeats=5).parse_args(), "bench", _bench)
+    return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _bench)
 
 
 def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
@@ -36,9 +40,25 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     runs = {label: [b.read() for cell, b in bundles.items() if cell.point == label] for label in found.points}
     every = [run for each in runs.values() for run in each]
     busy = [percent for run_id, percent in found.busy().items() if run_id in {run.run_id for run in every}]
-    loop = recorder.table(loops[: asked.repeats])
-    publish.publish(asked.docs, [*jobs.tables(runs), cluster.table(starts), loop], busy, every)
-    return [asked.docs / "bench.md", asked.docs / "bench.json"]
+    document: dict[str, Any] = {
+        "facts": [*publish.machine(every), *publish.loaded(busy)],
+        "busy_percent": busy,
+        "runs": [run.run_id for run in every],
+        "tables": {
+            **jobs.values(runs),
+            cluster.TITLE: cluster.values(starts),
+            recorder.TITLE: {"processes": loops[: asked.repeats]},
+        },
+    }
+    publish.store(asked.docs, NAME, document)
+    publish.publish(asked.docs, NAME, document["facts"], tables(document["tables"]))
+    return [asked.docs / f"{NAME}.md", asked.docs / f"{NAME}.json"]
+
+
+def tables(found: Mapping[str, Any]) -> list[Table]:
+    """Of the document's `tables`."""
+    loop = recorder.table(found[recorder.TITLE]["processes"])
+    return [*jobs.tables(found), cluster.table(found[cluster.TITLE]), loop]
 
 
 if __name__ == "__main__":

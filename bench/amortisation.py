@@ -16,7 +16,7 @@ from pathlib import Path
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
-from dlobd.report import blocks, charts, pictures
+from dlobd.report import blocks, charts, paired, pictures
 from dlobd.report.amortisation import Amortisation, amortisation, check_table, prediction_table, table
 from dlobd.run import series
 from dlobd.run.progress import Progress
@@ -72,7 +72,8 @@ def write(
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(charts.amortisation(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
-    parts = [f"![Stack overhead over epochs]({picture.name})", "Fixed cost and cost per epoch:", of_frame(table(found))]
+    parts = [f"![Stack overhead over epochs]({picture.name})", f"Fixed cost and cost per epoch. {paired.BY_ITSELF}"]
+    parts += [of_frame(table(found))]
     parts += ["What one more run would take:", of_frame(prediction_table(found, epochs))]
     if found.checks:
         parts += ["What long runs took, which gave nothing to the lines:", of_frame(check_table(found))]

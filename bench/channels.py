@@ -18,8 +18,8 @@ from importlib import metadata
 from pathlib import Path
 
 from bench import command, publish
-from bench.tables import Table, interval, number
-from dlobd.attribution.statistics import ratio, spread
+from bench.tables import Table, number
+from dlobd.attribution.statistics import difference, ratio, ratios, spread
 from dlobd.axes import EXCHANGES, MODELS
 from dlobd.errors import SetupError
 from dlobd.experiment import channels
@@ -29,6 +29,7 @@ from dlobd.microbench.hosts import INTERFACE, Host, hosts
 from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
 from dlobd.network.channels.ucx.library import load
 from dlobd.paths import replace_file
+from dlobd.report import text
 from dlobd.run import provenance
 from dlobd.run.progress import Progress
 
@@ -77,7 +78,7 @@ Found = dict[str, dict[str, float]]
 
 def main() -> int:
     """Returns the exit code."""
-    parser = command.parser(NAME, __doc__, repeats=5)
+    parser = command.parser(NAME, __doc__, repeats=6)
     beside = Path(sys.prefix, "lib", f"python{sys.version_info[0]}.{sys.version_info[1]}", "site-packages", "libucx")
     program = shutil.which(PERFTEST) or str(beside / "bin" / PERFTEST)
     parser.add_argument("--perftest", type=Path, default=Path(program), help="UCX's own ucx_perftest")
@@ -97,11 +98,10 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
                 progress(f"{part}, repeat {repeat + 1} of {asked.repeats}")
                 replace_file(path, json.dumps(measure()).encode())
             kept[part].append(json.loads(path.read_text()))
-    page = asked.docs / f"{NAME}.md"
     facts = [publish.machine([])[0], _versions()]
-    publish.page(page, NAME, facts, [table.markdown() for table in tables(kept)])
-    replace_file(asked.docs / f"{NAME}.json", (json.dumps({"facts": facts, "seconds": kept}, indent=1) + "\n").encode())
-    return [page]
+    publish.store(asked.docs, NAME, {"facts": facts, "seconds": kept})
+    publish.publish(asked.docs, NAME, facts, tables(kept))
+    return [asked.docs / f"{NAME}.md", asked.docs / f"{NAME}.json"]
 
 
 def _versions() -> str:
@@ -201,19 +201,20 @@ def _ends_table(transport: str, found: Sequence[Found]) -> Table:
         column = _column(one)
         values = {label: _of(found, label, column, 1e6) for label in found[0]}
         reference, own = values[PERFTEST], values["ucx"]
-        compared = interval(ratio(own, reference) if one.what == "latency" else ratio(reference, own))
-        added = spread([a - b for a, b in zip(own, reference, strict=True) if a is not None and b is not None]).median
+        compared = text.median(ratios(own, reference) if one.what == "latency" else ratios(reference, own))
+        added = difference(own, reference)
         shown = [
             _cell(each if one.what == "latency" else [one.size_bytes / us if us else None for us in each])
             for each in (reference, own, *(values[label] for label in libraries))
         ]
-        gap = number(added) if one.what == "latency" else ""
+        gap = number(added.value if added else None) if one.what == "latency" else ""
         rows.append([f"{one.what}, {_size(one.size_bytes)}", *shown[:2], compared, gap, *shown[2:]])
     where = "on one host; sockets and grpc over loopback" if transport == "shm" else "between two hosts"
     says = (
         f"One way, {where}. Latency in microseconds: the ratio is ours to UCX's own program. Bandwidth in MB/s: the "
         "ratio is ours to its; all but grpc keep 32 messages under way. Medians of "
-        f"{len(found)} runs, with the lowest and the highest; ratios with 95 % intervals."
+        f"{len(found)} runs, with the lowest and the highest; of ratios and of what is added, medians of those within "
+        f"runs. Of ratios {text.MEDIANS}."
     )
     columns = ["", PERFTEST, "ucx", "ratio", "added, us", *libraries]
     return Table(f"Channel {transport}", says, columns, rows, {"seconds": list(found)})
@@ -225,16 +226,16 @@ def _all_reduce_table(count: int, found: Sequence[Found]) -> Table:
     for one in (*ARRAYS, LARGE):
         values = {label: _of(found, label, str(one.bytes), 1e3) for label in labels}
         base = values[MPI_ALLREDUCE]
-        ratios = {label: ratio(own, base).ratio for label, own in values.items() if label != MPI_ALLREDUCE}
+        over = {label: ratio(own, base) for label, own in values.items() if label != MPI_ALLREDUCE}
         cells = [
-            _cell(values[label]) + (f" **{over:.2f}**" if (over := ratios.get(label)) is not None else "")
+            _cell(values[label]) + (f" **{ratio_of.value:.2f}**" if (ratio_of := over.get(label)) else "")
             for label in labels
         ]
         rows.append([_size(one.bytes), *cells])
     says = (
         f"Milliseconds of one all-reduce between {count} hosts over the same link; in bold the ratio to MPI_Allreduce "
-        "of MPICH over UCX. TensorFlow's ring is asked for 40 MB only. Medians of "
-        f"{len(found)} runs, lowest and highest."
+        "of MPICH over UCX, the median of those within runs, without an interval. TensorFlow's ring is asked for 40 MB "
+        f"only. Medians of {len(found)} runs, lowest and highest."
     )
     return Table(f"All-reduce, {count} ranks", says, ["", *labels], rows, {"seconds": list(found)})
 

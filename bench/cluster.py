@@ -11,12 +11,13 @@ from typing import Any
 
 import psutil
 
-from bench.tables import Table, cells
+from bench.tables import Table, Values, cells
 from dlobd.attribution.statistics import spread
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import replace_file
 
+TITLE = "Cluster up"
 SECONDS = "all daemons ready, s"
 
 
@@ -49,9 +50,13 @@ def _start(settings: Any, progress: Callable[[str], None]) -> dict[str, Any]:
         cluster.stop(progress)
 
 
-def table(starts: list[dict[str, Any]]) -> Table:
-    """One row for the start and one a daemon."""
-    values = {label: [start.get(label) for start in starts] for label in starts[0]}
-    rows = [[label, *cells(spread(own))] for label, own in values.items()]
+def values(starts: list[dict[str, Any]]) -> Values:
+    """What was measured of each start."""
+    return {label: [start.get(label) for start in starts] for label in starts[0]}
+
+
+def table(found: Values) -> Table:
+    """Of `values`: one row for the start and one a daemon."""
+    rows = [[label, *cells(spread(own))] for label, own in found.items()]
     says = "From the first daemon's start until all six are ready and HDFS takes writes; and where its time goes: CPU."
-    return Table("Cluster up", says, ["", "n", "median", "IQR", "min-max"], rows, values)
+    return Table(TITLE, says, ["", "n", "median", "IQR", "min-max"], rows, found)

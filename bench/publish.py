@@ -1,15 +1,17 @@
-"""Writes what was measured between a page's markers, below the machine and the versions; and docs/bench.json."""
+"""Writes what was measured between a page's markers, below machine and versions, and as JSON beside the page."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from bench.tables import Table
 from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
+from dlobd.paths import replace_file
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 
@@ -32,13 +34,15 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
     path.write_text(before + "\n\n".join([begin, *listed, *parts, end]) + rest.partition(end)[2])
 
 
-def publish(docs: Path, tables: Sequence[Table], busy: Sequence[float], runs: Sequence[Run]) -> None:
-    """Writes docs/bench.md and docs/bench.json; `busy` is the load before each run, in percent of the cores."""
-    facts = [*machine(runs), *loaded(busy)]
-    page(docs / "bench.md", "bench", facts, [table.markdown() for table in tables])
-    values = {table.title: table.values for table in tables}
-    document = {"facts": facts, "busy_percent": list(busy), "runs": [run.run_id for run in runs], "tables": values}
-    (docs / "bench.json").write_text(json.dumps(document, indent=1) + "\n")
+def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
+    """Writes tables below facts into docs/NAME.md."""
+    page(docs / f"{name}.md", name, facts, [table.markdown() for table in tables])
+
+
+def store(docs: Path, name: str, document: Mapping[str, Any]) -> None:
+    """Writes what a page is made from into docs/NAME.json; `bench.republish` makes the page of it again."""
+    docs.mkdir(parents=True, exist_ok=True)
+    replace_file(docs / f"{name}.json", (json.dumps(document, indent=1) + "\n").encode())
 
 
 def machine(runs: Sequence[Run]) -> list[str]:

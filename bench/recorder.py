@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import asdict
 from typing import Any
 
-from bench.tables import Table, compared, number
+from bench.tables import Table, cells
+from dlobd.attribution.statistics import spread
+from dlobd.report import text
 from dlobd.selftest import step_loop
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
+
+TITLE = "Step loop with and without the recorder"
 
 
 def measure(seed: int) -> dict[str, Any] | None:
@@ -17,15 +22,18 @@ def measure(seed: int) -> dict[str, Any] | None:
 
 
 def table(measured: list[dict[str, Any] | None]) -> Table:
-    """`measured` is what `measure` returned, each time."""
-    loops = [one for one in measured if one]
-    all_ns = {way: [ns for one in loops for ns in one[f"{way}_ns"]] for way in ("off", "on")}
-    added = Loop(tuple(all_ns["off"]), tuple(all_ns["on"])).added_ns()
-    low, middle, high = (number(ns / 1e3 if ns is not None else None) for ns in (added.low, added.median, added.high))
+    """`measured` is what `measure` returned, each time: one process."""
+    loops = [Loop(tuple(one["off_ns"]), tuple(one["on_ns"])) for one in measured if one]
+    added = step_loop.added_ns(loops)
+    us: dict[str, list[float | None]] = {
+        "off": [loop.step_ns / 1e3 for loop in loops],
+        "on": [statistics.median(loop.on_ns) / 1e3 for loop in loops],
+        "added": [loop.added_ns / 1e3 for loop in loops],
+    }
     says = (
         f"Blocks of {BLOCK_STEPS} steps of one rank with recording and without, in turn in one process; input lies in "
-        "memory, three spans a step. Microseconds a step. The median of the differences within pairs is "
-        f"{middle} us, 95 % interval {low} to {high} us."
+        "memory, three spans a step. Microseconds a step. A process is one value: the medians of its blocks, and of "
+        f"the differences within its pairs. Added: {text.estimate(added and added.times(1e-3))} us."
     )
-    us: dict[str, list[float | None]] = {way: [ns / 1e3 for ns in found] for way, found in all_ns.items()}
-    return compared("Step loop with and without the recorder", says, "us", us, "off", saved=False)
+    rows = [[label, *cells(spread(values))] for label, values in us.items()]
+    return Table(TITLE, says, ["", "processes", "median, us", "IQR", "min-max"], rows, {"processes": [*measured]})

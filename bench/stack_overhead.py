@@ -17,7 +17,7 @@ from bench.tables import of_frame
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.report import blocks, charts, pictures
+from dlobd.report import blocks, charts, paired, pictures
 from dlobd.report.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
 from dlobd.run import series
 from dlobd.run.progress import Progress
@@ -71,13 +71,18 @@ def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
     image = f"![Native against in-stack, by layer]({picture.name})"
     layers = "Seconds of each layer on top of native; the first row is native's own seconds:"
-    tables = [of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
+    tables = [paired.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
     publish.page(page, NAME, facts, [image, *tables])
     there = f"{docs.name}/{picture.name}"
     shown = f"![The main job natively and through the stack: seconds by layer]({there})"
-    says = "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals."
+    says = "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals with their coverage."
     more = f"More: [{docs.name}/{page.name}]({docs.name}/{page.name})."
-    publish.page(readme, NAME, [], [shown, of_frame(table(found)[["", "n", "wall, s", "ratio to native"]]), says, more])
+    publish.page(
+        readme,
+        NAME,
+        [],
+        [shown, of_frame(table(found)[["", "n", "wall, s", "ratio to native", "coverage"]]), says, more],
+    )
     return [page, picture, readme]
 
 

@@ -8,7 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from dlobd.attribution.statistics import Ratio, Spread, ratio, spread
+from dlobd.attribution.statistics import Spread, difference, ratios, spread
+from dlobd.report import text
+
+Values = dict[str, list[float | None]]
+"""Label to one value a repeat, None for one that it lacks."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,20 @@ def of_frame(frame: pd.DataFrame) -> str:
     return markdown([str(column) for column in frame.columns], frame.values.tolist())
 
 
-def compared(
-    title: str, says: str, unit: str, values: dict[str, list[float | None]], reference: str, saved: bool = True
-) -> Table:
-    """One row a label: n, median, quartiles, extremes, what it saves against `reference`, and last the ratio."""
+def compared(title: str, says: str, unit: str, values: Values, reference: str, saved: bool = True) -> Table:
+    """One row a label: n, median, quartiles, extremes, what it saves against `reference`, and last the ratio.
+
+    Args:
+        values: differences and ratios are taken within repeats.
+    """
     base = values[reference]
     rows = []
     for label, own in values.items():
-        found, over = spread(own), ratio(own, base)
-        middle = spread(base).median
-        less = middle - found.median if middle is not None and found.median is not None else None
-        ends = [less] if saved else []
-        rows.append([label, *cells(found), *map(number, ends), "1" if label == reference else interval(over)])
+        less = difference(base, own)
+        ends = [number(less.value if less else None)] if saved else []
+        rows.append([label, *cells(spread(own)), *ends, "1" if label == reference else text.median(ratios(own, base))])
     gains = [f"saved, {unit}"] if saved else []
-    columns = ["", "n", f"median, {unit}", "IQR", "min-max", *gains, f"ratio to {reference} (95 %)"]
+    columns = ["", "n", f"median, {unit}", "IQR", "min-max", *gains, f"ratio to {reference}"]
     return Table(title, says, columns, rows, {label: list(own) for label, own in values.items()})
 
 
@@ -58,12 +62,6 @@ def cells(found: Spread) -> list[str]:
     """n, median, quartiles, extremes."""
     between = [f"{number(a)}-{number(b)}" if a is not None else "-" for a, b in _ends(found)]
     return [str(found.n), number(found.median), *between]
-
-
-def interval(found: Ratio) -> str:
-    """A ratio with its interval, if there is one."""
-    around = f" ({found.low:.2f}-{found.high:.2f})" if found.low is not None else ""
-    return "-" if found.ratio is None else f"{found.ratio:.2f}{around}"
 
 
 def number(value: float | None) -> str:

@@ -23,7 +23,7 @@ def selftest(
         typer.Option(
             "--repeats", min=1, max=1000, help="With --overhead: runs with recording on, and as many with it off."
         ),
-    ] = 5,
+    ] = 6,
     seed: Annotated[int, typer.Option("--seed", help="With --overhead: seed for the run order.")] = 0,
     experiment: Annotated[
         str, typer.Option("--experiment", help="With --overhead: a TOML file or the name of a built-in experiment.")
@@ -44,11 +44,11 @@ def selftest(
         with Progress() as progress:
             measured = costs.measure(experiments.load(experiment), repeats, seed, out, progress, progress.keep)
             progress("steps with recording on and off, alternating")
-            loop = step_loop.measure(seed)
+            loops = step_loop.processes(seed)
         if as_json:
-            print_json(costs.document(measured, loop, seed))
+            print_json(costs.document(measured, loops, seed))
         else:
-            for line in costs.report(measured, loop, seed):
+            for line in costs.report(measured, loops):
                 print(line)
         return 0
     from dlobd.selftest import plans, runs

@@ -11,12 +11,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dlobd.attribution import statistics
 from dlobd.bundle.run import Epoch, Run
 from dlobd.errors import UsageError
 from dlobd.report import pictures
 from dlobd.report.chosen import Chosen, grouped
-from dlobd.report.text import interval
+from dlobd.report.text import MEDIANS, median
 
 FROM_SUBMIT = "from submit, s"
 FROM_FIRST_TOUCH = "from first touch of the data, s"
@@ -48,7 +47,7 @@ def groups(chosen: Chosen) -> dict[str, list[Run]]:
 
 
 def table(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """One row a group and epoch: medians, with 95 % intervals from three runs on."""
+    """One row a group and epoch: medians of runs; see `dlobd.report.text.median`."""
     rows = []
     for label, runs in found.items():
         by_epoch: dict[int, list[tuple[Run, Epoch]]] = {}
@@ -57,9 +56,9 @@ def table(found: dict[str, list[Run]]) -> pd.DataFrame:
                 by_epoch.setdefault(epoch.epoch, []).append((run, epoch))
         for number, each in sorted(by_epoch.items()):
             figures = {
-                "accuracy": _median(epoch.test_accuracy for _, epoch in each),
-                "loss": _median(epoch.loss for _, epoch in each),
-                **{name: _median(_seconds(clock(*one)) for one in each) for name, clock in CLOCKS.items()},
+                "accuracy": median(epoch.test_accuracy for _, epoch in each),
+                "loss": median(epoch.loss for _, epoch in each),
+                **{name: median(_seconds(clock(*one)) for one in each) for name, clock in CLOCKS.items()},
             }
             rows.append({"": label, "epoch": number, "runs": len(each), **figures})
     return pd.DataFrame(rows)
@@ -78,8 +77,8 @@ def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
                     "": label,
                     "target": target,
                     "reached": f"{sum(time.epoch is not None for time in times)} of {len(times)} runs",
-                    FROM_SUBMIT: _median(_seconds(time.from_submit_ns) for time in times),
-                    FROM_FIRST_TOUCH: _median(_seconds(time.from_first_touch_ns) for time in times),
+                    FROM_SUBMIT: median(_seconds(time.from_submit_ns) for time in times),
+                    FROM_FIRST_TOUCH: median(_seconds(time.from_first_touch_ns) for time in times),
                 }
             )
     return pd.DataFrame(rows)
@@ -93,7 +92,7 @@ def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
     ]
     pieces = [
         *without,
-        "Test accuracy, medians with 95 % bootstrap intervals from three runs on, and when it was known",
+        f"Test accuracy and when it was known, medians of runs; {MEDIANS}",
         table(found).to_string(index=False),
     ]
     if len(reached := targets(found)):
@@ -126,8 +125,3 @@ def _draw(axes: Axes, found: dict[str, list[Run]], clock: Callable[[Run, Epoch],
 
 def _seconds(ns: int | None) -> float | None:
     return ns / 1e9 if ns is not None else None
-
-
-def _median(values: Iterable[float | None]) -> str:
-    found = statistics.median(values)
-    return interval(found.median, found.low, found.high)

@@ -5,7 +5,7 @@
 Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first of a repeat's runs,
 each from the end of the epoch before it: the first epoch, start-up and teardown are as long in a long run, and their
 seconds of variation would drown the slope of the walls. The fixed cost is what then remains of the repeat's mean wall.
-Each is the Hodges-Lehmann centre over repeats, its interval from whole repeats resampled (`dlobd.report.paired`).
+Each is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`dlobd.report.paired`).
 
 A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
 and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
@@ -22,13 +22,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
+from dlobd.attribution.statistics import CONFIDENCE, Estimate
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.report import paired
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat
-from dlobd.report.paired import Estimate, hodges_lehmann
+from dlobd.report.paired import Groups
 from dlobd.report.variation import Variation, slow_throughout, variation
 
 SHORT = 3
@@ -77,16 +79,21 @@ class Line:
         return self.fixed.value + epochs * self.epoch.value
 
     def predicted_s(self, epochs: int) -> Estimate:
-        """Wall of one more run, with its 95 % prediction interval: the line's own doubt by its few repeats, and the
-        variation of single runs by how many runs told it."""
-        rows = paired.resampled([[*self.costs.values()], [*self.intercepts.values()]], hodges_lehmann)
-        cost, intercept = (paired.widened(row, self.repeats) for row in rows)
-        random = np.random.default_rng(0)
-        outside_sd, outside_degrees = np.std(self.outside_s, ddof=1), len(self.outside_s) - 1
-        epoch_share = self.variation.of_run(epochs) * random.standard_t(self.variation.degrees, cost.size)
-        drawn = intercept + epochs * cost * (1 + epoch_share)
-        drawn += outside_sd * random.standard_t(outside_degrees, cost.size)
-        return paired.plain(self.mean_s(epochs), drawn, self.repeats)
+        """Wall of one more run, with its 95 % prediction interval by normal theory (Satterthwaite 1946): variances of
+        the line, of start-up and of the cost of an epoch add up, each with the degrees of freedom that told it."""
+        mean_s = self.mean_s(epochs)
+        if self.repeats < paired.ENOUGH:
+            return Estimate(mean_s)
+        on_line = [self.intercepts[repeat] + epochs * cost for repeat, cost in self.costs.items()]
+        parts = (
+            (np.var(on_line, ddof=1) / self.repeats, self.repeats - 1),
+            (np.var(self.outside_s, ddof=1), len(self.outside_s) - 1),
+            ((epochs * self.epoch.value * self.variation.of_run(epochs)) ** 2, self.variation.degrees),
+        )
+        variance = sum(part for part, _ in parts)
+        degrees = variance**2 / sum(part**2 / degrees for part, degrees in parts) if variance else 1
+        half = float(student.ppf((1 + CONFIDENCE) / 2, degrees) * np.sqrt(variance))
+        return Estimate(mean_s, mean_s - half, mean_s + half, CONFIDENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +112,23 @@ class Check:
 class AgainstNative:
     """What a line has over the native one, from the repeats that both have.
 
-    rows: of the resamples: cost and intercept, native cost and native intercept.
+    groups: of cost and intercept, native cost and native intercept.
     """
 
     line: Line
     native: Line
-    pairs: int
-    rows: Any = field(repr=False)
+    repeats: int
+    groups: Groups = field(repr=False)
 
     def ratio(self, epochs: float) -> Estimate:
         """Mean wall at so many epochs over that of native."""
-        cost, intercept, native_cost, native_intercept = self.rows
-        of = (self.line.fixed.value + epochs * self.line.epoch.value) / (
-            self.native.fixed.value + epochs * self.native.epoch.value
-        )
-        drawn = (intercept + epochs * cost) / (native_intercept + epochs * native_cost)
-        return paired.estimate(of, drawn, self.pairs)
+        cost, intercept, native_cost, native_intercept = self.groups.means
+        return self.groups.estimate((intercept + epochs * cost) / (native_intercept + epochs * native_cost))
 
     def epochs_to(self, goal: float = GOAL) -> Estimate:
         """Epochs from which on the overhead stays at most `goal`; infinite: never."""
-        line = self.line.epoch.value, self.line.fixed.value, self.native.epoch.value, self.native.fixed.value
-        return paired.estimate(float(_epochs_to(goal, *line)), _epochs_to(goal, *self.rows), self.pairs)
+        each = _epochs_to(goal, *self.groups.means)
+        return self.groups.estimate(each, float(np.ceil(np.median(each))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ def report(found: Amortisation, epochs: Sequence[int]) -> list[str]:
     tables = (table(found), prediction_table(found, epochs), check_table(found))
     return [
         *(f"warning: {words}" for words in found.warnings),
-        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}",
+        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {paired.BY_ITSELF}",
         *(made.to_string(index=False) + "\n" for made in tables if len(made)),
     ]
 
@@ -190,7 +193,8 @@ def table(found: Amortisation) -> pd.DataFrame:
             "an epoch, s": str(line.epoch),
         }
         after = str(over[line.label].epochs_to()) if line.label in over else "-"
-        rows.append(row | {f"overhead under {GOAL:.0%} after, epochs": after})
+        of = paired.coverage(line.fixed, line.epoch)
+        rows.append(row | {f"overhead under {GOAL:.0%} after, epochs": after, "coverage": of})
     return pd.DataFrame(rows)
 
 
@@ -270,12 +274,12 @@ def _line(label: str, runs: Sequence[Taken], common: Variation | None) -> Line:
         label,
         costs,
         intercepts,
-        _centre([*intercepts.values()]),
-        _centre([*costs.values()]),
+        paired.centre([*intercepts.values()]),
+        paired.centre([*costs.values()]),
         tuple(seconds for block in blocks.values() for seconds in block.outside_s.values()),
         common or slow_throughout([*costs.values()]),
-        _centre(bends) if bends else None,
-        _centre([block.outside_epoch_s for block in blocks.values()]),
+        paired.centre(bends) if bends else None,
+        paired.centre([block.outside_epoch_s for block in blocks.values()]),
         walls,
     )
 
@@ -296,17 +300,12 @@ def _after_first_s(run: Run, epochs: int) -> float:
     return (run.epochs[-1].end_ns - run.epochs[0].end_ns) / 1e9
 
 
-def _centre(values: Any) -> Estimate:
-    drawn = paired.resampled([values], hodges_lehmann)[0]
-    return paired.estimate(float(hodges_lehmann(values)), drawn, len(values))
-
-
 def _against(line: Line, native: Line) -> AgainstNative:
     common = sorted(line.costs.keys() & native.costs.keys())
     if not common:
         raise UsageError(f"No repeat has both native runs and those of {line.label}.", "run them in one series")
     rows = [[of[repeat] for repeat in common] for each in (line, native) for of in (each.costs, each.intercepts)]
-    return AgainstNative(line, native, len(common), paired.resampled(rows, hodges_lehmann))
+    return AgainstNative(line, native, len(common), paired.pairs(rows))
 
 
 def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_intercept: Any) -> Any:

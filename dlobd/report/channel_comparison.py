@@ -8,6 +8,7 @@ machine lacks for it: absence is never a small number.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dlobd.attribution import statistics
-from dlobd.attribution.statistics import Median
 from dlobd.axes import CHANNELS
 from dlobd.bundle.run import Run
 from dlobd.experiment import channels
@@ -26,7 +25,7 @@ from dlobd.network.devices import devices
 from dlobd.report.chosen import Chosen, configuration, grouped
 from dlobd.report.script import Shown
 from dlobd.report.summary import throughput
-from dlobd.report.text import interval
+from dlobd.report.text import MEDIANS, median
 
 STYLES = {
     "pack": ("#0072B2", ""),
@@ -45,12 +44,13 @@ class Point:
     """Runs of one model, exchange, channel, library and number of ranks.
 
     exchange_ms, parts_ms: of one exchange; None where it is inside of the step, or its parts are not told apart.
+    rates: samples per second of each run.
     used: by what the bytes went, and over what, of every run.
     """
 
     label: str
     runs: int
-    rate: Median
+    rates: tuple[float | None, ...]
     exchange_ms: float | None
     parts_ms: dict[str, float | None]
     used: tuple[str, ...]
@@ -79,7 +79,7 @@ def _point(name: str, runs: Sequence[Run]) -> Point:
     return Point(
         name,
         len(runs),
-        statistics.median(map(throughput, runs)),
+        tuple(map(throughput, runs)),
         _ms(runs, "exchange"),
         {part: _ms(runs, part) for part in STYLES},
         tuple(sorted(used)) or ("unknown",),
@@ -94,7 +94,7 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
         if not values or None in values:
             return None
         longest.append(max(ns / use.calls / 1e6 for ns, use in zip(values, run.exchange, strict=True)))
-    return statistics.median(longest).median if longest else None
+    return statistics.median(longest) if longest else None
 
 
 def unavailable(chosen: Chosen) -> Iterator[tuple[str, str]]:
@@ -119,7 +119,11 @@ def report(chosen: Chosen) -> Shown:
     lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(chosen)]
     if any(point.exchange_ms is None for point in found):
         lines.append("-: inside of TensorFlow's compiled step, without a number of its own")
-    return ("Milliseconds of one exchange.", table(found).to_string(index=False), *lines), _picture(found)
+    return (
+        f"Milliseconds of one exchange, medians of runs; {MEDIANS}.",
+        table(found).to_string(index=False),
+        *lines,
+    ), _picture(found)
 
 
 def table(found: Sequence[Point]) -> pd.DataFrame:
@@ -129,7 +133,7 @@ def table(found: Sequence[Point]) -> pd.DataFrame:
             {
                 "": point.label,
                 "runs": point.runs,
-                "samples/s": interval(point.rate.median, point.rate.low, point.rate.high),
+                "samples/s": median(point.rates),
                 "exchange": _cell(point.exchange_ms),
                 **{part.replace("_", " "): _cell(ms) for part, ms in point.parts_ms.items()},
                 "used": ", ".join(point.used),

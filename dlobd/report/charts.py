@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from dlobd.attribution.statistics import Estimate
 from dlobd.layers import LAYERS
 from dlobd.report.amortisation import GOAL, SHORT, Amortisation, Line
 from dlobd.report.blocks import NATIVE
-from dlobd.report.paired import Estimate
 from dlobd.report.pictures import HATCHES, LINE_COLOURS, colour
 from dlobd.report.stack_overhead import PUBLISHED_PERCENT, StackOverhead, share
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,13 @@ class Chosen:
 
     axes: those of the sweeps among them.
     left_out: the runs that are not ok, a line each.
+    repeats: run id to repeat, of those of a series.
     """
 
     runs: tuple[Run, ...]
     axes: tuple[str, ...]
     left_out: tuple[str, ...]
+    repeats: Mapping[str, Repeat] = field(default_factory=dict)
 
     def label(self, run: Run, *but: str) -> str:
         """A run's label: what sets it apart of the axes, or without a sweep of all fields that differ.
@@ -39,6 +41,21 @@ class Chosen:
             but: fields that are not named.
         """
         return _label(run, self.axes or differing(self.runs), but)
+
+    def by_repeat(self, alike: Iterable[Run]) -> dict[Repeat, Run]:
+        """Runs of one setting by their repeat; those of no series are counted in their order.
+
+        Raises:
+            UsageError: a repeat has two of them.
+        """
+        found: dict[Repeat, Run] = {}
+        for number, run in enumerate(alike, 1):
+            repeat = self.repeats.get(run.run_id, ("", number))
+            if repeat in found:
+                ids = f"{found[repeat].run_id} and {run.run_id}"
+                raise UsageError(f"Repeat {repeat[1]} has two runs that are alike: {ids}.", "give one series at a time")
+            found[repeat] = run
+        return found
 
 
 def named(paths: Iterable[Path]) -> tuple[list[tuple[Repeat | None, Run]], tuple[str, ...]]:
@@ -77,7 +94,7 @@ def read(paths: Iterable[Path]) -> Chosen:
     if not sound:
         raise UsageError("None of the runs has ended ok.", "name others")
     bad = tuple(f"left out: run {run.run_id} is {run.status}: {run.reason}" for _, run in every if run not in sound)
-    return Chosen(sound, axes, bad)
+    return Chosen(sound, axes, bad, {run.run_id: repeat for repeat, run in every if repeat})
 
 
 def configuration(run: Run) -> Experiment:

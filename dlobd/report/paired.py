@@ -1,138 +1,125 @@
 """Estimates from repeats whose runs belong together: what one repeat has, is compared within it.
 
-A repeat is a block of a series: what drifts from one to the next is alike for all of its runs, so that whole repeats
-are resampled, never single runs. Values are in any unit.
+A repeat is a block of a series: what drifts from one to the next is alike for all of its runs. So a figure is computed
+of groups of whole repeats, and the interval lies between two of these figures. Two kinds of groups have exact ones:
+
+    sets    means, which add up; the interval is all that a test by flipping signs does not reject. The truth is equally
+            likely between any two neighbours of all figures (Hartigan 1969, doi:10.1080/01621459.1969.10501057)
+    pairs   centres that one far value hardly moves (Hodges and Lehmann 1963); all that Wilcoxon's signed-rank test does
+            not reject
+
+Both assume that repeats are independent, and that what a repeat deviates by from the truth is as likely positive as
+negative, of any size; not that it is normal. With randomised order within repeats, differences of two ways that vary
+alike are so by construction. Values are in any unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.stats import bootstrap, norm
-from scipy.stats import t as student
 
-from dlobd.attribution.statistics import CONFIDENCE, RESAMPLES
+from dlobd.attribution.statistics import CONFIDENCE, Estimate, fewest_repeats
 
-ENOUGH = 5
-"""Fewer repeats give no interval. One from resampling is never wider than what was seen, from lowest to highest: of n
-values it misses the truth in 2 of 2^n cases or more, which is 1 in 8 for 4 and 1 in 16 for 5."""
+ENOUGH = fewest_repeats()
+"""Fewer repeats give no interval of 95 %."""
 
+BY_ITSELF = "Each interval holds by itself as often as its coverage says: they are not corrected for being several."
+"""What is said of a table of them."""
 
-ROUNDING = 1e-9
+MOST_SETS = 4095
+"""Of more repeats than 12 so many sets are drawn: the truth is then as likely between any two neighbours of these."""
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its interval, whose ends are None where there are too few repeats for one. Infinite: never."""
+class Groups:
+    """Means over groups of repeats.
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    means: one row a sample, one column a group, which has the same repeats in all rows.
+    outside: so many figures at either end lie outside of the interval, its end included; 0: too few repeats.
+    coverage: of the interval.
+    """
 
-    @property
-    def half_width(self) -> float | None:
-        """Half of the interval's width, as a share of the value."""
-        if self.low is None or self.high is None or not self.value:
-            return None
-        return (self.high - self.low) / 2 / abs(self.value)
+    means: Any
+    outside: int
+    coverage: float
 
-    def __str__(self) -> str:
-        """Three digits each, of small values three decimals: 39.8 (37.9 to 41.2)."""
-        value, low, high = map(_number, (self.value, self.low, self.high))
-        return value if self.low is None or low == high == "never" else f"{value} ({low} to {high})"
+    def estimate(self, figures: Any, value: float | None = None) -> Estimate:
+        """A figure with its interval.
 
-    def holds(self, value: float) -> bool | None:
-        """Whether a value is inside, to within the rounding of floats; None without an interval."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low - ROUNDING * abs(value) <= value <= self.high + ROUNDING * abs(value)
-
-
-def hodges_lehmann(values: Any, axis: int = -1) -> Any:
-    """The median of the means of all pairs, a value with itself included: as sure as the mean where nothing disturbs,
-    and hardly moved by one value that is far off (Hodges and Lehmann 1963)."""
-    one = np.moveaxis(np.asarray(values, float), axis, -1)
-    first, second = np.triu_indices(one.shape[-1])
-    return np.median((one[..., first] + one[..., second]) / 2, axis=-1)
+        Args:
+            figures: of each group, in the order of `means`. For a ratio of means, or whatever is monotone in the truth.
+            value: of all repeats; by default the median of the figures. Infinite for one that does not exist.
+        """
+        found = float(np.median(figures)) if value is None else value
+        if not self.outside:
+            return Estimate(found)
+        ordered = np.sort(figures)
+        return Estimate(found, float(ordered[self.outside - 1]), float(ordered[-self.outside]), self.coverage)
 
 
-def resampled(samples: Sequence[Sequence[float]], centre: Callable[..., Any] = np.mean, seed: int = 0) -> Any:
-    """The centre of each sample for resampled repeats, shape (samples, `RESAMPLES`): a column has the same repeats in
-    all rows. Equal input, equal output.
+def sets(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
+    """Means over all sets of repeats.
 
     Args:
         samples: one value a repeat each, all in the same order.
-        centre: takes an array and `axis`.
     """
     rows = np.asarray(samples, float)
-    if rows.shape[1] == 1:
-        return np.repeat(rows, RESAMPLES, axis=1)
-
-    def centres(repeats: Any, axis: int) -> Any:
-        return np.stack([centre(row[repeats], axis=axis) for row in rows])
-
-    which = np.arange(rows.shape[1])
-    drawn = bootstrap((which,), centres, n_resamples=RESAMPLES, method="percentile", vectorized=True, rng=seed)
-    return drawn.bootstrap_distribution
+    members = _members(rows.shape[1])
+    outside = int((1 - confidence) / 2 * (len(members) + 1))
+    return Groups(rows @ members.T / members.sum(axis=1), outside, 1 - 2 * outside / (len(members) + 1))
 
 
-def estimate(value: float, distribution: Any, repeats: int) -> Estimate:
-    """A value with the 95 % interval that its bootstrap distribution gives.
-
-    The percentiles are expanded: so far out that the interval of a mean is as wide as Student's, which the plain one is
-    not for few repeats (Hesterberg 2015, "What Teachers Should Know About the Bootstrap").
-
-    Args:
-        value: the estimate itself; infinite for one that does not exist.
-        distribution: of the resamples; may have infinite values.
-        repeats: how many were resampled.
-    """
-    return _between(value, distribution, repeats, _out(repeats))
+def pairs(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
+    """Means over all pairs of repeats, one with itself included; see `sets`."""
+    rows = np.asarray(samples, float)
+    first, second = np.triu_indices(rows.shape[1])
+    missed = 2 * np.cumsum(_signed_rank(rows.shape[1]))
+    outside = int(np.searchsorted(missed, 1 - confidence, side="right"))
+    coverage = 1 - float(missed[outside - 1]) if outside else 0.0
+    return Groups((rows[:, first] + rows[:, second]) / 2, outside, coverage)
 
 
-def widened(distribution: Any, repeats: int) -> Any:
-    """The resamples, as much further from their median as `estimate` goes out further than plain percentiles: to be
-    added to what is known otherwise than from the repeats.
-
-    Args:
-        distribution, repeats: see `estimate`; finite.
-    """
-    middle = np.median(distribution)
-    return middle + (distribution - middle) * _out(repeats) / _PLAIN
+def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """The mean of the repeats."""
+    found = sets([values], confidence)
+    return found.estimate(found.means[0], float(np.mean(values)))
 
 
-def plain(value: float, distribution: Any, repeats: int) -> Estimate:
-    """As `estimate`, by plain percentiles, of a distribution that is wide enough."""
-    return _between(value, distribution, repeats, _PLAIN)
+def ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Mean over mean; the truth r is where above - r x below varies around 0. `below` is positive."""
+    found = sets([above, below], confidence)
+    return found.estimate(found.means[0] / found.means[1], float(np.mean(above) / np.mean(below)))
 
 
-def _between(value: float, distribution: Any, repeats: int, out: float) -> Estimate:
-    if repeats < ENOUGH:
-        return Estimate(value)
-    # without interpolation, which has no result between a finite and an infinite value
-    low, high = np.quantile(distribution, [norm.cdf(-out), norm.cdf(out)], method="inverted_cdf")
-    return Estimate(value, float(low), float(high))
+def centre(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """The Hodges-Lehmann centre: the median of the means of all pairs."""
+    found = pairs([values], confidence)
+    return found.estimate(found.means[0])
 
 
-_PLAIN = float(norm.ppf((1 + CONFIDENCE) / 2))
-"""Standard deviations to either end of an interval where they are known."""
+def coverage(*found: Estimate | None) -> str:
+    """Of the intervals of these, each that occurs; a dash without any."""
+    each = {one.coverage: f"{one.coverage:.1%}" for one in found if one and one.coverage is not None}
+    return ", ".join(each.values()) or "-"
 
 
-def _out(repeats: int) -> float:
-    """And where they are estimated, and resampled, from so few repeats."""
-    if repeats < ENOUGH:
-        return _PLAIN  # there is no interval
-    return float(student.ppf((1 + CONFIDENCE) / 2, repeats - 1) * np.sqrt(repeats / (repeats - 1)))
+@cache
+def _members(repeats: int) -> Any:
+    """One row a set, 1 for each repeat that is in it; the empty set is none."""
+    if 2**repeats - 1 <= MOST_SETS:
+        return (np.arange(1, 2**repeats)[:, None] >> np.arange(repeats)) & 1
+    drawn = np.unique(np.random.default_rng(0).integers(2, size=(MOST_SETS, repeats)), axis=0)
+    return drawn[drawn.any(axis=1)]
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if np.isinf(value):
-        return "never"
-    if abs(value) < 0.01:
-        return f"{round(value, 3) + 0.0:.3f}"  # + 0.0: without a sign before a zero
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+@cache
+def _signed_rank(repeats: int) -> Any:
+    """Probability of each sum of the ranks of positive values, if either sign is as likely."""
+    chance = np.ones(1)
+    for rank in range(1, repeats + 1):
+        chance = (np.pad(chance, (0, rank)) + np.pad(chance, (rank, 0))) / 2
+    return chance

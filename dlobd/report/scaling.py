@@ -1,16 +1,16 @@
 """How the same training scales with its workers: speed-up and efficiency, of the wall and of the training alone.
 
-    speed-up of the wall        median wall of the fewest workers / median wall of n workers
-    speed-up of the training    median samples per second of n workers / that of the fewest
+    speed-up of the wall        wall of the fewest workers / wall of n workers
+    speed-up of the training    samples per second of n workers / those of the fewest
     efficiency                  speed-up x fewest workers / n
 
-Intervals are those of `dlobd.attribution.statistics.ratio`. Start-up, which no worker makes shorter, is part of the
-wall and not of the training.
+Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.attribution.statistics.median`
+has them. Start-up, which no worker makes shorter, is part of the wall and not of the training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -18,35 +18,37 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlobd.attribution import statistics
-from dlobd.attribution.statistics import Median, Ratio
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.report import layer_bars, pictures
-from dlobd.report.chosen import Chosen, configuration, grouped
+from dlobd.report.chosen import Chosen, Repeat, configuration, grouped
 from dlobd.report.summary import throughput, wall_s
-from dlobd.report.text import interval
+from dlobd.report.text import MEDIANS, median
 from dlobd.run.machine_noise import CLIENT
 
-FEWEST_RUNS = "fewer than three runs of a point have no interval"
+Values = tuple[float | None, ...]
+"""One a run, or one a repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """Runs of one number of workers against those of the fewest. Samples a second: after the first ten steps."""
+    """Runs of one number of workers against those of the fewest. Samples a second: after the first ten steps.
+
+    speed_ups, trainings: of the wall and of the training, one a repeat that both have; empty for the fewest workers.
+    """
 
     workers: int
     runs: int
-    wall: Median
-    rate: Median
-    speed_up: Ratio
-    training: Ratio
+    walls_s: Values
+    rates: Values
+    speed_ups: Values
+    trainings: Values
     fewest: int
     layers: layer_bars.Seconds
 
-    def efficiency(self, of: Ratio) -> Ratio:
-        """A speed-up as a share of that of equally many more workers."""
-        share = self.fewest / self.workers
-        return Ratio(*(None if value is None else value * share for value in (of.ratio, of.low, of.high)))
+    def efficiencies(self, of: Values) -> Values:
+        """Speed-ups as shares of that of equally many more workers."""
+        return tuple(None if value is None else value * self.fewest / self.workers for value in of)
 
 
 Curves = dict[str, list[Scaled]]
@@ -64,7 +66,7 @@ def curves(chosen: Chosen) -> Curves:
         by_workers = grouped(runs, lambda run: configuration(run).workers)
         if len(by_workers) > 1:
             _check_equal_work(runs)
-            found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))
+            found[label or "all runs"] = _curve(chosen, dict(sorted(by_workers.items())))
     if not found:
         counts = sorted({configuration(run).workers for run in chosen.runs})
         raise UsageError(
@@ -74,23 +76,32 @@ def curves(chosen: Chosen) -> Curves:
     return found
 
 
-def _curve(by_workers: dict[int, list[Run]]) -> list[Scaled]:
+def _curve(chosen: Chosen, by_workers: dict[int, list[Run]]) -> list[Scaled]:
     fewest = min(by_workers)
-    base = by_workers[fewest]
-    itself = Ratio(1.0, None, None)
+    base = chosen.by_repeat(by_workers[fewest])
     return [
         Scaled(
             workers,
             len(runs),
-            statistics.median(map(wall_s, runs)),
-            statistics.median(map(throughput, runs)),
-            itself if runs is base else statistics.ratio(map(wall_s, base), map(wall_s, runs)),
-            itself if runs is base else statistics.ratio(map(throughput, runs), map(throughput, base)),
+            tuple(map(wall_s, runs)),
+            tuple(map(throughput, runs)),
+            *(((), ()) if workers == fewest else _speed_ups(chosen.by_repeat(runs), base)),
             fewest,
             layer_bars.means(runs),
         )
         for workers, runs in by_workers.items()
     ]
+
+
+def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[Values, Values]:
+    """Of the wall and of the training, in the repeats that both have."""
+    common = sorted(own.keys() & base.keys())
+    walls = tuple(_over(wall_s(base[repeat]), wall_s(own[repeat])) for repeat in common)
+    return walls, tuple(_over(throughput(own[repeat]), throughput(base[repeat])) for repeat in common)
+
+
+def _over(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
 
 
 def _check_equal_work(runs: Sequence[Run]) -> None:
@@ -125,24 +136,25 @@ def warnings(chosen: Chosen) -> list[str]:
             f"All workers shared one machine of {cores} cores with the rest of the stack: more workers bring no more "
             "cores, so this is not how a cluster scales."
         )
-    if any(len(each) < 3 for each in grouped(chosen.runs, lambda run: run.experiment_key).values()):
-        found.append(f"No interval is given where there are too few runs: {FEWEST_RUNS}.")
+    enough = statistics.fewest_repeats()
+    if any(len(each) < enough for each in grouped(chosen.runs, lambda run: run.experiment_key).values()):
+        found.append(f"No interval is given of fewer than {enough} repeats, which 95 % need.")
     return [f"warning: {line}" for line in found]
 
 
 def table(found: Curves) -> pd.DataFrame:
-    """One row a curve and number of workers; ratios with their 95 % interval where there is one."""
+    """One row a curve and number of workers; see `dlobd.report.text.median`."""
     rows = [
         {
             "": label,
             "workers": one.workers,
             "runs": one.runs,
-            "wall, s": interval(one.wall.median, one.wall.low, one.wall.high),
-            "speed-up": _ratio(one.speed_up),
-            "efficiency": _ratio(one.efficiency(one.speed_up)),
-            "samples/s": interval(one.rate.median, one.rate.low, one.rate.high),
-            "of training": _ratio(one.training),
-            "efficiency of training": _ratio(one.efficiency(one.training)),
+            "wall, s": median(one.walls_s),
+            "speed-up": _ratio(one, one.speed_ups),
+            "efficiency": _ratio(one, one.efficiencies(one.speed_ups)),
+            "samples/s": median(one.rates),
+            "of training": _ratio(one, one.trainings),
+            "efficiency of training": _ratio(one, one.efficiencies(one.trainings)),
         }
         for label, curve in found.items()
         for one in curve
@@ -157,7 +169,7 @@ def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
     pieces = (
         kind(chosen),
         *warnings(chosen),
-        "\nMedians, and ratios of medians to the fewest workers, with 95 % bootstrap intervals",
+        f"\nMedians of runs, and of ratios to the fewest workers within repeats; {MEDIANS}",
         table(found).to_string(index=False),
         "\nLayers, mean seconds of the wall, by workers",
         layer_bars.table(bars, "wall").to_string(float_format="%.3f", na_rep="-"),
@@ -176,14 +188,14 @@ def _lines(axes: Axes, found: Curves) -> None:
     """Speed-up over workers, of the wall drawn through and of the training dashed, and the line of efficiency 1."""
     for number, (label, curve) in enumerate(found.items()):
         for name, style, ratios in (
-            ("wall", "-", [one.speed_up for one in curve]),
-            ("training", "--", [one.training for one in curve]),
+            ("wall", "-", {one.workers: one.speed_ups for one in curve}),
+            ("training", "--", {one.workers: one.trainings for one in curve}),
         ):
             colour = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
-            at = {one.workers: ratio for one, ratio in zip(curve, ratios, strict=True)}
-            known = {workers: ratio.ratio for workers, ratio in at.items() if ratio.ratio is not None}
-            axes.plot(list(known), list(known.values()), style, color=colour, marker="o", label=f"{label}: {name}")
-            for workers, ratio in at.items():
+            known = {workers: middle for workers, each in ratios.items() if (middle := statistics.median(each))}
+            middles = {curve[0].workers: 1.0} | {workers: one.value for workers, one in known.items()}
+            axes.plot(list(middles), list(middles.values()), style, color=colour, marker="o", label=f"{label}: {name}")
+            for workers, ratio in known.items():
                 if ratio.low is not None and ratio.high is not None:
                     axes.plot([workers, workers], [ratio.low, ratio.high], color=colour, marker="_", linewidth=1)
     counts = sorted({one.workers for curve in found.values() for one in curve})
@@ -192,9 +204,9 @@ def _lines(axes: Axes, found: Curves) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("workers")
     axes.set_ylabel(f"speed-up over {counts[0]}")
-    axes.set_title("Speed-up, with 95 % intervals", loc="left")
+    axes.set_title("Speed-up, with 95 % intervals from six repeats on", loc="left")
     axes.legend(fontsize="small", frameon=False)
 
 
-def _ratio(ratio: Ratio) -> str:
-    return interval(ratio.ratio, ratio.low, ratio.high)
+def _ratio(of: Scaled, values: Values) -> str:
+    return "1" if of.workers == of.fewest else median(values)

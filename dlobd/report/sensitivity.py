@@ -12,7 +12,8 @@ Why this method. Other methods of SALib that take any runs need numbers that var
 factor into slices of equally many runs, which splits values that are equal; RBD-FAST reads a period in their order; and
 `ff` knows two values a factor. Sobol' indices want runs in Saltelli's scheme, thousands of them. But a sweep of all
 combinations is the whole function over its values: each run of the scheme is looked up in it instead of being made. The
-error that is left is that of few repeats; its interval is taken by drawing the repeats of each point again.
+error that is left is that of few repeats. No interval is known that holds as often as it says with so few, so that none
+is given: `by chance` is what a first order has to exceed by far.
 
     Sobol' 2001, doi:10.1016/S0378-4754(00)00270-6; Saltelli et al. 2010, doi:10.1016/j.cpc.2009.09.018
     SALib: Herman and Usher 2017, doi:10.21105/joss.00097; Iwanaga et al. 2022, doi:10.18174/sesmo.18155
@@ -39,19 +40,16 @@ from dlobd.report.chosen import Chosen, differing, grouped
 from dlobd.report.summary import layer_s, throughput, title, wall_s
 
 REPEATS = 3
-"""Fewer runs of a point give no interval, as in `dlobd.attribution.statistics`."""
+"""Fewer runs of a point do not tell what chance alone gives."""
 
 SAMPLES = 2048
 """Of Saltelli's scheme, a power of 2: the indices are then within about 0.01 of what the table of the sweep has."""
-
-RESAMPLES = 200
-INTERVAL = (2.5, 97.5)
 
 RUN_TO_RUN = "run to run"
 
 LIMITS = (
     "Shares of the variance over this sweep's values and no others, each value taken as equally likely.\n"
-    "Intervals (95 %) are from {repeats} runs of each point, drawn again: few runs make them too narrow.\n"
+    "There are no intervals: how often one of {repeats} runs of each point would hold is not known.\n"
     "A first order that is not clearly above `by chance` shows no effect. What differs from run to run\n"
     "is in the total order of every factor: where `run to run` is large, go by the first order."
 )
@@ -61,22 +59,13 @@ Levels = Mapping[str, Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
-    """A share of the variance with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """What one factor does to one figure."""
+    """What one factor does to one figure; shares of the variance, of 1."""
 
     figure: str
     factor: str
-    first: Index
-    total: Index
+    first: float
+    total: float
     chance: float
 
 
@@ -129,27 +118,17 @@ def figures(runs: Sequence[Run]) -> dict[str, Any]:
     return found
 
 
-def sensitivities(chosen: Chosen, seed: int = 0, resamples: int = RESAMPLES) -> list[Sensitivity]:
-    """Of every figure to every factor, and to `RUN_TO_RUN`. Equal input, equal output. See `cube`, `factors`.
-
-    Args:
-        resamples: so often the repeats are drawn again for the intervals.
-    """
+def sensitivities(chosen: Chosen, seed: int = 0) -> list[Sensitivity]:
+    """Of every figure to every factor, and to `RUN_TO_RUN`. Equal input, equal output. See `cube`, `factors`."""
     levels = factors(chosen)
     cells = cube(chosen, levels)
     scheme = _Scheme([*levels, RUN_TO_RUN], [*(len(values) for values in levels.values()), len(cells[0])], seed)
-    random = np.random.default_rng(seed)
     found = []
     for name, value in figures([run for runs in cells for run in runs]).items():
         seen = np.array([[value(run) for run in runs] for runs in cells])
-        every = [scheme.indices(seen)]
-        for _ in range(resamples):
-            columns = random.integers(seen.shape[1], size=seen.shape)
-            every.append(scheme.indices(np.take_along_axis(seen, columns, axis=1)))
-        low, high = np.percentile(np.array(every[1:]), INTERVAL, axis=0)
-        ends = np.array([every[0], low, high])  # value, low, high; first and total order; factor
-        for factor, chance, (first, total) in zip(scheme.names, _by_chance(seen, scheme.sizes), ends.T, strict=True):
-            found.append(Sensitivity(name, factor, Index(*map(float, first)), Index(*map(float, total)), chance))
+        orders = scheme.indices(seen).T
+        for factor, chance, (first, total) in zip(scheme.names, _by_chance(seen, scheme.sizes), orders, strict=True):
+            found.append(Sensitivity(name, factor, float(first), float(total), chance))
     return found
 
 
@@ -201,8 +180,8 @@ def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
             {
                 "figure": one.figure,
                 "factor": one.factor,
-                "first order": _text(one.first),
-                "total order": _text(one.total),
+                "first order": _share(one.first),
+                "total order": _share(one.total),
                 "by chance": f"{one.chance:.2f}",
             }
             for one in found
@@ -229,23 +208,19 @@ def picture(found: Sequence[Sensitivity]) -> Figure:
     """Total order of each figure to each factor, as a shade and a number, with the first order below it."""
     names = list(dict.fromkeys(one.figure for one in found))
     across = list(dict.fromkeys(one.factor for one in found))
-    shares = np.array([[one.total.value for one in found if one.figure == name] for name in names])
+    shares = np.array([[one.total for one in found if one.figure == name] for name in names])
     figure = Figure(figsize=(3 + 1.4 * len(across), 1.8 + 0.55 * len(names)), layout="constrained")
     axes = figure.subplots()
     axes.imshow(shares, cmap="cividis_r", vmin=0, vmax=1, aspect="auto")
     for number, one in enumerate(found):
         row, column = divmod(number, len(across))
-        text = f"{_share(one.total.value)}\n({_share(one.first.value)})"
-        colour = "white" if one.total.value > 0.5 else "black"
+        text = f"{_share(one.total)}\n({_share(one.first)})"
+        colour = "white" if one.total > 0.5 else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize="small", color=colour)
     axes.set_xticks(range(len(across)), across)
     axes.set_yticks(range(len(names)), names)
     axes.set_title("Sensitivity: total order (first order), shares of the variance", loc="left", fontsize="medium")
     return figure
-
-
-def _text(index: Index) -> str:
-    return f"{_share(index.value)} ({_share(index.low)} to {_share(index.high)})"
 
 
 def _share(value: float) -> str:

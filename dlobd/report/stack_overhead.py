@@ -2,7 +2,7 @@
 
 The stack overhead of a run is its wall less that of the native run of the same work in the same repeat, in seconds. Of
 a layer it is the same difference of that layer, so that the layers' overheads add up to the whole. All figures are
-means over repeats, which add up too; intervals are from whole repeats resampled (`dlobd.report.paired`).
+means over repeats, which add up too; intervals are exact, from sets of whole repeats (`dlobd.report.paired`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from statistics import fmean
 
 import pandas as pd
 
+from dlobd.attribution.statistics import Estimate
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report import paired
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat
-from dlobd.report.paired import Estimate
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
 """Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, each as "up to"."""
@@ -91,7 +91,7 @@ def report(found: StackOverhead) -> list[str]:
     """What a person reads: doubts, both tables, and the published figures."""
     return [
         *(f"warning: {words}" for words in found.warnings),
-        "Wall and what the stack adds to native, mean seconds with 95 % intervals",
+        f"Wall and what the stack adds to native, mean seconds with 95 % intervals. {paired.BY_ITSELF}",
         table(found).to_string(index=False),
         "\nSeconds of each layer that come on top of native",
         layer_table(found).to_string(index=False),
@@ -100,7 +100,7 @@ def report(found: StackOverhead) -> list[str]:
 
 
 def table(found: StackOverhead) -> pd.DataFrame:
-    """One row a point, seconds first; in brackets 95 % intervals."""
+    """One row a point, seconds first; in brackets 95 % intervals, whose coverage is the last column."""
     return pd.DataFrame([_row(point) for point in found.points])
 
 
@@ -111,7 +111,8 @@ def layer_table(found: StackOverhead) -> pd.DataFrame:
     for point in found.points:
         own = point.layer_overhead or {name: Estimate(seconds) for name, seconds in point.layers.items()}
         label = point.label if point.layer_overhead else f"{point.label}, its own"
-        rows.append({"": label} | {f"{name}, s": str(own[name]) if name in own else "-" for name in names})
+        cells = {f"{name}, s": str(own[name]) if name in own else "-" for name in names}
+        rows.append({"": label, **cells, "coverage": paired.coverage(*own.values())})
     return pd.DataFrame(rows)
 
 
@@ -128,16 +129,11 @@ def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run])
     def of_layer(name: str) -> Callable[[Run], float]:
         return lambda run: _seconds(run).get(name, 0.0)
 
-    walls = [[_wall_s(each[repeat]) for repeat in common] for each in (runs, native)]
-    rows = [differences(_wall_s), *(differences(of_layer(name)) for name in layers), *walls]
-    drawn = paired.resampled(rows)
-    over, *by_layer = (
-        paired.estimate(fmean(row), of, len(common)) for row, of in zip(rows[:-2], drawn[:-2], strict=True)
-    )
-    ratio = paired.estimate(fmean(walls[0]) / fmean(walls[1]), drawn[-2] / drawn[-1], len(common))
+    own_s, native_s = ([_wall_s(each[repeat]) for repeat in common] for each in (runs, native))
     return Point(
         label, alone.runs, alone.wall, alone.layers, alone.unexplained_s, alone.groups,
-        len(common), over, ratio, dict(zip(layers, by_layer, strict=True)),
+        len(common), paired.mean(differences(_wall_s)), paired.ratio(own_s, native_s),
+        {name: paired.mean(differences(of_layer(name))) for name in layers},
     )  # fmt: skip
 
 
@@ -148,17 +144,14 @@ def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
     means = {name: fmean(_seconds(run).get(name, 0.0) for run in own) for name in _names(own)}
     groups = {} if label == NATIVE else {group: _group(own, walls, group) for group in PUBLISHED_PERCENT}
     unexplained_s = fmean(run.unexplained_ns / 1e9 for run in own)
-    wall = paired.estimate(fmean(walls), paired.resampled([walls])[0], len(own))
-    return Point(label, len(own), wall, means, unexplained_s, groups)
+    return Point(label, len(own), paired.mean(walls), means, unexplained_s, groups)
 
 
 def _group(runs: Sequence[Run], walls: Sequence[float], group: str) -> tuple[Estimate, Estimate]:
     """Mean seconds of a layer group, and the share that they are of the mean wall."""
     names = [name for name, layer in LAYERS.items() if layer.group == group]
     values = [sum(_seconds(run).get(name, 0.0) for name in names) for run in runs]
-    drawn = paired.resampled([values, walls])
-    seconds = paired.estimate(fmean(values), drawn[0], len(runs))
-    return seconds, paired.estimate(fmean(values) / fmean(walls), drawn[0] / drawn[1], len(runs))
+    return paired.mean(values), paired.ratio(values, walls)
 
 
 def _seconds(run: Run) -> dict[str, float]:
@@ -192,4 +185,4 @@ def _row(point: Point) -> dict[str, str]:
         seconds, of_wall = point.groups.get(group, (None, None))
         row[f"{group}, s"] = str(seconds or "-")
         row[f"{group}, % of wall"] = f"{100 * of_wall.value:.1f}" if of_wall else "-"
-    return row | {"unexplained, s": f"{point.unexplained_s:.3f}"}
+    return row | {"unexplained, s": f"{point.unexplained_s:.3f}", "coverage": paired.coverage(point.wall, point.ratio)}

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlobd.attribution import statistics
+from dlobd.attribution.statistics import Estimate
+
 WIDTH = 79
+
+MEDIANS = "in ( ) 95 % intervals, each by itself, with their coverage; in [ ] lowest and highest of fewer than six"
+"""What the cells of `median` have beside the value."""
 
 
 def line(console: Console, text: str, style: str = "") -> None:
@@ -65,16 +72,21 @@ def short(ns: int) -> str:
     return f"{ns} ns"
 
 
-def interval(value: float | None, low: float | None, high: float | None) -> str:
-    """A value with its interval, if it has one, three digits each: 1.52 (1.4 to 1.63)."""
-    if value is None:
+def estimate(found: Estimate | None) -> str:
+    """A value with its interval and how often such a one holds, if it has one: 1.52 (1.4 to 1.63; 96.9%)."""
+    if found is None:
         return "-"
-    around = f" ({_digits(low)} to {_digits(high)})" if low is not None and high is not None else ""
-    return f"{_digits(value)}{around}"
+    return str(found) if found.coverage is None else f"{str(found).removesuffix(')')}; {found.coverage:.1%})"
 
 
-def _digits(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+def median(values: Iterable[float | None]) -> str:
+    """Of values of one repeat each: as `estimate`; too few for an interval have the lowest and the highest, which are
+    none, in square brackets."""
+    known = list(values)
+    found, around = statistics.median(known), statistics.spread(known)
+    if found is None or found.coverage is not None or around.n == 1:
+        return estimate(found)
+    return f"{found} [{Estimate(around.low or 0.0)} to {Estimate(around.high or 0.0)}]"
 
 
 def plain(value: object) -> str:

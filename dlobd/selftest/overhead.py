@@ -3,6 +3,7 @@
 Each repeat runs both, in an order drawn from the seed, so that what drifts drifts for both alike. What a run without a
 recorder still tells is used of either: the wall is the client's window, the training loop is what the ranks report.
 Runs differ from each other by more than recording costs, so a step's own cost is measured beside them, in `step_loop`.
+The process is the unit: differences and ratios are those of runs within a repeat, and of processes of the loop.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 from dlobd import tracing
 from dlobd.attribution.recording_cost import BUDGET
-from dlobd.attribution.statistics import Median, Ratio, Spread, ratio, spread
+from dlobd.attribution.statistics import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import steps
 from dlobd.hadoop.embedded.configuration import default_settings
@@ -26,7 +27,7 @@ from dlobd.run import runner
 from dlobd.run.deploy import choice, embedded
 from dlobd.run.series import settled_busy_percent
 from dlobd.schema import Experiment
-from dlobd.selftest.step_loop import BLOCK_STEPS, Loop
+from dlobd.selftest.step_loop import BLOCK_STEPS, Loop, added_ns
 
 WAYS = ("off", "on")
 FIGURES = {"wall": "wall_ns", "training loop": "loop_ns"}
@@ -53,12 +54,13 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """On against off, of one figure. `pairs` are the differences within a repeat, in nanoseconds."""
+    """On against off, of one figure. `pairs` are the differences within a repeat, in nanoseconds; `ratio` is the median
+    of the ratios within a repeat, None without one."""
 
     on: Spread
     off: Spread
     pairs: tuple[float, ...]
-    ratio: Ratio
+    ratio: Estimate | None
 
 
 def order(repeats: int, seed: int) -> list[tuple[int, str]]:
@@ -133,58 +135,49 @@ def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float)
     )
 
 
-def difference(runs: list[Measurement], figure: str, seed: int) -> Difference:
+def difference(runs: list[Measurement], figure: str) -> Difference:
     """On against off; `figure` is a value of FIGURES."""
     values: dict[str, dict[int, float]] = {way: {} for way in WAYS}
     for run in runs:
         if (value := getattr(run, figure)) is not None:
             values[run.recording][run.repeat] = value
     on, off = values["on"], values["off"]
-    pairs = tuple(on[repeat] - off[repeat] for repeat in sorted(on.keys() & off.keys()))
-    return Difference(spread(on.values()), spread(off.values()), pairs, ratio(on.values(), off.values(), seed))
+    common = sorted(on.keys() & off.keys())
+    pairs = [(on[repeat], off[repeat]) for repeat in common]
+    over = ratio((a for a, _ in pairs), (b for _, b in pairs))
+    return Difference(spread(on.values()), spread(off.values()), tuple(a - b for a, b in pairs), over)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a whole, 0.01 for one percent, with its 95 % interval."""
-
-    part: float
-    low: float
-    high: float
-
-
-def share(runs: list[Measurement], added: Median) -> Part | None:
-    """What recording adds to a step, as a part of a step of these runs' training loops without it."""
+def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
+    """What recording adds to a step, as a part of a step of these runs' training loops without it: 0.01 for 1 %."""
     loops = [run.loop_ns / run.steps for run in runs if run.recording == "off" and run.loop_ns and run.steps]
-    if not loops or added.median is None or added.low is None or added.high is None:
-        return None
-    step_ns = statistics.median(loops)
-    return Part(added.median / step_ns, added.low / step_ns, added.high / step_ns)
+    return added.times(1 / statistics.median(loops)) if loops and added else None
 
 
-def document(runs: list[Measurement], loop: Loop | None, seed: int) -> dict[str, Any]:
+def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, Any]:
     """Everything, for `--json`."""
-    found: Mapping[str, Any] = {name: asdict(difference(runs, figure, seed)) for name, figure in FIGURES.items()}
-    step = None
-    if loop:
-        added = loop.added_ns(seed)
-        part = share(runs, added)
-        step = {**asdict(loop), "added_ns": asdict(added), "share": asdict(part) if part else None}
+    found: Mapping[str, Any] = {name: asdict(difference(runs, figure)) for name, figure in FIGURES.items()}
+    added = added_ns(loops)
+    part = share(runs, added)
+    step = {
+        "processes": [asdict(loop) for loop in loops],
+        "added_ns": asdict(added) if added else None,
+        "share": asdict(part) if part else None,
+    }
     return {"seed": seed, "runs": [asdict(run) for run in runs], "differences": found, "step": step, "budget": BUDGET}
 
 
-def report(runs: list[Measurement], loop: Loop | None, seed: int) -> list[str]:
+def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
     """What was found, in lines: seconds first, then the ratio."""
     lines = []
     for name, figure in FIGURES.items():
-        found = difference(runs, figure, seed)
-        lines += _lines(name, found)
+        lines += _lines(name, difference(runs, figure))
     estimates = [run.estimate_ns for run in runs if run.estimate_ns is not None]
     if estimates:
         lines.append(
             f"estimated in the training loop: {statistics.median(estimates) / 1e9:.4f} s (spans times their cost)"
         )
-    lines += _of_a_step(runs, loop, seed)
+    lines += _of_a_step(runs, loops)
     failed = [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]
     if failed:
         lines.append(f"not counted: {', '.join(failed)}")
@@ -194,18 +187,33 @@ def report(runs: list[Measurement], loop: Loop | None, seed: int) -> list[str]:
     return lines
 
 
-def _of_a_step(runs: list[Measurement], loop: Loop | None, seed: int) -> list[str]:
-    added = loop.added_ns(seed) if loop else Median(None, None, None)
-    if loop is None or added.median is None or added.low is None or added.high is None:
+def _of_a_step(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
+    added = added_ns(loops)
+    if added is None:
         return ["a step: unknown, its loop did not end well"]
-    around = f"95 % interval {added.low / 1e3:+.1f} to {added.high / 1e3:+.1f} us"
-    turns = f"{len(loop.on_ns)} pairs of {BLOCK_STEPS} steps in turn in one process"
-    bare = f"a step takes {statistics.median(loop.off_ns) / 1e3:.0f} us there"
-    lines = [f"a step: {added.median / 1e3:+.1f} us with recording, {around}, in {turns}; {bare}"]
-    if part := share(runs, added):
-        around = f"{part.part:.2%} of a step of these runs, 95 % interval {part.low:.2%} to {part.high:.2%}"
-        lines.append(f"a step: {around}: {_verdict(part.low, part.high)}")
+    turns = f"{len(loops)} processes of {len(loops[0].on_ns)} pairs of {BLOCK_STEPS} steps in turn"
+    bare = f"a step takes {statistics.median(loop.step_ns for loop in loops) / 1e3:.0f} us there"
+    middle = f"a step: {added.value / 1e3:+.1f} us with recording"
+    if added.low is None or added.high is None:
+        around = spread(loop.added_ns for loop in loops)
+        ends = f"{(around.low or 0) / 1e3:+.1f} to {(around.high or 0) / 1e3:+.1f} us"
+        return [f"{middle}, {ends} in {turns}; {bare}", f"a step: {_none('processes')}"]
+    ends = f"{added.low / 1e3:+.1f} to {added.high / 1e3:+.1f} us"
+    lines = [f"{middle}, {_sure(added)} interval {ends}, in {turns}; {bare}"]
+    part = share(runs, added)
+    if part and part.low is not None and part.high is not None:
+        around_it = f"{_sure(part)} interval {part.low:.2%} to {part.high:.2%}"
+        lines.append(f"a step: {part.value:.2%} of a step of these runs, {around_it}: {_verdict(part.low, part.high)}")
     return lines
+
+
+def _sure(found: Estimate) -> str:
+    """The coverage that an interval has."""
+    return f"{100 * (found.coverage or 0):.1f} %"
+
+
+def _none(unit: str) -> str:
+    return f"no interval for fewer than {fewest_repeats()} {unit}"
 
 
 def _verdict(low: float, high: float) -> str:
@@ -227,7 +235,7 @@ def _lines(name: str, found: Difference) -> list[str]:
         f"medians {found.on.median / 1e9:.3f} s on, {found.off.median / 1e9:.3f} s off"
     )
     known = found.ratio
-    if known.ratio is None or known.low is None or known.high is None:
-        return [seconds, f"{name}: no interval for fewer than 3 repeats"]
-    around = f"{known.ratio:.4f} times as long, 95 % interval {known.low:.4f} to {known.high:.4f}"
+    if known is None or known.low is None or known.high is None:
+        return [seconds, f"{name}: {_none('repeats')}"]
+    around = f"{known.value:.4f} times as long, {_sure(known)} interval {known.low:.4f} to {known.high:.4f}"
     return [seconds, f"{name}: {around}: {_verdict(known.low - 1, known.high - 1)}"]

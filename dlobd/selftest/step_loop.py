@@ -1,8 +1,10 @@
 """What recording adds to a step: the real trainer's loop, with the recorder on and off by turns in one process.
 
 Whole runs differ from each other by more than recording costs. Here the two ways alternate every `BLOCK_STEPS` steps,
-in an order drawn for each pair, so that what drifts drifts for both alike. What a block has recorded is made to text
-and written before its time ends. The blocks of records lie in memory: nothing but the step itself hides the cost.
+in an order drawn for each pair, so that what drifts drifts for both alike. What one process finds is one value, however
+many pairs it has: another process lies elsewhere in memory, and finds another one. What a block has recorded is made
+to text and written before its time ends. The blocks of records lie in memory: nothing but the step itself hides the
+cost.
 
     python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON
 """
@@ -13,16 +15,18 @@ import dataclasses
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dlobd import tracing
-from dlobd.attribution.statistics import Median, median
+from dlobd.attribution.statistics import Estimate, median
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
 from dlobd.job.datasets.base import Dataset, Split, dataset_of, layout_of
@@ -32,21 +36,33 @@ from dlobd.job.training import trainer
 from dlobd.tracing import names
 
 BLOCK_STEPS = 50
-PAIRS = 200
+PAIRS = 40
+PROCESSES = 6
 WARM_UP_STEPS = 200
 TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Nanoseconds a step, one value a block of `BLOCK_STEPS` steps; `off_ns[k]` and `on_ns[k]` are a pair."""
+    """One process. Nanoseconds a step, one value a block of `BLOCK_STEPS` steps; `off_ns[k]`, `on_ns[k]` are a pair."""
 
     off_ns: tuple[float, ...]
     on_ns: tuple[float, ...]
 
-    def added_ns(self, seed: int = 0) -> Median:
-        """What recording adds to a step: the median of the pairs' differences, with its interval."""
-        return median([on - off for off, on in zip(self.off_ns, self.on_ns, strict=True)], seed)
+    @property
+    def added_ns(self) -> float:
+        """What recording adds to a step: the median of the pairs' differences."""
+        return statistics.median(on - off for off, on in zip(self.off_ns, self.on_ns, strict=True))
+
+    @property
+    def step_ns(self) -> float:
+        """A step without recording: the median of the blocks."""
+        return statistics.median(self.off_ns)
+
+
+def added_ns(loops: Sequence[Loop]) -> Estimate | None:
+    """What recording adds to a step: the median over processes, with its interval."""
+    return median(loop.added_ns for loop in loops)
 
 
 class AlternatingFeed:
@@ -131,6 +147,11 @@ def measure(seed: int) -> Loop | None:
         except subprocess.SubprocessError:
             return None
     return Loop(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def processes(seed: int) -> list[Loop]:
+    """`measure` in `PROCESSES` of them, one after the other; those that ended well."""
+    return [loop for number in range(PROCESSES) if (loop := measure(PROCESSES * seed + number))]
 
 
 if __name__ == "__main__":

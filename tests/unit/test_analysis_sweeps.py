@@ -18,7 +18,7 @@ DATA = TOP / "tests" / "data"
 def test_scaling_of_a_sweep(tmp_path: Path) -> None:
     """From the sweep's file: what is kept, a row a number of workers, the layers of each, and the two pictures."""
     records = [
-        record({"spark": 10 + r / 100, "tensorflow": 20 / n}, rate=300 * n, workers=n) for n in (1, 2) for r in range(3)
+        record({"spark": 10 + r / 100, "tensorflow": 20 / n}, rate=300 * n, workers=n) for n in (1, 2) for r in range(6)
     ]
     done = script(
         "scaling.py",
@@ -30,10 +30,10 @@ def test_scaling_of_a_sweep(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Weak scaling: every worker has the batch of 100")
     assert "warning: All workers shared one machine of 2 cores" in done.stdout
-    (row,) = [line for line in done.stdout.splitlines() if line.split()[:4] == ["all", "runs", "2", "3"]]
-    assert row.split()[4:9] == ["20", "(20", "to", "20)", "1.5"]
-    assert row.split()[-4:] == ["1", "(1", "to", "1)"]
-    assert re.search(r"^all runs, 2 +10\.010 +10\.000 +20\.010$", done.stdout, re.MULTILINE)
+    (row,) = [line for line in done.stdout.splitlines() if line.split()[:4] == ["all", "runs", "2", "6"]]
+    assert row.split()[4:10] == ["20", "(20", "to", "20.1;", "96.9%)", "1.5"]
+    assert row.split()[-5:] == ["1", "(1", "to", "1;", "96.9%)"]
+    assert re.search(r"^all runs, 2 +10\.025 +10\.000 +20\.025$", done.stdout, re.MULTILINE)
     drawn(tmp_path / "new", "scaling", done.stdout)
 
 
@@ -97,7 +97,7 @@ def test_sensitivity_of_a_sweep(tmp_path: Path) -> None:
     done = script("sensitivity.py", path, "-o", tmp_path, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Sensitivity over workers: 1, 3; launcher: barrier, tfos")
-    assert "from 3 runs of each point" in done.stdout
+    assert "one of 3 runs of each point" in done.stdout
     rows = {tuple(line.split()[:2]): line.split()[2:] for line in done.stdout.splitlines()}
     assert float(rows["Spark", "launcher"][0]) == pytest.approx(1, abs=0.02)
     assert float(rows["Spark", "workers"][0]) == pytest.approx(0, abs=0.02)
@@ -113,12 +113,27 @@ def test_accuracy_over_time(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     rows = {tuple(line[:3]): " ".join(line[3:]) for line in lines}
-    assert rows["launcher=tfos", "1", "3"] == "0.5 (0.5 to 0.5) 1 (1 to 1) 10 (10 to 10) 6 (6 to 6)"
-    third = "0.8 (0.7 to 0.9) 0.333 (0.333 to 0.333) 30 (30 to 30) 26 (26 to 26)"
+    assert rows["launcher=tfos", "1", "3"] == "0.5 [0.5 to 0.5] 1 [1 to 1] 10 [10 to 10] 6 [6 to 6]"
+    third = "0.8 [0.7 to 0.9] 0.333 [0.333 to 0.333] 30 [30 to 30] 26 [26 to 26]"
     assert rows["launcher=tfos", "3", "3"] == third
     assert rows["launcher=barrier", "1", "1"] == "0.9 1 10 6"
     assert ("launcher=tfos", "2", "3") not in rows
-    assert ["launcher=tfos", "0.75", "2", "of", "3", "runs", "30", "26"] in lines
+    assert [
+        "launcher=tfos",
+        "0.75",
+        "2",
+        "of",
+        "3",
+        "runs",
+        "30",
+        "[30",
+        "to",
+        "30]",
+        "26",
+        "[26",
+        "to",
+        "26]",
+    ] in lines
     assert ["launcher=barrier", "0.75", "1", "of", "1", "runs", "10", "6"] in lines
     assert f"left out: run {records[-1]['run_id']} has no epoch that was evaluated" in done.stdout
     drawn(tmp_path, "accuracy", done.stdout)

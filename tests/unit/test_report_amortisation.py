@@ -10,7 +10,7 @@ import pytest
 from repeats import experiment, taken
 
 from dlobd.errors import UsageError
-from dlobd.report import charts, paired
+from dlobd.report import charts
 from dlobd.report.amortisation import Line, amortisation, check_table, prediction_table, table
 from dlobd.report.blocks import Taken
 from dlobd.report.variation import variation
@@ -162,11 +162,8 @@ def test_without_runs_of_three_epochs_a_slow_run_is_slow_throughout() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", [{"loop_share": 0.04}, {"loop_share": 0.03, "epoch_share": 0.12}])
-def test_intervals_hold_the_truth_and_predictions_hold_new_runs(
-    monkeypatch: pytest.MonkeyPatch, shares: dict[str, float]
-) -> None:
+def test_intervals_hold_the_truth_and_predictions_hold_new_runs(shares: dict[str, float]) -> None:
     """100 experiments of 6 repeats: each interval holds in at least 90, and 50 epochs are known to within 20 %."""
-    monkeypatch.setattr(paired, "RESAMPLES", 1000)
     inside = dict.fromkeys(("fixed", "epoch", "8", "50"), 0)
     widths = []
     for seed in range(100):
@@ -183,9 +180,8 @@ def test_intervals_hold_the_truth_and_predictions_hold_new_runs(
 
 
 @pytest.mark.slow
-def test_the_epochs_until_the_overhead_is_small_are_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
     """50 experiments: the interval of k, and of the ratio at 50 epochs, hold the truth in at least 45."""
-    monkeypatch.setattr(paired, "RESAMPLES", 1000)
     stack = (20.0, 1.4)
     truth = np.ceil((20 - 1.05 * 9) / (1.05 * 1.5 - 1.4))
     held = {"epochs": 0, "ratio": 0}
@@ -225,7 +221,7 @@ def test_a_repeat_counts_with_two_runs_of_a_way(failed: tuple[int, ...], repeats
     ]
     found = amortisation(every)
     assert [line.repeats for line in found.lines] == [6, repeats]
-    assert found.against[0].pairs == repeats
+    assert found.against[0].repeats == repeats
     assert (found.lines[1].fixed.value, found.lines[1].epoch.value) == pytest.approx(STACK)
     assert f"{len(failed)} of 36 runs, not ok" in found.warnings[0]
 

@@ -26,27 +26,41 @@ def point(workers: int, start_s: float, train_s: float, **settings: Any) -> Run:
 
 def test_speed_up_and_efficiency_are_those_of_the_runs() -> None:
     """Training is twice as fast with two workers, and start-up as slow as before: the wall gains less."""
-    runs = [point(n, 10 + noise, 20 / n) for n in (1, 2) for noise in (0, 0.01, -0.01)]
+    drifts = (0, 0.01, -0.01, 0.3, 0.4, 5)
+    runs = [point(n, 10 + drift, 20 / n) for n in (1, 2) for drift in drifts]
     (curve,) = scaling.curves(chosen(*runs)).values()
     one, two = curve
-    assert (one.workers, one.runs, one.speed_up.ratio, one.speed_up.low) == (1, 3, 1.0, None)
-    assert two.speed_up.ratio == pytest.approx(30 / 20)
-    assert two.training.ratio == pytest.approx(2)
-    assert two.efficiency(two.speed_up).ratio == pytest.approx(0.75)
-    assert two.efficiency(two.training).ratio == pytest.approx(1)
-    assert two.speed_up.low is not None
-    assert two.speed_up.high is not None
-    assert 29.99 / 20.01 <= two.speed_up.low <= 1.5 <= two.speed_up.high <= 30.01 / 19.99
-    assert two.layers["spark"] == pytest.approx(10)
+    assert (one.workers, one.runs, one.speed_ups) == (1, 6, ())
+    assert two.speed_ups == pytest.approx([(30 + drift) / (20 + drift) for drift in drifts])
+    assert two.trainings == pytest.approx([2] * 6)
+    assert two.efficiencies(two.speed_ups)[0] == pytest.approx(0.75)
+    assert two.efficiencies(two.trainings) == pytest.approx([1] * 6)
+    row = scaling.table({"x": curve}).iloc[1]
+    assert row["speed-up"] == "1.5 (1.4 to 1.5; 96.9%)"
+    assert row["efficiency of training"] == "1 (1 to 1; 96.9%)"
+    assert list(scaling.table({"x": curve}).iloc[0])[-2:] == ["1", "1"]
+    assert two.layers["spark"] == pytest.approx(10.95)
     assert two.layers["tensorflow"] == pytest.approx(10)
+
+
+def test_speed_ups_are_of_runs_of_the_same_repeat() -> None:
+    """A series says which: the second repeat of one worker is lost, and the third is not taken for it."""
+    one, two = ([point(n, start_s / n, 1 / n) for start_s in (9, 19, 79)] for n in (1, 2))
+    del one[1]
+    repeats = {run.run_id: ("key", number) for run, number in zip([*one, *two], (1, 3, 1, 2, 3), strict=True)}
+    (curve,) = scaling.curves(Chosen((*one, *two), (), (), repeats)).values()
+    assert curve[1].speed_ups == pytest.approx([2, 2])
+    twice = Chosen((*one, *two), (), (), dict.fromkeys(repeats, ("key", 1)))
+    with pytest.raises(UsageError, match="Repeat 1 has two runs that are alike"):
+        scaling.curves(twice)
 
 
 def test_it_counts_from_the_fewest_workers() -> None:
     """Of 2 and 8: four times as many."""
     (curve,) = scaling.curves(chosen(point(8, 0, 10), point(2, 0, 20))).values()
     assert [one.workers for one in curve] == [2, 8]
-    assert curve[1].efficiency(curve[1].speed_up).ratio == pytest.approx(0.5)
-    assert curve[1].speed_up.low is None
+    assert curve[1].efficiencies(curve[1].speed_ups) == pytest.approx([0.5])
+    assert scaling.table({"x": curve})["efficiency"][1] == "0.5"
 
 
 def test_what_else_differs_is_another_curve() -> None:
@@ -68,8 +82,8 @@ def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
     """An embedded cluster is one machine."""
     said = scaling.warnings(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "one machine of 2 cores" in said[0]
-    assert "fewer than three runs" in said[1]
-    runs = [point(n, 1, 1) for n in (1, 2) for _ in range(3)]
+    assert "fewer than 6 repeats" in said[1]
+    runs = [point(n, 1, 1) for n in (1, 2) for _ in range(6)]
     assert len(scaling.warnings(chosen(*runs))) == 1
 
 
@@ -84,5 +98,5 @@ def test_what_does_not_compare_is_refused() -> None:
 def test_without_throughput_there_is_no_speed_up_of_training() -> None:
     """Too few steps: unknown, not 0."""
     (curve,) = scaling.curves(chosen(*(made({"spark": 1}, workers=n) for n in (1, 2)))).values()
-    assert curve[1].training.ratio is None
+    assert curve[1].trainings == (None,)
     assert scaling.table({"x": curve})["of training"][1] == "-"

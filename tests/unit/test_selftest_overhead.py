@@ -15,6 +15,7 @@ import pytest
 from records import run_record
 
 from dlobd import tracing
+from dlobd.attribution.statistics import Estimate
 from dlobd.bundle import store
 from dlobd.experiment import files
 from dlobd.run import runner
@@ -42,15 +43,14 @@ def test_each_repeat_has_both_and_the_seed_decides_the_order() -> None:
     assert {order[2 * k][1] for k in range(20)} == {"on", "off"}
 
 
-def test_the_difference_is_paired_and_the_ratio_is_of_medians() -> None:
+def test_difference_and_ratio_are_of_runs_within_a_repeat() -> None:
     """A repeat that lacks one of both is in the medians and not in the pairs."""
-    found = overhead.difference(runs([110, None, 130, 140], [100, 100, 100, 120]), "loop_ns", 0)
-    assert found.pairs == (10, 30, 20)
+    found = overhead.difference(runs([110, None, 130, 150], [100, 100, 100, 120]), "loop_ns")
+    assert found.pairs == (10, 30, 30)
     assert (found.on.n, found.off.n) == (3, 4)
-    assert found.ratio.ratio == 1.3
-    assert found.ratio.low is not None
-    assert found.ratio.high is not None
-    assert 1 <= found.ratio.low <= 1.3 <= found.ratio.high
+    assert found.ratio == Estimate(1.25)
+    more = overhead.difference(runs([110, 120, 130, 140, 150, 160], [100] * 6), "loop_ns").ratio
+    assert more == Estimate(1.35, 1.1, 1.6, 31 / 32)
 
 
 SECOND = 1_000_000_000
@@ -59,27 +59,31 @@ SECOND = 1_000_000_000
 @pytest.mark.parametrize(
     ("on", "off", "says"),
     [
-        ([1.05, 1.06, 1.05, 1.07, 1.06], [1.0, 1.0, 1.001, 1.0, 1.0], "warning: more than the 1% that"),
-        ([1.001, 1.002, 1.0, 1.001, 1.002], [1.0, 1.0, 1.001, 1.0, 1.0], "within the 1% that recording may cost"),
-        ([1.2, 0.8, 1.1, 0.9, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2], "cannot tell whether it is within 1%"),
+        ([1.05, 1.06, 1.05, 1.07, 1.06, 1.05], [1.0, 1.0, 1.001, 1.0, 1.0, 1.0], "warning: more than the 1% that"),
+        (
+            [1.001, 1.002, 1.0, 1.001, 1.002, 1.0],
+            [1.0, 1.0, 1.001, 1.0, 1.0, 1.0],
+            "within the 1% that recording may cost",
+        ),
+        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "cannot tell whether it is within 1%"),
     ],
 )
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
     """Seconds first, then the ratio with its interval; a warning only where the whole interval lies above."""
-    lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), None, 0)
+    lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), [])
     assert [line.partition(":")[0] for line in lines[:4]] == ["wall", "wall", "training loop", "training loop"]
     assert " s with recording, " in lines[2]
     assert says in lines[3]
-    assert "95 % interval" in lines[3]
+    assert "96.9 % interval" in lines[3]
     assert lines[4] == "estimated in the training loop: 0.0070 s (spans times their cost)"
 
 
 def test_too_few_runs_and_failed_ones_are_said() -> None:
-    """No interval for two repeats, nothing at all without a pair, and what failed is named."""
-    two = overhead.report(runs([SECOND, SECOND], [SECOND, SECOND]), None, 0)
-    assert "wall: no interval for fewer than 3 repeats" in two
-    assert "a step: unknown, its loop did not end well" in two
-    none = overhead.report(runs([None], [SECOND]), None, 0)
+    """No interval for five repeats, nothing at all without a pair, and what failed is named."""
+    five = overhead.report(runs([SECOND] * 5, [SECOND] * 5), [])
+    assert "wall: no interval for fewer than 6 repeats" in five
+    assert "a step: unknown, its loop did not end well" in five
+    none = overhead.report(runs([None], [SECOND]), [])
     assert "wall: unknown, no repeat has both" in none
     assert "not counted: /b/on1 (failed)" in none
 
@@ -87,22 +91,32 @@ def test_too_few_runs_and_failed_ones_are_said() -> None:
 @pytest.mark.parametrize(
     ("added_ns", "says"),
     [
-        (20_000, "0.20% of a step of these runs, 95 % interval 0.20% to 0.20%: within the 1% that recording may cost"),
-        (200_000, "2.00% of a step of these runs, 95 % interval 2.00% to 2.00%: warning: more than the 1% that"),
+        (
+            20_000,
+            "0.20% of a step of these runs, 96.9 % interval 0.20% to 0.20%: within the 1% that recording may cost",
+        ),
+        (200_000, "2.00% of a step of these runs, 96.9 % interval 2.00% to 2.00%: warning: more than the 1% that"),
     ],
 )
 def test_a_step_of_the_loop_is_put_beside_one_of_the_runs(added_ns: int, says: str) -> None:
     """Pairs drift together, and their differences do not; runs of 100 steps a second have steps of 10 ms."""
     drift = [1_000_000 + 50_000 * k for k in range(20)]
     loop = Loop(tuple(map(float, drift)), tuple(float(ns + added_ns) for ns in drift))
-    two = runs([SECOND] * 3, [SECOND] * 3)
-    lines = [line for line in overhead.report(two, loop, 0) if line.startswith("a step: ")]
+    three = runs([SECOND] * 3, [SECOND] * 3)
+    lines = [line for line in overhead.report(three, [loop] * 6) if line.startswith("a step: ")]
     us = added_ns / 1000
-    assert lines[0].startswith(
-        f"a step: +{us:.1f} us with recording, 95 % interval +{us:.1f} to +{us:.1f} us, in 20 pairs"
-    )
+    turns = "in 6 processes of 20 pairs of 50 steps in turn; a step takes 1475 us there"
+    assert lines[0] == (f"a step: +{us:.1f} us with recording, 96.9 % interval +{us:.1f} to +{us:.1f} us, {turns}")
     assert lines[1].startswith(f"a step: {says}")
-    assert overhead.document(two, loop, 0)["step"]["share"]["part"] == added_ns / 10_000_000
+    assert overhead.document(three, [loop] * 6, 0)["step"]["share"]["value"] == pytest.approx(added_ns / 10_000_000)
+
+
+def test_pairs_of_few_processes_have_no_interval() -> None:
+    """However many pairs a process has: it is one value."""
+    loops = [Loop((1e6,) * 500, (1e6 + ns,) * 500) for ns in (10_000, 30_000, 20_000)]
+    lines = [line for line in overhead.report(runs([SECOND], [SECOND]), loops) if line.startswith("a step: ")]
+    assert lines[0].startswith("a step: +20.0 us with recording, +10.0 to +30.0 us in 3 processes of 500 pairs")
+    assert lines[1:] == ["a step: no interval for fewer than 6 processes"]
 
 
 def test_the_feed_takes_both_turns_of_every_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +189,7 @@ def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
     assert [one.wall_ns for one in found] == [None] + 3 * [run_record()["wall_ns"]]
     assert len(told) == 4
     assert told[0].startswith("run 1 of 4: recording ")
-    document = json.loads(json.dumps(overhead.document(found, None, 1)))
+    document = json.loads(json.dumps(overhead.document(found, [], 1)))
     assert document["seed"] == 1
     assert len(document["runs"]) == 4
     assert set(document["differences"]) == {"wall", "training loop"}
