@@ -7,7 +7,9 @@
     ├── RunFailed             5     the job ran and failed; its bundle says why
     ├── RunInvalid            6     the job ended, but its result cannot be trusted
     ├── BundleError           7     a run bundle is missing, damaged or of a newer schema
-    └── Busy                  8     another dlobd command holds what this one needs
+    ├── Busy                  8     another dlobd command holds what this one needs
+    ├── Regression            9     `dlobd check`: surely slower than the baseline by more than it may be
+    └── Undecided            10     `dlobd check`: too few runs to tell
     (Interrupted            130     Ctrl-C or SIGTERM)
 
 An error is one line with three parts: what failed, why, and the next step.
@@ -77,6 +79,18 @@ class Busy(DlobdError):
     """Another dlobd command holds what this one needs."""
 
     exit_code = 8
+
+
+class Regression(DlobdError):
+    """Runs are surely slower than their baseline, by more than they may be."""
+
+    exit_code = 9
+
+
+class Undecided(DlobdError):
+    """The runs neither show a regression nor exclude one."""
+
+    exit_code = 10
 
 
 class Interrupted(DlobdError):

@@ -19,7 +19,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from dlobd import __version__
-from dlobd.cli import clean, cluster, collect, data, doctor, export, run, selftest, show, submit, sweep, trace, verify
+from dlobd.cli import (
+    check,
+    clean,
+    cluster,
+    collect,
+    compare,
+    data,
+    doctor,
+    export,
+    run,
+    selftest,
+    show,
+    submit,
+    sweep,
+    trace,
+    verify,
+)
 from dlobd.cli import list as listing
 from dlobd.errors import DlobdError, Interrupted, UsageError
 
@@ -33,7 +49,7 @@ app = typer.Typer(
 )
 for verb in (
     run.run, sweep.sweep, submit.submit, collect.collect, show.show, trace.trace, export.export, verify.verify,
-    doctor.doctor, selftest.selftest,
+    compare.compare, check.check, doctor.doctor, selftest.selftest,
 ):  # fmt: skip
     app.command()(verb)
 app.command(name="list")(listing.list_)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dlobd.errors import Interrupted, RunFailed, RunInvalid
+from dlobd.errors import Interrupted, RunFailed, RunInvalid, UsageError
 
 RUNS = Path("runs")
 
@@ -28,6 +28,15 @@ Archive = Annotated[
     Path | None,
     typer.Option("--archive", help="With --hadoop-conf: conda-pack or venv-pack archive with the Python environment."),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="KIND",
+        help="Compare although this differs: machine, versions, code, recording, page-cache; or keep the runs of a "
+        "busy machine: busy. Repeatable.",
+    ),
+]
 
 EXIT_CODES = {
     "ok": 0,
@@ -36,3 +45,34 @@ EXIT_CODES = {
     "interrupted": Interrupted.exit_code,
 }
 """Status of a run to the exit code of `dlobd run`."""
+
+
+def allowed(kinds: list[str] | None) -> list[str]:
+    """What `--allow` names.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    from dlobd.registry import unknown
+    from dlobd.report.environment import KINDS
+
+    for kind in kinds or ():
+        if kind not in KINDS:
+            raise UsageError(unknown("kind", kind, KINDS), "dlobd compare --help")
+    return kinds or []
+
+
+def share(text: str) -> float:
+    """`5%` or `0.05` as a share of 1, as an option's parser.
+
+    Raises:
+        BadParameter: it is no number between 0 and 1.
+    """
+    number, percent, rest = text.strip().partition("%")
+    try:
+        found = float(number) / (100 if percent else 1)
+    except ValueError:
+        found = -1.0
+    if rest or not 0 < found < 1:
+        raise typer.BadParameter(f"{text!r} is no share. Write it as 5% or 0.05")
+    return found

@@ -15,6 +15,8 @@ from dlobd.errors import UsageError
 from dlobd.schema import Runnable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
     from dlobd.run.deploy.external import ExternalCluster
@@ -121,11 +123,33 @@ def _run_series(
     def shown(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
         from rich.console import Console
 
-        from dlobd.report import repeats as comparison
+        from dlobd.report import repeats as over_repeats
 
-        comparison.table(found, Console(highlight=False))
+        console = Console(highlight=False)
+        over_repeats.table(found, console)
+        if len(points) > 1:
+            _compare(series, list(points), repeats, console)
 
     return run_series(scheduling.opened(points, order_seed, out, cluster), repeats, dry_run, cluster, shown)
+
+
+def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
+    """Prints the comparison of the first point with each other one, or why there is none."""
+    from dlobd.attribution.comparison import MARGIN
+    from dlobd.report.comparison import comparison
+    from dlobd.report.comparison_view import show
+    from dlobd.report.sides import of_series
+
+    sides = of_series(series, repeats)
+    baseline, *others = labels
+    pairs = [(sides[baseline], sides[other]) for other in others if baseline in sides and other in sides]
+    try:
+        found = comparison(pairs, MARGIN)
+    except UsageError as error:
+        console.print(f"\nNot compared: {error.line}", soft_wrap=True)
+        return
+    console.print()
+    show(found, console)
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:

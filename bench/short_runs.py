@@ -1,0 +1,160 @@
+"""Records many runs of a short process, without TensorFlow or a cluster: from them the false alarms of `dlobd compare`
+are counted.
+
+    python -m bench.short_runs FILE [--runs N] [--seconds S]
+
+A run is a process of its own with dlobd's recorder, forked as Spark forks its Python workers. A line a run is appended
+to FILE (CSV, by gzip), as a batch of its own: the wall from before the fork to the exit, and its layers as attribution
+splits it, in nanoseconds. It ends after so many runs or seconds, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import NoReturn
+
+from dlobd import tracing
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers import recorder
+from dlobd.schema import MAIN_LANE, Process, Span, Trace
+
+LAYERS = ("launcher", "hdfs", "feed", "channel", "tensorflow")
+"""In the order of the columns: fork, recorder and exit; a file; a pipe; a socket; arithmetic."""
+
+COLUMNS = ("batch", "wall_ns", *(f"{layer}_ns" for layer in LAYERS))
+
+TIMEOUT_S = 60
+FILE_BYTES = 1 << 20
+PIPE_BYTES = 1 << 20
+ROUND_TRIPS = 100
+MESSAGE = bytes(1024)
+PRODUCTS = 100_000
+
+
+def work(directory: Path) -> None:
+    """What a process does: a stretch of each layer but the launcher's, recorded in `directory`."""
+    tracing.start(directory, "driver")
+    with tracing.span("hdfs", "write and read"):
+        path = directory / "data"
+        path.write_bytes(bytes(FILE_BYTES))
+        zlib.crc32(path.read_bytes())
+    with tracing.span("feed", "get"):
+        _pipe(PIPE_BYTES)
+    with tracing.span("channel", "all-reduce"):
+        _round_trips(ROUND_TRIPS)
+    with tracing.span("tensorflow", "step"):
+        sum(number * number for number in range(PRODUCTS))
+    tracing.flush()
+
+
+def _pipe(size: int) -> None:
+    """So many bytes through a pipe, from a thread."""
+    reading, writing = os.pipe()
+
+    def feed() -> None:
+        with os.fdopen(writing, "wb") as end:
+            end.write(bytes(size))
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    with os.fdopen(reading, "rb") as end:
+        while end.read(1 << 16):
+            pass
+    thread.join()
+
+
+def _round_trips(count: int) -> None:
+    """So many messages there and back, between two sockets of this process."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
+        other, _ = server.accept()
+        with other:
+            for _ in range(count):
+                for sender, receiver in ((one, other), (other, one)):
+                    sender.sendall(MESSAGE)
+                    receiver.recv(len(MESSAGE), socket.MSG_WAITALL)
+
+
+def measure(directory: Path) -> dict[str, int]:
+    """One run of it in a process of its own: `wall_ns`, and each layer's nanoseconds, which sum to it.
+
+    Raises:
+        ChildProcessError: it failed, or took more than `TIMEOUT_S`.
+    """
+    start_ns = time.monotonic_ns()
+    child = os.fork()
+    if not child:
+        _run_and_exit(directory)
+    _, status = os.waitpid(child, 0)
+    end_ns = time.monotonic_ns()
+    if status:
+        raise ChildProcessError(f"a short run ended with wait status {status}")
+    client = Process("localhost", "client", 0, os.getpid())
+    spans = [Span("process", None, "launcher", "process", client, MAIN_LANE, start_ns, end_ns)]
+    for recorded in recorder.read_all(directory):
+        spans += [
+            Span(str(one.id), "process", one.layer, one.name, recorded.process, MAIN_LANE, one.start_ns, one.end_ns)
+            for one in recorded.spans
+        ]
+    found = attribute(Trace(start_ns, end_ns, tuple(spans)))
+    given = {row.layer: row.ns for row in found.layers}
+    return {"wall_ns": found.wall_ns, **{f"{layer}_ns": given[layer] for layer in LAYERS}}
+
+
+def _run_and_exit(directory: Path) -> NoReturn:
+    """In the forked process: never returns."""
+    signal.alarm(TIMEOUT_S)
+    code = 1
+    try:
+        work(directory)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def read(path: Path) -> list[dict[str, int]]:
+    """The recorded runs, in the order in which they were made; keys as in `COLUMNS`."""
+    with gzip.open(path, "rt", newline="") as file:
+        return [{name: int(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def record(path: Path, runs: int, seconds: float) -> int:
+    """Appends so many runs to a file (CSV, by gzip), as a batch of its own; returns how many there were time for."""
+    earlier = read(path) if path.exists() else []
+    batch = max((row["batch"] for row in earlier), default=0) + 1
+    until_s = time.monotonic() + seconds
+    done = 0
+    with gzip.open(path, "at", newline="") as file:
+        lines = csv.DictWriter(file, COLUMNS)
+        if not earlier:
+            lines.writeheader()
+        while done < runs and time.monotonic() < until_s:
+            with tempfile.TemporaryDirectory(prefix="short-process-") as directory:
+                lines.writerow({"batch": batch, **measure(Path(directory))})
+            done += 1
+    return done
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=240.0)
+    asked = parser.parse_args()
+    print(f"{record(asked.file, asked.runs, asked.seconds)} runs appended to {asked.file}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Whether runs were made in the same environment, as a comparison needs: what differs, and which were disturbed.
+
+A comparison is of what was set. What was not, and differs, would be mistaken for its effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd.bundle.run import Run
+from dlobd.errors import UsageError
+from dlobd.report.blocks import CACHED_APART, DISTURBED, MACHINE, disturbed
+from dlobd.report.sides import Member, settings
+
+BUSY = "busy"
+"""The kind of runs on a machine that did something else as well."""
+
+BUSY_PERCENT = 25.0
+"""Cores busier than this before a run: something else ran on the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something of the environment that is not the same in all runs; `kind` is what `--allow` takes."""
+
+    kind: str
+    detail: str
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        return f"{self.kind}: {self.detail}"
+
+
+def differences(runs: Sequence[Run]) -> list[Difference]:
+    """What differs between the environments of runs, one of each kind at most."""
+    found = []
+    for kind, facts in _KINDS.items():
+        values: dict[str, dict[str, None]] = {}
+        for run in runs:
+            for name, value in facts(run).items():
+                values.setdefault(name, {})[str(value)] = None
+        several = [f"{name} {' and '.join(each)}" for name, each in values.items() if len(each) > 1]
+        if several:
+            found.append(Difference(kind, "; ".join(several)))
+    return found + _page_cache(runs)
+
+
+def checked(runs: Sequence[Run], allowed: Collection[str]) -> list[Difference]:
+    """Those differences that are allowed.
+
+    Raises:
+        UsageError: there is one that is not.
+    """
+    found = differences(runs)
+    if refused := [one for one in found if one.kind not in allowed]:
+        allow = " ".join(f"--allow {one.kind}" for one in refused)
+        raise UsageError(
+            f"The runs are of different environments: {'. '.join(one.line for one in refused)}.",
+            f"compare runs of one environment, or add {allow}",
+        )
+    return found
+
+
+def unsound(member: Member, allowed: Collection[str]) -> str:
+    """Why a run does not count in a comparison; empty if it does."""
+    run = member.run
+    if run.status != "ok" or not run.wall_ns:
+        return f"is {run.status}: {run.reason}"
+    if BUSY in allowed:
+        return ""
+    if disturbed(run):
+        return f"lost more than {DISTURBED:.0%} of the CPU time to other virtual machines"
+    if member.busy_percent is not None and member.busy_percent > BUSY_PERCENT:
+        return f"began while {member.busy_percent:.0f} % of the cores were busy"
+    return ""
+
+
+def _machine(run: Run) -> dict[str, Any]:
+    return {name: run.platform.get(name) for name in MACHINE}
+
+
+def _versions(run: Run) -> dict[str, Any]:
+    # what took no part, as Java in a native run, has none
+    return {name: version for name, version in run.versions.items() if version}
+
+
+def _code(run: Run) -> dict[str, Any]:
+    return {"commit": f"{(run.git.commit or '-')[:12]}{' with changes' * bool(run.git.dirty)}"} if run.git else {}
+
+
+def _recording(run: Run) -> dict[str, Any]:
+    return {"recording": run.overhead.recording} if run.overhead else {}
+
+
+_KINDS: Mapping[str, Callable[[Run], dict[str, Any]]] = {
+    "machine": _machine,
+    "versions": _versions,
+    "code": _code,
+    "recording": _recording,
+}
+
+KINDS = (*_KINDS, "page-cache", BUSY)
+"""What `--allow` takes."""
+
+
+def _page_cache(runs: Iterable[Run]) -> list[Difference]:
+    """The training files' state in memory where the same one was asked for; another one that was asked for is a
+    setting, and may be what is compared."""
+    kept: dict[str, list[float]] = {}
+    for run in runs:
+        if run.page_cache and run.page_cache.total_bytes:
+            share = run.page_cache.resident_bytes / run.page_cache.total_bytes
+            kept.setdefault(str(settings(run).get("page_cache")), []).append(share)
+    apart = [each for each in kept.values() if max(each) - min(each) > CACHED_APART]
+    words = [f"{min(each):.0%} to {max(each):.0%} of the training files were in memory" for each in apart]
+    return [Difference("page-cache", "; ".join(words))] if words else []
