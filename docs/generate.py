@@ -127,8 +127,11 @@ It is scored three times.
 {points}
 
 By `signal`: the processes named are stopped (SIGSTOP), which to all others looks like a daemon that hangs or a machine
-that pauses, from the line in a log that says so on. By `application`: through YARN itself. By `hook`: our own code
-inside the process waits, where nothing outside knows the moment. None of them needs root.
+that pauses, from the line in a log that says so on. By `application`: through YARN itself. By `control group`:
+the kernel lets the DataNodes read only so many bytes a second from their disk; what that takes has no moment of its
+own, but a known sum, so that it is scored by the totals. This needs root, a block device and the controller blkio of
+control groups version 1; `--full` says so where it is left out. By `hook`: our own code inside the process waits, where
+nothing outside knows the moment.
 
 "While the trainer wants it" means that the injector first waits, uncounted, until the trainer asks: a delay that delays
 nothing would rightly be found nowhere. For the same reason, runs have one rank if a second one could continue

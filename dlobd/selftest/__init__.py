@@ -5,6 +5,7 @@ plans    which points are delayed in which run, by how much, and the controls
 triggers what is stopped by a signal, and at which line of which log
 freezer  makes these delays; log_tail is how it hears of the lines
 queue_holder  another application, which holds the queue
+slow_disk a disk that is slow for some processes alone
 hooks    delays inside the job's Python processes
 truth    what was really injected, measured by the injector itself, kept outside of the run's bundle
 runs     the runs, one after the other, on one embedded cluster

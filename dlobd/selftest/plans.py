@@ -23,6 +23,7 @@ class Plan:
     """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
 
     `block`: counted from 0. Without delays it is a control.
+    `disk_bytes_per_s`: what the DataNodes may read from their disk; 0 for no limit.
     `own`: instead of the experiment a script runs as the user's own job."""
 
     way: str
@@ -30,11 +31,17 @@ class Plan:
     settings: tuple[str, ...]
     delays: Mapping[str, Sequence[float]]
     own: bool = False
+    disk_bytes_per_s: int = 0
+
+    @property
+    def control(self) -> bool:
+        """Whether nothing is delayed."""
+        return not self.delays and not self.disk_bytes_per_s
 
     @property
     def name(self) -> str:
         """Of its own in a self-test."""
-        return f"{self.way}-{self.block}" if self.delays else f"{self.way}-{self.block}-control"
+        return f"{self.way}-{self.block}-control" if self.control else f"{self.way}-{self.block}"
 
     @property
     def cluster_mode(self) -> bool:
@@ -44,10 +51,10 @@ class Plan:
 
 _START = (
     "client/exec", "yarn/new-application", "yarn/submit", "yarn/queue", "yarn/localise", "yarn/register",
-    "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/context",
-    "spark/prepare", "spark/am-start", "spark/am-boot", "spark/am-register", "spark/am-request", "spark/am-launch",
-    "spark/executor-start", "spark/executor-boot", "spark/executor-register", "spark/task", "spark/python-start",
-    "hdfs/staging",
+    "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/import-pyspark",
+    "spark/context", "spark/prepare", "spark/am-start", "spark/am-boot", "spark/am-register", "spark/am-request",
+    "spark/am-launch", "spark/executor-start", "spark/executor-boot", "spark/executor-register", "spark/task",
+    "spark/python-start", "hdfs/staging",
 )  # fmt: skip
 """What every job on YARN passes until it trains."""
 
@@ -89,6 +96,10 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 _OWN = (("workers=1",), ("user/script", "user/task"))
 
+_DISK = ("workers=1", "input=read", "page_cache=cold")
+_DISK_BYTES_PER_S = 1_000_000
+"""A few seconds for the training data, far longer than training takes."""
+
 
 def quick() -> list[Plan]:
     """Four runs, which pass every point of dlobd's own job once at least."""
@@ -96,13 +107,19 @@ def quick() -> list[Plan]:
     return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 0.5) for name in ways]
 
 
-def full(seed: int = 0) -> list[Plan]:
-    """Every point with every size, in every way that passes it, and as many controls."""
+def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
+    """Every point with every size, in every way that passes it, and as many controls.
+
+    Args:
+        slow_disk: whether DataNodes can be given a slow disk here.
+    """
     found = []
     for block, size in enumerate(SIZES_S):
         ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]
         other = SIZES_S[(block + 1) % len(SIZES_S)]
         ways.append(Plan("own", block, _OWN[0], {"user/script": [size], "user/task": [other]}, own=True))
+        if slow_disk:
+            ways.append(Plan("disk", block, _DISK, {}, disk_bytes_per_s=_DISK_BYTES_PER_S))
         order = random.Random(f"{seed} {block}")
         order.shuffle(ways)
         for way in ways:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from dlobd.tracing import names
 
-By = Literal["signal", "application", "hook"]
-"""From outside: a process is stopped; another application holds the queue. By a hook of our own inside the process,
-where nothing outside knows the moment."""
+By = Literal["signal", "application", "control group", "hook"]
+"""From outside: a process is stopped; another application holds the queue; the kernel limits a process. By a hook of
+our own inside the process, where nothing outside knows the moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Point:
     """One place at a layer's boundary.
 
     `often`: whether a run passes there many times, so that several delays fit into one run.
+    `whole_run`: it has no interval of its own, and shows in the totals alone.
     `part`: the span that the delay has to be found in; empty where any of the layer will do.
     """
 
@@ -26,6 +27,7 @@ class Point:
     how: str
     often: bool = False
     part: str = ""
+    whole_run: bool = False
 
 
 _ROWS = (
@@ -42,6 +44,7 @@ _ROWS = (
     Point("spark/submit-start", "spark", "signal", "spark-submit's JVM, as soon as it exists"),
     Point("spark/submit-boot", "spark", "signal", "spark-submit's JVM, while it boots"),
     Point("spark/driver-start", "spark", "signal", "the driver's Python, as soon as it exists"),
+    Point("spark/import-pyspark", "spark", "signal", "the driver's Python, while it imports pyspark"),
     Point("spark/context", "spark", "signal", "the driver's JVM, when it begins its SparkContext"),
     Point("spark/prepare", "spark", "signal", "spark-submit's JVM, when it prepares the ApplicationMaster's launch"),
     Point("spark/am-start", "spark", "signal", "the ApplicationMaster's container, as soon as its process exists"),
@@ -65,6 +68,10 @@ _ROWS = (
     Point("hdfs/staging", "hdfs", "signal", "NameNode, when spark-submit uploads a file"),
     Point("hdfs/splits", "hdfs", "signal", "NameNode, when the driver asks where its input is"),
     Point("hdfs/read", "hdfs", "signal", "DataNodes, when the trainer opens its input"),
+    Point(
+        "hdfs/disk", "hdfs", "control group", "DataNodes read slowly from their disk, if root slows it down",
+        whole_run=True,
+    ),
     Point("hdfs/write", "hdfs", "signal", "DataNodes, when the trainer stores its model"),
     Point("hdfs/event-log", "hdfs", "signal", "NameNode, when the driver closes its event log"),
     Point("tensorflow/import", "tensorflow", "signal", "the trainer's container, when it imports TensorFlow"),

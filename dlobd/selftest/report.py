@@ -71,7 +71,7 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
 def _totals(rans: Sequence[SelftestRun]) -> list[totals.Total]:
     every = [(ran, totals.of_run(ran.plan.way, ran.plan.block, ran.injected, ran.attribution)) for ran in rans]
     return totals.compared(
-        [total for ran, total in every if ran.plan.delays], [total for ran, total in every if not ran.plan.delays]
+        [total for ran, total in every if not ran.plan.control], [total for ran, total in every if ran.plan.control]
     )
 
 
@@ -83,7 +83,7 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
     """A row a way: of its control, or of its run with delays where it has none."""
     touched = {named for ran in rans for named in coverage.touched(ran.injected, ran.attribution)}
     of_way: dict[str, SelftestRun] = {}
-    for ran in sorted(rans, key=lambda ran: bool(ran.plan.delays)):
+    for ran in sorted(rans, key=lambda ran: not ran.plan.control):
         if not ran.plan.own:
             of_way.setdefault(ran.plan.way, ran)
     rows = []
@@ -91,7 +91,7 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
         covered = coverage.of_run(ran.attribution, touched)
         rest = [{"layer": layer, "name": name, "ns": ns} for (layer, name), ns in covered.untouched_ns]
         rows.append(
-            {"way": way, "control": not ran.plan.delays, "wall_ns": covered.wall_ns, "touched_ns": covered.touched_ns}
+            {"way": way, "control": ran.plan.control, "wall_ns": covered.wall_ns, "touched_ns": covered.touched_ns}
             | {"untouched": rest}
         )
     return rows
@@ -103,11 +103,12 @@ def facts(rans: Sequence[SelftestRun]) -> list[str]:
     first = rans[0].record
     machine, versions = first.platform, first.versions
     named = [f"{name} {versions.get(name)}" for name in ("dlobd", "java", "hadoop", "pyspark", "tensorflow")]
-    controls = sum(not ran.plan.delays for ran in rans)
+    disk = "" if any(ran.plan.disk_bytes_per_s for ran in rans) else "; no slow disk"
+    controls = sum(ran.plan.control for ran in rans)
     return [
         f"{first.started_at[:10]}, {machine.get('processor')}, {machine['cores']} cores",
         ", ".join(named),
-        f"{len(rans)} runs of {first.experiment}, of which {controls} controls, with {settings}",
+        f"{len(rans)} runs of {first.experiment}, of which {controls} controls{disk}, with {settings}",
     ]
 
 

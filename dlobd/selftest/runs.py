@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +14,18 @@ from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
 from dlobd.run import runner, submit
 from dlobd.run.deploy import embedded
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Attribution, Runnable
-from dlobd.selftest import freezer, hooks, score, truth
+from dlobd.selftest import freezer, hooks, score, slow_disk, truth
 from dlobd.selftest.plans import EXPERIMENT, Plan
+from dlobd.selftest.points import POINTS
 from dlobd.selftest.score import Recovery
+from dlobd.selftest.triggers import daemons_of
 from dlobd.selftest.truth import Injection
 
 Progress = Callable[[str], None]
@@ -36,13 +39,9 @@ class SelftestRun:
     bundle: Path
     record: Run
     attribution: Attribution
+    injected: tuple[Injection, ...]
     found: tuple[Recovery, ...]
     missing: tuple[str, ...]
-
-    @property
-    def injected(self) -> list[Injection]:
-        """The delays that were made."""
-        return [one.injected for one in self.found]
 
     @property
     def ok(self) -> bool:
@@ -69,7 +68,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
             (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
             chosen = _chosen(plan, directory)
             watching = freezer.watching(cluster, plan.cluster_mode, plan.delays, directory)
-            with watching as watched, _slow_exec(plan.delays, directory):
+            with watching as watched, _slow_exec(plan.delays, directory), _slow_disk(plan, cluster, directory):
                 path = runner.run(chosen, out, progress, cluster, watched.began, _hooked_in(directory))
             done.append(look(plan, path, directory.rename(directory.parent / path.name)))
             told(_line(len(done), len(plans), done[-1]))
@@ -87,8 +86,17 @@ def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     record = Bundle(bundle).read()
     injected = truth.read(directory)
     attribution = attribute(assemble(bundle))
-    found = tuple(score.blame(one, attribution, bundle.name) for one in injected)
-    return SelftestRun(plan, bundle, record, attribution, found, tuple(score.missing(plan.delays, injected)))
+    intervals = [one for one in injected if not POINTS[one.point].whole_run]
+    found = tuple(score.blame(one, attribution, bundle.name) for one in intervals)
+    missing = tuple(score.missing(plan.delays, injected))
+    return SelftestRun(plan, bundle, record, attribution, tuple(injected), found, missing)
+
+
+def _slow_disk(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> AbstractContextManager[None]:
+    if not plan.disk_bytes_per_s:
+        return nullcontext()
+    datanodes = daemons_of(cluster, "datanode")
+    return slow_disk.slowed(datanodes, cluster.work_dir, plan.disk_bytes_per_s, directory)
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
@@ -120,7 +128,13 @@ def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator
 
 def _line(number: int, of: int, ran: SelftestRun) -> str:
     right = sum(found.ok for found in ran.found)
-    what = f"{right} of {len(ran.found)} delays in the right layer" if ran.plan.delays else "a control"
+    what = (
+        f"{right} of {len(ran.found)} delays in the right layer"
+        if ran.found
+        else "a control"
+        if ran.plan.control
+        else "a slow disk"
+    )
     more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""
     why = f" ({ran.record.reason})" if ran.record.reason else ""
     return f"run {number} of {of}: {ran.plan.name} {ran.record.status}{why}, {what}{more}"

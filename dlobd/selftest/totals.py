@@ -72,7 +72,8 @@ def of_run(way: str, block: int, injected: Iterable[Injection], attribution: Att
     """One run's totals; unexplained time is of no layer."""
     into: Counter[str] = Counter()
     for one in injected:
-        into[POINTS[one.point].layer] += one.ns
+        point = POINTS[one.point]
+        into[point.layer] += one.asked_ns if point.whole_run else one.ns
     found: Counter[str] = Counter()
     for segment in attribution.segments:
         found[UNEXPLAINED if segment.kind == "unexplained" else segment.layer] += segment.end_ns - segment.start_ns

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId, identify, mentioning
-from dlobd.hadoop.embedded.state import read_state
 from dlobd.selftest.log_tail import APPEARED, DRIVER, SPARK_SUBMIT, WatchedRun
 
 Targets = Callable[[WatchedRun, str, re.Match[str]], Sequence[ProcessId]]
@@ -36,13 +36,17 @@ class Trigger:
 # ---- who is stopped
 
 
+def daemons_of(cluster: EmbeddedCluster, kind: str) -> list[ProcessId]:
+    """The running daemons of a kind, or the one of this name."""
+    pids = [pid for name, pid in cluster.daemon_pids().items() if name.startswith(kind)]
+    return [process for pid in pids if (process := identify(pid))]
+
+
 def _daemons(kind: str) -> Targets:
     """The daemons of a kind, or of a log's name."""
 
     def targets(run: WatchedRun, log: str, match: re.Match[str]) -> list[ProcessId]:
-        state = read_state(run.cluster.work_dir)
-        wanted = kind or log
-        return [process for name, process in state.processes.items() if name.startswith(wanted)] if state else []
+        return daemons_of(run.cluster, kind or log)
 
     return targets
 
@@ -67,16 +71,20 @@ def _driver_jvm(run: WatchedRun, log: str, match: re.Match[str]) -> Sequence[Pro
     return _container(1, _is_java)(run, log, match) if run.cluster_mode else _spark_submit(run, log, match)
 
 
-def _driver_python(run: WatchedRun, log: str, match: re.Match[str]) -> list[ProcessId]:
-    """The child of the driver's JVM."""
-    found = []
-    for jvm in _driver_jvm(run, log, match):
-        try:
-            children = psutil.Process(jvm.pid).children()
-        except psutil.Error:
-            continue
-        found += [one for child in children if (one := identify(child.pid)) and _holds(one, _is_python)]
-    return found
+def _driver_python(holds: Callable[[psutil.Process], bool]) -> Targets:
+    """The child of the driver's JVM, once something holds for it."""
+
+    def targets(run: WatchedRun, log: str, match: re.Match[str]) -> list[ProcessId]:
+        found = []
+        for jvm in _driver_jvm(run, log, match):
+            try:
+                children = psutil.Process(jvm.pid).children()
+            except psutil.Error:
+                continue
+            found += [one for child in children if (one := identify(child.pid)) and _holds(one, holds)]
+        return found
+
+    return targets
 
 
 def _holds(process: ProcessId, holds: Callable[[psutil.Process], bool]) -> bool:
@@ -102,9 +110,13 @@ def _is_spark_submit(process: psutil.Process) -> bool:
     return _is_java(process) and SPARK_SUBMIT_CLASS in process.cmdline()
 
 
-def _imports_tensorflow(process: psutil.Process) -> bool:
-    """Its shared library has just been mapped: the import is far from over."""
-    return "libtensorflow" in Path(f"/proc/{process.pid}/maps").read_text()
+def _maps(library: str) -> Callable[[psutil.Process], bool]:
+    """Whether a Python has this extension module, which one import alone loads, halfway through."""
+
+    def holds(process: psutil.Process) -> bool:
+        return _is_python(process) and library in Path(f"/proc/{process.pid}/maps").read_text()
+
+    return holds
 
 
 # ---- when
@@ -121,6 +133,9 @@ def _line(text: str) -> re.Pattern[str]:
 
 
 NODEMANAGER = r"nodemanager-\d+"
+FIRST_LINE = re.compile(f"^{APPEARED}$")
+STARTS_S = 60.0
+"""So long a process may take that earlier delays hold up."""
 JVM_BOOTS = _line("WARNING: Using incubator modules")
 """What a JVM of Spark writes before its main class is loaded."""
 
@@ -132,9 +147,10 @@ TRIGGERS: Mapping[str, Trigger] = {
     "yarn/localise": Trigger(NODEMANAGER, _nodemanager(1, "NEW to LOCALIZING"), _daemons("")),
     "yarn/register": Trigger("container-1", _line("Registering the ApplicationMaster"), _daemons("resourcemanager")),
     "yarn/localise-executor": Trigger(NODEMANAGER, _nodemanager(2, "NEW to LOCALIZING"), _daemons("")),
-    "spark/submit-start": Trigger(SPARK_SUBMIT, re.compile(f"^{APPEARED}$"), _spark_submit),
+    "spark/submit-start": Trigger(SPARK_SUBMIT, FIRST_LINE, _spark_submit),
     "spark/submit-boot": Trigger(SPARK_SUBMIT, JVM_BOOTS, _spark_submit),
-    "spark/driver-start": Trigger(DRIVER, re.compile(f"^{APPEARED}$"), _driver_python, within_s=20),
+    "spark/driver-start": Trigger(DRIVER, FIRST_LINE, _driver_python(_is_python), STARTS_S),
+    "spark/import-pyspark": Trigger(DRIVER, FIRST_LINE, _driver_python(_maps("_lsprof")), STARTS_S),
     "spark/context": Trigger(DRIVER, _line("Running Spark version"), _driver_jvm),
     "spark/prepare": Trigger(SPARK_SUBMIT, _line("Setting up container launch context"), _spark_submit),
     "spark/am-start": Trigger(NODEMANAGER, _nodemanager(1, "SCHEDULED to RUNNING"), _container(1)),
@@ -143,10 +159,12 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/am-request": Trigger("container-1", _line("Preparing Local resources"), _container(1, _is_java)),
     "spark/am-launch": Trigger("container-1", _line("Launching container container_"), _container(1, _is_java)),
     "spark/executor-start": Trigger(NODEMANAGER, _nodemanager(2, "SCHEDULED to RUNNING"), _container(2)),
-    "spark/executor-boot": Trigger("container-2", re.compile(f"^{APPEARED}$"), _container(2, _is_java), within_s=5),
+    "spark/executor-boot": Trigger("container-2", FIRST_LINE, _container(2, _is_java), STARTS_S),
     "spark/executor-register": Trigger("container-2", _line("Registering signal handler for TERM"), _container(2)),
     "spark/task": Trigger("container-2", _line("Got assigned task 0"), _container(2, _is_java)),
-    "spark/python-start": Trigger("container-2", _line("Got assigned task 0"), _container(2, _is_python_daemon), 20),
+    "spark/python-start": Trigger(
+        "container-2", _line("Got assigned task 0"), _container(2, _is_python_daemon), STARTS_S
+    ),
     "spark/stop": Trigger(DRIVER, _line("SparkContext is stopping"), _driver_jvm),
     "hdfs/staging": Trigger(SPARK_SUBMIT, _line("Uploading resource"), _daemons("namenode")),
     "hdfs/splits": Trigger(DRIVER, _line("Created broadcast 0 from"), _daemons("namenode")),
@@ -161,7 +179,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     ),
     "hdfs/event-log": Trigger(DRIVER, _line("Stopping event writer for"), _daemons("namenode")),
     "tensorflow/import": Trigger(
-        "container-2", _line("Got assigned task 0"), _container(2, _imports_tensorflow), within_s=20
+        "container-2", _line("Got assigned task 0"), _container(2, _maps("_op_def_library_pybind")), STARTS_S
     ),
 }
 """Point to trigger, in the order of the layers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from dlobd.job.training import inputs as training_inputs
 from dlobd.job.training import step as training_step
 from dlobd.layers import LAYERS
 from dlobd.schema import Trace
-from dlobd.selftest import freezer, hooks, plans, score, triggers, truth
+from dlobd.selftest import freezer, hooks, plans, score, slow_disk, totals, triggers, truth
 from dlobd.selftest import report as report
 from dlobd.selftest.points import POINTS
 from dlobd.selftest.runs import SelftestRun
@@ -91,6 +92,7 @@ def test_a_blind_attribution_fails_the_self_test() -> None:
         Path("run"),
         OK,
         everything,
+        tuple(delays),
         tuple(score.blame(d, everything, "run") for d in delays),
         (),
     )
@@ -112,25 +114,64 @@ def test_a_delay_that_was_not_made_fails_it_too() -> None:
     ]
     plan = plans.Plan("read", 0, (), {"hdfs/read": [1]})
     nothing = attribute(Trace(0, S, ()))
-    assert not SelftestRun(plan, Path("run"), OK, nothing, (), ("hdfs/read",)).ok
-    assert not report.document([SelftestRun(plan, Path("run"), OK, nothing, (), ())])["ok"], "nothing was found at all"
+    assert not SelftestRun(plan, Path("run"), OK, nothing, (), (), ("hdfs/read",)).ok
+    assert not report.document([SelftestRun(plan, Path("run"), OK, nothing, (), (), ())])["ok"], (
+        "nothing was found at all"
+    )
 
 
 WAYS_AND_BLOCKS = {(plan.way, plan.block) for plan in plans.full()}
+SLOW = Injection("hdfs/disk", 3 * S, 0, 40 * S)
 
 
 def test_the_plans_pass_every_point_with_every_size() -> None:
     """quick: each point of dlobd's own job, in four runs; full: each with each size, and a control beside each run."""
     assert len(plans.quick()) == 4
-    own = {name for name, point in POINTS.items() if point.layer == "user"}
+    own = {name for name, point in POINTS.items() if point.layer == "user" or point.whole_run}
     assert {point for plan in plans.quick() for point in plan.delays} == POINTS.keys() - own
     sizes = {name: {s for plan in plans.full() for s in plan.delays.get(name, ())} for name in POINTS}
-    assert sizes == {name: set(plans.SIZES_S) for name in POINTS}
+    assert sizes == {name: set() if point.whole_run else set(plans.SIZES_S) for name, point in POINTS.items()}
     assert {point.layer for point in POINTS.values()} == LAYERS.keys()
     pairs = [[plan for plan in plans.full() if (plan.way, plan.block) == key] for key in WAYS_AND_BLOCKS]
-    assert all(sorted(bool(plan.delays) for plan in pair) == [False, True] for pair in pairs)
+    assert all(sorted(plan.control for plan in pair) == [False, True] for pair in pairs)
     assert all(len({(plan.settings, plan.own) for plan in pair}) == 1 for pair in pairs)
     assert len({plan.name for plan in plans.full()}) == len(plans.full())
+
+
+def test_a_slow_disk_is_a_way_of_its_own_where_there_can_be_one() -> None:
+    """With its controls; it has no interval, so that what it took shows in the totals alone."""
+    more = [plan for plan in plans.full(slow_disk=True) if plan not in plans.full()]
+    assert [plan.control for plan in sorted(more, key=lambda plan: (plan.block, plan.control))] == [False, True] * 6
+    assert totals.of_run("disk", 0, [SLOW], attribute(Trace(0, S, ()))).injected == {"hdfs": 3 * S}
+
+
+def test_the_kernel_slows_a_disk_for_some_processes_alone(tmp_path: Path) -> None:
+    """What one reads from the disk takes as long as the rate says, and what the kernel counted is written down."""
+    if reason := slow_disk.obstacle(tmp_path):
+        pytest.skip(f"no disk can be slowed: {reason}")
+    size, rate = 2_000_000, 1_000_000
+    (tmp_path / "data").write_bytes(os.urandom(size))
+    code = """
+import os, sys, time
+input()
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.fsync(file)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+began = time.monotonic()
+while os.read(file, 1 << 16):
+    pass
+print(time.monotonic() - began)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "data")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        process = identify(reader.pid)
+        assert process
+        with slow_disk.slowed([process], tmp_path, rate, tmp_path):
+            took_s = float(reader.communicate("\n", timeout=50)[0])
+    (injected,) = truth.read(tmp_path)
+    assert size <= injected.asked_ns * rate / S <= 2 * size
+    assert took_s > size / rate / 2
+    assert not list(slow_disk.BLKIO.glob(f"dlobd-selftest-{os.getpid()}"))
 
 
 def test_delays_from_outside_are_in_the_table_of_triggers() -> None:
