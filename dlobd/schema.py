@@ -16,6 +16,7 @@ Schema history of run.json
         parameter servers, and which planes the channel is asked of; `transport`: null in older records
     8   a layer has `measured_ns`, `between_marks_ns` and `named_wait_ns`, and each of its `causes` says whether its
         length was read from the run: null in older records
+    9   `core_waits`: null in older records
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 

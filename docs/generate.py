@@ -191,6 +191,18 @@ is a line written by dlobd's recorder; the other sources are described in [metho
 machine; CPU time and bytes of disks and networks have added up since the machine or the process was started.
 """
 
+PASSED = {
+    "ns": "sum of its segments",
+    "on_core_ns": "growth of the counters of the thread that carried each segment, in proportion between two readings",
+    "on_core_lo_ns": "of each stretch between readings: growth - what of the stretch is not the layer's; at least 0",
+    "on_core_hi_ns": "of each stretch between readings: growth; at most what of the stretch is the layer's",
+    "waiting_ns": "as `on_core_ns`, of the time that schedstat counts in the run queue",
+    "waiting_lo_ns": "as `on_core_lo_ns`",
+    "waiting_hi_ns": "as `on_core_hi_ns`",
+    "blocked_ns": "`ns` - the two others - `unknown_ns`",
+    "unknown_ns": "sum of its segments whose thread was not read then, or is none of the run's",
+}
+
 TIMES = {"step": "lengths of the steps' spans", "step_with_input": "times with input"}
 
 FORMULAS: dict[str, tuple[str, str]] = {
@@ -418,6 +430,32 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "overhead.loop.spans": ("spans", "the rank's spans that begin within the loop"),
     "overhead.loop.ns": ("ns", "`spans * span_cost_ns`; much of it is writing, which may run in parallel to the loop"),
     "overhead.loop.share": ("share", "`ns / length_ns`"),
+    **{f"core_waits.{path}.{name}": ("ns", how) for path in ("whole", "layers[]") for name, how in PASSED.items()},
+    "core_waits.unknown[][]": ("ns", "segments without a carrier, or outside its readings"),
+    "core_waits.processes[].index": ("-", "own mark; the executor's id"),
+    "core_waits.processes[].pid": ("-", "own mark; psutil"),
+    "core_waits.processes[].main_on_core_ns": ("ns", "growth in the window; /proc/PID/task/TID/schedstat"),
+    "core_waits.processes[].main_waiting_ns": ("ns", "the same: its second number"),
+    "core_waits.processes[].on_core_ns": ("ns", "growth in the window of the process's CPU clock"),
+    "core_waits.processes[].waiting_ns": ("ns", "sum over its threads of what schedstat says when they were last seen"),
+    "core_waits.processes[].ended_on_core_ns": ("ns", "`on_core_ns` - the same sum of their time on a core"),
+    "core_waits.processes[].read_bytes": ("bytes", "growth in the window; /proc/PID/io"),
+    "core_waits.processes[].major_faults": ("pages", "growth in the window; /proc/PID/stat"),
+    "core_waits.processes[].block_io_ns": (
+        "ns",
+        "growth in the window; /proc/PID/stat, in ticks of 10 ms; `delayacct`",
+    ),
+    "core_waits.pressure[].sampled_ns": ("ns", "overlap of the window with [first reading, last reading]"),
+    "core_waits.pressure[].cpu_ns": ("ns", "growth in the window of `some` in /proc/pressure/cpu"),
+    "core_waits.pressure[].io_ns": ("ns", "growth in the window of `some` in /proc/pressure/io"),
+    "core_waits.foreign_cpu_ns": (
+        "ns",
+        "sum over the stretches between two samples of the machine's CPU time - that of the run's processes",
+    ),
+    "core_waits.held_up_ns": (
+        "ns",
+        "sum over these stretches of the waiting in it x the foreign share of the CPU time in it",
+    ),
     "resources.period_ns": ("ns", "constant of the sampler"),
     "resources.samples": ("samples", "evidence/resources.jsonl"),
     "resources.longest_gap_ns": ("ns", "largest difference of successive samples"),

@@ -17,6 +17,7 @@ import pandas as pd
 from dlobd.attribution import resource_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import SampledHost
+from dlobd.bundle.resources import LayerWaits
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
@@ -54,9 +55,15 @@ ATTRIBUTION = {
     "unexplained_ns": "int64",
     "lo_ns": "int64",
     "hi_ns": "int64",
+    "on_core_ns": "Int64",
+    "waiting_ns": "Int64",
+    "blocked_ns": "Int64",
+    "unknown_ns": "Int64",
 }
-"""Columns of `RunBundle.attribution`. `percent` is of the wall. The degrees of evidence, from `measured_ns` to
-`unexplained_ns`, sum to a layer's `ns`; the first three are missing in older records. Of `unattributed` all are 0."""
+"""Columns of `RunBundle.attribution`. `percent` is of the wall. The last four say how it passed for the thread that
+carried it, waiting for a core, and sum to `ns`; they are missing where no process was looked at. The degrees of
+evidence, from `measured_ns` to `unexplained_ns`, sum to a layer's `ns`; the first three are missing in older records.
+Of `unattributed` all are 0."""
 
 STEPS = {
     "role": "str",
@@ -156,7 +163,11 @@ class RunBundle:
             "hi_ns": rest_ns,
         }
         layers = [asdict(layer) for layer in self.run.layers]
-        rows = [{**row, "percent": 100 * row["ns"] / wall_ns} for row in (*layers, rest)]
+        passed = {row.layer: row for row in self.run.core_waits.layers} if self.run.core_waits else {}
+        rows = [
+            {**row, "percent": 100 * row["ns"] / wall_ns, **_passed(passed.get(row["layer"]), row["ns"])}
+            for row in (*layers, rest)
+        ]
         return self._frame(rows, ATTRIBUTION)
 
     def steps(self) -> pd.DataFrame:
@@ -228,6 +239,13 @@ class RunBundle:
 def _is_step(span: Span) -> bool:
     """Not another collective that is counted, such as what ranks agree on between steps."""
     return span.rendezvous in ("", f"{names.STEP_RENDEZVOUS} {span.call}")
+
+
+def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:
+    names = ("on_core_ns", "waiting_ns", "blocked_ns", "unknown_ns")
+    if row is None:  # nobody looked, or the layer held nobody up
+        return dict.fromkeys(names, None if ns else 0)
+    return {name: getattr(row, name) for name in names}
 
 
 def _host_rows(found: SampledHost) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dlobd.attribution import reasons, recording_cost, statistics, warnings
+from dlobd.attribution import core_waits, reasons, recording_cost, statistics, warnings
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
@@ -46,6 +46,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     trace = assembled(evidence)
     attribution = attribute(trace)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
+    window = (trace.start_ns, trace.end_ns)
+    waits = core_waits.core_waits(evidence, attribution.segments, window)
     audits, transport = audit(evidence), planes(experiment, evidence)
     status, reason, checks = _status(experiment, evidence, attribution, audits, transport)
     missing, metrics = evidence.collected["missing"], evidence.collected["metrics"]
@@ -71,7 +73,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "metrics": metrics | _metrics(evidence),
         **_training_times(experiment, evidence, trace.start_ns),
         "overhead": cost,
-        "resources": resource_use(evidence, attribution.segments, (trace.start_ns, trace.end_ns)),
+        "resources": resource_use(evidence, attribution.segments, window),
+        "core_waits": waits,
         "spark_metrics": _spark_metrics(evidence),
         "transport": None if transport is None else _dicts(transport),
         "exchange": _dicts(exchange_use(evidence)),
@@ -84,6 +87,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
             *warnings.notices(evidence),
             *_warnings(evidence, trace),
             *recording_cost.warnings(cost),
+            *core_waits.warnings(waits, attribution.wall_ns),
         ],
     }
 

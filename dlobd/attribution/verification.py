@@ -34,6 +34,7 @@ SINCE = {
     "epochs": 6,
     "first_touch": 6,
     "time_to_accuracy": 6,
+    "core_waits": 9,
 }
 """The schema version that brought a field: an older record cannot contain what is computed today."""
 

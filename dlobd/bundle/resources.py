@@ -85,6 +85,75 @@ class ResourceUse:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneTime:
+    """How a part of the wall passed for the threads that carried it. The last four sum to `ns`, but for `lo` and `hi`,
+    which bound what readings leave open."""
+
+    ns: int
+    on_core_lo_ns: int
+    on_core_hi_ns: int
+    waiting_lo_ns: int
+    waiting_hi_ns: int
+    on_core_ns: int
+    waiting_ns: int  # for a core
+    blocked_ns: int
+    unknown_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWaits(LaneTime):
+    """The same of a layer."""
+
+    layer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadUse:
+    """What the kernel counted of one process in the window; sums over threads are thread time, no part of the wall."""
+
+    host: str
+    role: str
+    index: int
+    pid: int
+    source: str
+    main_on_core_ns: int | None  # of the threads that carry its lane by turns
+    main_waiting_ns: int | None
+    on_core_ns: int | None  # of all, ended ones too
+    waiting_ns: int | None  # of all that were seen
+    ended_on_core_ns: int | None
+    read_bytes: int | None
+    major_faults: int | None
+    block_io_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """For how long some task of a host waited for a core, and some was blocked by a disk."""
+
+    host: str
+    sampled_ns: int
+    cpu_ns: int
+    io_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoreWaits:
+    """How the wall passed: on a core, waiting for one, or blocked. See `dlobd.attribution.core_waits`.
+
+    `busy` is whether the run was held up by other processes; None where these cannot be told from its own.
+    """
+
+    whole: LaneTime
+    layers: tuple[LayerWaits, ...]
+    unknown: tuple[tuple[str, int], ...]
+    processes: tuple[ThreadUse, ...]
+    pressure: tuple[Pressure, ...]
+    foreign_cpu_ns: int | None
+    held_up_ns: int | None
+    busy: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class StageMetrics:
     """One attempt of a Spark stage; `metrics` as in SparkMetrics."""
 

@@ -14,7 +14,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dlobd.bundle.resources import ResourceUse, SparkMetrics
+from dlobd.bundle.resources import CoreWaits, ResourceUse, SparkMetrics
 from dlobd.bundle.transport import ExchangeUse, Plane
 from dlobd.schema import (
     Clip,
@@ -299,6 +299,7 @@ class Run:
     warnings: tuple[str, ...] = field(default=())
     page_cache: PageCache | None = None  # None: not known
     resources: ResourceUse | None = None  # None: not sampled, or the record is older
+    core_waits: CoreWaits | None = None  # None: nobody read threads, or the record is older
     spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
     transport: tuple[Plane, ...] | None = None  # None: not looked at, as of the user's own script, or older
     exchange: tuple[ExchangeUse, ...] = ()  # of each rank; none where it is inside of the step
@@ -321,6 +322,11 @@ class Run:
     def own(self) -> bool:
         """Whether the user's own script was run."""
         return isinstance(self.configuration, OwnJob)
+
+    @property
+    def busy(self) -> bool:
+        """Whether other processes of the machine held the run up; False where nobody could tell."""
+        return bool(self.core_waits and self.core_waits.busy)
 
     @property
     def unexplained_ns(self) -> int:

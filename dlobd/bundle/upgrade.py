@@ -92,6 +92,11 @@ def _from_7(run: dict[str, Any]) -> dict[str, Any]:
     return {**run, "layers": layers, "schema_version": 8}
 
 
+def _from_8(run: dict[str, Any]) -> dict[str, Any]:
+    """Nobody looked at how the wall passed for the threads that carried it."""
+    return {"core_waits": None, **run, "schema_version": 9}
+
+
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: _from_1,
     2: _from_2,
@@ -100,5 +105,6 @@ _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     5: _from_5,
     6: _from_6,
     7: _from_7,
+    8: _from_8,
 }
 """Schema version to the function that turns its run.json into the next version's."""

@@ -141,7 +141,7 @@ class Amortisation:
     warnings: tuple[str, ...]
 
 
-def amortisation(every: Sequence[Taken]) -> Amortisation:
+def amortisation(every: Sequence[Taken], keep_disturbed: bool = False) -> Amortisation:
     """Lines through short runs, checked by long ones.
 
     Raises:
@@ -153,7 +153,7 @@ def amortisation(every: Sequence[Taken]) -> Amortisation:
         if getattr(every[0].experiment, name):
             raise UsageError(f"These runs end by {name}: epochs do not say how long they train.", f"{name}=0")
     by_label: dict[str, list[Taken]] = {}
-    for one in sound(every):
+    for one in sound(every, keep_disturbed):
         by_label.setdefault(one.label, []).append(one)
     # of all ways together: six runs of one say little of how runs vary
     common = variation([[one.run for one in runs] for runs in by_label.values()], SHORT)
@@ -167,7 +167,7 @@ def amortisation(every: Sequence[Taken]) -> Amortisation:
         for label, runs in by_label.items()
         for check in _checks(lines[label], [one for one in runs if one.experiment.epochs > SHORT])
     ]
-    doubts = [*warnings(every), *(words for line in lines.values() for words in _doubts(line))]
+    doubts = [*warnings(every, keep_disturbed), *(words for line in lines.values() for words in _doubts(line))]
     return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), tuple(doubts))
 
 

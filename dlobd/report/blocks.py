@@ -85,12 +85,19 @@ def taken(paths: Sequence[Path]) -> list[Taken]:
     return every
 
 
-def sound(every: Sequence[Taken]) -> list[Taken]:
-    """Those that are ok, and not disturbed."""
-    return [one for one in every if one.run.status == "ok" and one.run.wall_ns and not disturbed(one.run)]
+def sound(every: Sequence[Taken], keep_disturbed: bool = False) -> list[Taken]:
+    """Those that are ok, and not disturbed unless such are wanted too."""
+    ok = (one for one in every if one.run.status == "ok" and one.run.wall_ns)
+    return [one for one in ok if keep_disturbed or not disturbed(one.run)]
 
 
 def disturbed(run: Run) -> bool:
+    """Whether something that is none of the run's took its cores: other processes of the machine, or other virtual
+    machines; False where nobody looked."""
+    return run.busy or _stolen(run)
+
+
+def _stolen(run: Run) -> bool:
     """Whether the hypervisor gave more than `DISTURBED` of the CPU time to others; False where nobody counted it."""
     if run.resources is None or not run.resources.hosts:
         return False
@@ -123,15 +130,17 @@ def _refuse(one: Taken, other: Taken, but: Collection[str], what: str) -> None:
         raise UsageError(f"{ids} {what}: they differ in {', '.join(differ)}.", "compare runs that agree in these")
 
 
-def warnings(every: Sequence[Taken]) -> list[str]:
+def warnings(every: Sequence[Taken], keep_disturbed: bool = False) -> list[str]:
     """What makes a comparison of these runs doubtful, one line each; empty if nothing does."""
     runs = [one.run for one in every]
     lines = []
     if bad := [f"{run.run_id} is {run.status} ({run.reason})" for run in runs if run.status != "ok"]:
         lines.append(f"Left out: {left_out(runs)}: {'; '.join(bad)}.")
-    if lost := [run.run_id for run in runs if run.status == "ok" and disturbed(run)]:
-        words = f"from which other virtual machines took more than {DISTURBED:.0%} of the CPU time"
-        lines.append(f"Left out: {len(lost)} of {len(runs)} runs, {words}: {', '.join(lost)}.")
+    took = f"from which other virtual machines took more than {DISTURBED:.0%} of the CPU time"
+    for words, why in ((took, _stolen), ("which processes of others held up", lambda run: run.busy)):
+        if lost := [run.run_id for run in runs if run.status == "ok" and why(run)]:
+            what = "Kept, as you asked" if keep_disturbed else "Left out"
+            lines.append(f"{what}: {len(lost)} of {len(runs)} runs, {words}: {', '.join(lost)}.")
     platforms = {name: {str(run.platform.get(name)) for run in runs} for name in MACHINE}
     lines += _differing("machines", platforms)
     names = sorted({name for run in runs for name in run.versions})

@@ -71,6 +71,8 @@ def unsound(member: Member, allowed: Collection[str]) -> str:
         return f"is {run.status}: {run.reason}"
     if BUSY in allowed:
         return ""
+    if run.busy:
+        return "was held up by processes that are none of its own"
     if disturbed(run):
         return f"lost more than {DISTURBED:.0%} of the CPU time to other virtual machines"
     if member.busy_percent is not None and member.busy_percent > BUSY_PERCENT:

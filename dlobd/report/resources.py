@@ -10,7 +10,7 @@ from rich.table import Table
 
 from dlobd.bundle.resources import HostUse, ProcessUse, ResourceUse, SparkMetrics
 from dlobd.bundle.run import Run
-from dlobd.report import text
+from dlobd.report import core_waits, text
 from dlobd.report.summary import title
 
 _SHOWN_STAGES = 12
@@ -28,6 +28,8 @@ def resources(run: Run, console: Console) -> None:
             text.line(console, line)
         for line in _host(run.resources):
             text.line(console, line)
+    if run.core_waits:
+        core_waits.by_role(run.core_waits, console)
     _spark(run.spark_metrics, console)
 
 

@@ -30,10 +30,16 @@ def main(name: str, doc: str | None, made: Callable[[Chosen], Shown], arguments:
     return run(name, parser(doc), shown, arguments)
 
 
-def parser(doc: str | None) -> argparse.ArgumentParser:
-    """Of a script that takes series and bundles; `doc` is its docstring, its help."""
+def parser(doc: str | None, disturbed: bool = False) -> argparse.ArgumentParser:
+    """Of a script that takes series and bundles; `doc` is its docstring, its help.
+
+    Args:
+        disturbed: whether it leaves disturbed runs out unless it is told to keep them.
+    """
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json, or a run's bundle")
+    if disturbed:
+        made.add_argument("--keep-disturbed", action="store_true", help="compare runs on a busy machine too")
     return made
 
 

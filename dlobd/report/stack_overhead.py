@@ -60,7 +60,7 @@ class StackOverhead:
     warnings: tuple[str, ...]
 
 
-def stack_overhead(every: Sequence[Taken]) -> StackOverhead:
+def stack_overhead(every: Sequence[Taken], keep_disturbed: bool = False) -> StackOverhead:
     """Compares runs in a stack with native ones.
 
     Raises:
@@ -68,7 +68,7 @@ def stack_overhead(every: Sequence[Taken]) -> StackOverhead:
     """
     check_equal(every)
     by_label: dict[str, dict[Repeat, Run]] = {}
-    for one in sound(every):
+    for one in sound(every, keep_disturbed):
         if one.repeat in by_label.setdefault(one.label, {}):
             raise UsageError(f"Repeat {one.repeat[1]} has two runs of {one.label}.", "give one series at a time")
         by_label[one.label][one.repeat] = one.run
@@ -79,7 +79,7 @@ def stack_overhead(every: Sequence[Taken]) -> StackOverhead:
         raise UsageError("There is no run in a stack that is ok.", "add runs of another launcher, such as tfos")
     points = [_point(label, runs, native) for label, runs in by_label.items()]
     points.sort(key=lambda point: point.wall.value)
-    return StackOverhead((_alone(NATIVE, native), *points), (*warnings(every), *_few(points)))
+    return StackOverhead((_alone(NATIVE, native), *points), (*warnings(every, keep_disturbed), *_few(points)))
 
 
 def share(point: Point, group: str) -> Estimate | None:

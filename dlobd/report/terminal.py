@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dlobd.bundle.run import PageCache, RecordingCost, Run
 from dlobd.layers import LAYERS
-from dlobd.report import resources, text
+from dlobd.report import core_waits, resources, text
 from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, machine_of, settings, summary, title
 from dlobd.report.transport import transport
 from dlobd.run.machine_noise import ALL
@@ -45,6 +45,7 @@ def breakdown(run: Run, console: Console) -> None:
     for said in _sums(found):
         text.line(console, said)
     _degrees(found, console)
+    core_waits.by_layer(run, console)
     heading = "Named causes, contained in the layers above; length [read] or [default]"
     text.rows(console, heading, _lengths(found.causes))
     text.rows(console, "The largest parts", _lengths(found.largest))

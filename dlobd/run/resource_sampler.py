@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,21 @@ import psutil
 
 from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.paths import python_path
-from dlobd.tracing import clock
+from dlobd.tracing import clock, process_use
 
 PERIOD_NS = 500_000_000
-"""A sample of a run on the embedded cluster takes 3 to 4 ms of CPU: less than 1 % of one core at this period."""
+"""A sample of a run on the embedded cluster takes 5 to 6 ms of CPU: about 1 % of one core at this period."""
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
-PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes", "write_bytes")
-"""Of a process. `reaped_ns` is the CPU time of the ended processes that it has waited for, and of theirs."""
+THREAD_COLUMNS = (
+    "later_ns", "lane_on_core_ns", "lane_waiting_ns", "threads_on_core_ns", "threads_waiting_ns", "threads_cpu_ns",
+    "major_faults", "block_io_ns",
+)  # fmt: skip
+PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes", "write_bytes", *THREAD_COLUMNS)
+"""Of a process. `reaped_ns` is the CPU time of the ended processes that it has waited for, and of theirs. The columns
+of threads (`dlobd.tracing.process_use`) were read `later_ns` after the sample began; a root of the assignment does not
+have them, as no lane is a daemon's or dlobd's."""
 CPU_COLUMNS = ("busy_ns", "idle_ns", "stolen_ns")
 """Of the machine, all cores together: `idle_ns` includes waiting for disks, and the hypervisor took `stolen_ns`."""
 
@@ -151,6 +157,8 @@ class Sampler:
         self._write = write
         self._tree = ProcessTree({**assignment.roots, "sampler": os.getpid()})
         self._programs: dict[psutil.Process, str] = {}
+        self._unwatched = {*assignment.roots.values(), os.getpid()}
+        self._threads: dict[psutil.Process, process_use.Threads] = {}
         self._interfaces = _interfaces()
         self._disks = [name for name in psutil.disk_io_counters(perdisk=True) or {} if _is_hardware("block", name)]
         self._gpus = _gpus()
@@ -180,7 +188,9 @@ class Sampler:
         line["disk"] = self._disk()
         line["net"] = {name: [net.bytes_recv, net.bytes_sent] for name, net in self._net()}
         line["gpu"] = [gpu.sample() for gpu in self._gpus]
-        line["p"] = {process.pid: found for process in self._tree.processes() if (found := self._process(process))}
+        line["pressure"] = process_use.pressure()
+        processes = self._tree.processes()
+        line["p"] = {process.pid: found for process in processes if (found := self._process(process, at_ns))}
         line["cost"] = time.process_time_ns()
         self._write(line)
 
@@ -194,18 +204,27 @@ class Sampler:
     def _net(self) -> Iterator[tuple[str, Any]]:
         return ((name, net) for name, net in psutil.net_io_counters(pernic=True).items() if name in self._interfaces)
 
-    def _process(self, process: psutil.Process) -> list[int | None] | None:
+    def _process(self, process: psutil.Process, begun_ns: int) -> list[int | None] | None:
         """Its counters; None if it has ended."""
         try:
             with process.oneshot():
                 if self._programs.get(process) != (name := process.name()):
                     self._write(_described(process, name))
                     self._programs[process] = name
+                    self._threads[process] = process_use.Threads(process.pid, java=name == "java")
                 times, rss = process.cpu_times(), process.memory_info().rss
                 reaped_s = times.children_user + times.children_system
-                return [_ns(times.user), _ns(times.system), _ns(reaped_s), rss, *_io(process)]
+                counters = [_ns(times.user), _ns(times.system), _ns(reaped_s), rss, *_io(process)]
         except psutil.Error:
             return None
+        return counters if process.pid in self._unwatched else [*counters, *self._of_threads(process, begun_ns)]
+
+    def _of_threads(self, process: psutil.Process, begun_ns: int) -> list[int | None]:
+        later_ns = clock.monotonic_ns() - begun_ns
+        times = self._threads[process].read()
+        faults = process_use.faults(process.pid) or (None, None)
+        lengths: tuple[int | None, ...] = astuple(times) if times else (None,) * 4
+        return [later_ns, *lengths, process_use.cpu_ns(process.pid), *faults]
 
 
 def _described(process: psutil.Process, name: str) -> dict[str, Any]:

@@ -18,6 +18,8 @@ Lines (key `k`):
     e         i id, t time; optional a attributes
     i         n name, t time; optional a attributes                                   an instant
     cost      spans, lines, bytes, flushes, wall_ns, cpu_ns, lost_lines, left_out     see `Cost`
+    u         t, and what the kernel has counted until then: main and threads [on a core, waiting for one], cpu, read,
+              major, block_io, pressure; see `dlobd.tracing.process_use`
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from threading import get_ident
 from typing import Any
 
 from dlobd.schema import SCHEMA_VERSION
-from dlobd.tracing import clock, clock_sync, encoding
+from dlobd.tracing import clock, clock_sync, encoding, process_use
 from dlobd.tracing.open_span import OpenSpan
 
 FLUSH_S = 0.5
@@ -47,8 +49,8 @@ ANCHOR_S = 10.0
 FIRST_EXCHANGE_S, EXCHANGE_S = 1.0, 10.0
 """Where the driver has another clock, message pairs are exchanged with it at the start, then after so long, doubling up
 to the second: a rate is known only from pairs that lie apart. And once at the end, unless the last were just before."""
-COST_S = 1.0
-"""What recording has cost is written at most this often, and by the last flush."""
+SUMS_S = 1.0
+"""What recording has cost is written at most this often, and by the last flush; so is what the kernel has counted."""
 
 
 @dataclass(slots=True)
@@ -119,7 +121,8 @@ class Recorder:
         self._peer: clock_sync.Peer | None = None
         self._exchanged_ns = self._opened_ns
         self.cost = Cost()
-        self._cost_due_ns = 0
+        self._sums_due_ns = 0
+        self._threads = process_use.Threads(self._pid)
         self._told_lost = 0
 
     def after_fork(self) -> None:
@@ -166,28 +169,34 @@ class Recorder:
             self.cost.left_out += 1
 
     def flush(self, last: bool = False) -> None:
-        """Writes what is buffered. A disk that refuses costs spans and a line on stderr, never the job.
+        """Writes what is buffered, and once in `SUMS_S` what has added up. A disk that refuses costs spans and a line
+        on stderr, never the job.
 
         Args:
-            last: the process may end without another one: what recording has cost is written too.
+            last: the process may end without another one: the sums are written too.
         """
         with self._lock:
             entries = [self._queue.popleft() for _ in range(len(self._queue))]
-            if not entries and not (last and self._introduced):
-                return
             wall_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+            due = last or wall_ns >= self._sums_due_ns
+            if not entries and not (due and self._introduced):
+                return
             try:
                 if entries:
                     self._write(entries)
                     self.cost.flushes += 1
             except OSError as error:
                 self._tell_lost(error)
+            if due:
+                self._write_sum(self._use_line())
             now_ns = time.monotonic_ns()
             self.cost.wall_ns += now_ns - wall_ns
             self.cost.cpu_ns += time.thread_time_ns() - cpu_ns
-            if last or now_ns >= self._cost_due_ns:
-                self._cost_due_ns = now_ns + int(COST_S * 1e9)
-                self._write_cost()
+            if due:
+                self._sums_due_ns = now_ns + int(SUMS_S * 1e9)
+                with self._count_lock:
+                    cost = {"k": "cost", **asdict(self.cost)}
+                self._write_sum(cost)
                 if last:
                     self._tell_lost()
 
@@ -215,15 +224,13 @@ class Recorder:
         else:
             self._put(lines)
 
-    def _write_cost(self) -> None:
+    def _write_sum(self, line: dict[str, Any]) -> None:
         """A file of one that could not write anything has no place for it: stderr says how much was lost."""
         if self._fd is None or not self._introduced:
             return
-        with self._count_lock:
-            line = encoding.encode({"k": "cost", **asdict(self.cost)})
         lost = self.cost.lost_lines
         try:
-            self._put([line])
+            self._put([encoding.encode(line)])
         except OSError:
             self.cost.lost_lines = lost  # the next one says the same and more
 
@@ -340,6 +347,21 @@ class Recorder:
             "forked": self._forked,
             "domain": clock.domain(),
             "schema": SCHEMA_VERSION,
+        }
+
+    def _use_line(self) -> dict[str, Any]:
+        times = self._threads.read()
+        faults = process_use.faults(self._pid)
+        return {
+            "k": "u",
+            "t": time.monotonic_ns(),
+            "main": [times.lane_on_core_ns, times.lane_waiting_ns] if times else None,
+            "threads": [times.threads_on_core_ns, times.threads_waiting_ns] if times else None,
+            "cpu": process_use.cpu_ns(self._pid),
+            "read": process_use.read_bytes(self._pid),
+            "major": faults[0] if faults else None,
+            "block_io": faults[1] if faults else None,
+            "pressure": process_use.pressure(),
         }
 
     def _anchor_line(self) -> dict[str, Any]:

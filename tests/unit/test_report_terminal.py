@@ -168,7 +168,7 @@ def test_an_older_record_does_not_say_how_well_it_is_known() -> None:
 
 def test_what_was_not_measured_is_said() -> None:
     """No samples and no Spark: two lines, and none in the breakdown; a layer without samples has no figures."""
-    bare = RECORD | {"resources": None, "spark_metrics": None}
+    bare = RECORD | {"resources": None, "spark_metrics": None, "core_waits": None}
     assert render(resources, bare) == (
         "\nResource use: not measured.\n\nSpark's task metrics: none, as Spark logged no ended task.\n"
     )

@@ -98,6 +98,7 @@ class Alignment:
         for span in process.spans:
             span.start_ns, span.end_ns = move(span.start_ns), move(span.end_ns)
         process.instants = [replace(instant, at_ns=move(instant.at_ns)) for instant in process.instants]
+        process.uses = [replace(use, at_ns=move(use.at_ns)) for use in process.uses]
         process.anchors = [replace(each, monotonic_ns=move(each.monotonic_ns)) for each in process.anchors]
         return process
 

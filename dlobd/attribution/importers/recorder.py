@@ -56,6 +56,24 @@ class Instant:
     attrs: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the kernel had counted of a process at `at_ns`, since its start; None where it does not say.
+
+    `main` and `threads` are pairs: on a core, and waiting for one; of the main thread, and of all that were seen.
+    `cpu_ns` has ended threads too. `pressure` is the machine's: some task waited for a core, some for a disk.
+    """
+
+    at_ns: int
+    main: tuple[int, int] | None
+    threads: tuple[int, int] | None
+    cpu_ns: int | None
+    read_bytes: int | None
+    major_faults: int | None
+    block_io_ns: int | None
+    pressure: tuple[int, int] | None
+
+
 @dataclass(slots=True)
 class RecordedProcess:
     """What one process wrote."""
@@ -70,6 +88,7 @@ class RecordedProcess:
     instants: list[Instant] = field(default_factory=list)
     anchors: list[ClockAnchor] = field(default_factory=list)
     exchanges: list[tuple[str, Exchange]] = field(default_factory=list)  # with which clock domain
+    uses: list[Use] = field(default_factory=list)
     lines: int = 0  # whole ones
     bad_lines: int = 0
     cost: Cost | None = None  # as the recorder last said it; None if it did not
@@ -150,6 +169,13 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
         found.last_ns = max(found.last_ns, pair.received_a_ns)
     elif kind == "i":
         found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
+        found.last_ns = max(found.last_ns, line["t"])
+    elif kind == "u":
+        main, threads, stalled = (
+            tuple(pair) if pair else None for pair in map(line.get, ("main", "threads", "pressure"))
+        )
+        rest = (line["cpu"], line["read"], line["major"], line["block_io"])
+        found.uses.append(Use(line["t"], main, threads, *rest, stalled))
         found.last_ns = max(found.last_ns, line["t"])
     elif kind == "cost":
         # a sum; unknown members of a later version are dropped

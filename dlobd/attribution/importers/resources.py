@@ -30,11 +30,15 @@ class HostSample:
     net_sent_bytes: int
     gpus: tuple[tuple[int, int] | None, ...]
     cost_ns: int  # CPU time of the sampler
+    pressure: tuple[int, int] | None = None  # some task waited for a core, some was blocked by a disk; nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSample:
-    """What one process had used at `at_ns`; `rss_bytes` was in use then, the others add up."""
+    """What one process had used at `at_ns`; `rss_bytes` was in use then, the others add up.
+
+    From `later_ns` on it is None of a process whose threads were not looked at; see `dlobd.tracing.process_use`.
+    """
 
     at_ns: int
     cpu_ns: int
@@ -42,6 +46,14 @@ class ProcessSample:
     rss_bytes: int
     read_bytes: int | None
     write_bytes: int | None
+    later_ns: int | None = None  # after the sample began
+    lane_on_core_ns: int | None = None
+    lane_waiting_ns: int | None = None
+    threads_on_core_ns: int | None = None
+    threads_waiting_ns: int | None = None
+    threads_cpu_ns: int | None = None  # ended ones too
+    major_faults: int | None = None
+    block_io_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -166,6 +178,7 @@ def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledPr
             net_sent_bytes=sum(sent for _, sent in net.values()),
             gpus=tuple(tuple(gpu) if gpu else None for gpu in line["gpu"]),
             cost_ns=line["cost"],
+            pressure=tuple(line["pressure"]) if line.get("pressure") else None,
         )
     )
     for pid, (user_ns, system_ns, *more) in line["p"].items():

@@ -1,0 +1,152 @@
+"""How the wall passed for the threads that carried it: on a core, waiting for one, or blocked. Pure.
+
+The kernel counts for each thread how long it was on a core and how long it was ready to run while others had the cores;
+whatever else it did, it was blocked. The attributed wall is one chain of lanes, and at each of its instants one thread
+carries the lane: so these three, and what is not known, are a partition of the wall. Counters are read now and then. In
+a stretch of length L between two readings in which one grew by G, o nanoseconds of a layer hold at least G - (L - o) of
+it and at most G; the number given is in proportion. What a process's other threads did is thread time, and no part of
+the wall.
+
+Cores that others had: of the CPU time that the machine used while a lane's thread waited, the share of processes that
+are none of the run's is what the rest of the machine held the run up by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from dlobd.attribution.carriers import BETWEEN, Carrier, Carriers, Window
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.resources import ProcessSample, SampledHost
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.schema import Segment
+
+HELD_UP = 0.02
+"""Of the wall. A run that was held up for longer by what else ran there says something of that too: quiet runs of one
+experiment differ by several times as much."""
+
+Pieces = list[tuple[Segment, Carrier | str]]
+
+
+def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> dict[str, Any] | None:
+    """The member `core_waits` of run.json; None where no process was looked at.
+
+    Args:
+        segments: of the attribution; together they are the window.
+    """
+    known = Carriers(evidence)
+    if not known.any:
+        return None
+    pieces: Pieces = [(segment, known.carrier(segment)) for segment in segments]
+    by_layer: dict[str, Pieces] = defaultdict(list)
+    for segment, carrier in pieces:
+        by_layer[segment.layer].append((segment, carrier))
+    order = [*LAYERS, UNATTRIBUTED]
+    unknown: Tally[str] = Tally()
+    whole = _split(pieces, unknown)
+    foreign_ns, held_up_ns = _by_others(evidence, pieces, window)
+    wall_ns = window[1] - window[0]
+    return {
+        "whole": whole,
+        "layers": [{"layer": layer, **_split(by_layer[layer])} for layer in sorted(by_layer, key=order.index)],
+        "unknown": [[why, ns] for why, ns in sorted(unknown.items(), key=lambda item: (-item[1], item[0])) if ns],
+        "processes": known.rows(window),
+        "pressure": known.pressure(window),
+        "foreign_cpu_ns": foreign_ns,
+        "held_up_ns": held_up_ns,
+        "busy": None if held_up_ns is None else held_up_ns > HELD_UP * wall_ns,
+    }
+
+
+def warnings(found: Mapping[str, Any] | None, wall_ns: int) -> list[str]:
+    """That the machine was busy with something else, if it was."""
+    if not found or not found["busy"]:
+        return []
+    held_up_s, foreign_s = found["held_up_ns"] / 1e9, found["foreign_cpu_ns"] / 1e9
+    words = f"cores that other processes had, which used {foreign_s:.1f} s of CPU"
+    return [f"the machine was busy: for {held_up_s:.1f} of {wall_ns / 1e9:.1f} s the run waited for {words}"]
+
+
+def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
+    """Pieces of the wall, split; `unknown` gets what is not known, by the reason."""
+    overlaps: Tally[tuple[Carrier, int]] = Tally()
+    ns = 0
+    for segment, carrier in pieces:
+        length_ns = segment.end_ns - segment.start_ns
+        ns += length_ns
+        if isinstance(carrier, str):
+            why = carrier
+        else:
+            why = BETWEEN
+            for index, overlap_ns in carrier.overlaps(segment.start_ns, segment.end_ns):
+                overlaps[carrier, index] += overlap_ns
+                length_ns -= overlap_ns
+        if unknown is not None:
+            unknown[why] += length_ns
+    found = dict.fromkeys(
+        ("on_core_ns", "on_core_lo_ns", "on_core_hi_ns", "waiting_ns", "waiting_lo_ns", "waiting_hi_ns"), 0
+    )
+    known_ns = sum(overlaps.values())
+    for (carrier, index), overlap_ns in overlaps.items():
+        length_ns, *grown = carrier.stretch(index)
+        for name, grown_ns in zip(("on_core", "waiting"), grown, strict=True):
+            found[f"{name}_ns"] += grown_ns * overlap_ns // length_ns
+            found[f"{name}_lo_ns"] += max(0, grown_ns - (length_ns - overlap_ns))
+            found[f"{name}_hi_ns"] += min(grown_ns, overlap_ns)
+    blocked_ns = known_ns - found["on_core_ns"] - found["waiting_ns"]
+    return {"ns": ns, **found, "blocked_ns": blocked_ns, "unknown_ns": ns - known_ns}
+
+
+# ---- others
+
+
+def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
+    """CPU time of processes that are none of the run's, and how long the wall waited for cores that they had.
+
+    None where not all of the run's processes are seen: those of an external cluster may run on this machine too."""
+    found = evidence.resources
+    if found is None or evidence.external or evidence.by_hand or len(found.samples) < 2:
+        return None, None
+    shares = _foreign(found)
+    foreign_ns = held_up_ns = 0
+    for (before, after), (own_ns, busy_ns) in shares:
+        start_ns, end_ns = max(before, window[0]), min(after, window[1])
+        if start_ns >= end_ns or not busy_ns:
+            continue
+        others_ns = max(0, busy_ns - own_ns)
+        foreign_ns += others_ns * (end_ns - start_ns) // (after - before)
+        waited_ns = sum(
+            carrier.waiting_ns(max(segment.start_ns, start_ns), min(segment.end_ns, end_ns))
+            for segment, carrier in pieces
+            if isinstance(carrier, Carrier) and segment.start_ns < end_ns and segment.end_ns > start_ns
+        )
+        held_up_ns += waited_ns * others_ns // busy_ns
+    return foreign_ns, held_up_ns
+
+
+def _foreign(found: SampledHost) -> Iterator[tuple[Window, tuple[int, int]]]:
+    """For each two samples in a row, the CPU time in between: of the run's processes, and of all."""
+    at: dict[int, dict[int, ProcessSample]] = defaultdict(dict)
+    for process in found.processes:
+        for sample in process.samples:
+            at[sample.at_ns][process.pid] = sample
+    parents = {process.pid: process.parent for process in found.processes}
+    for before, after in pairwise(found.samples):
+        earlier, later = at[before.at_ns], at[after.at_ns]
+        own_ns = 0
+        reaped: Tally[int] = Tally()
+        for pid, sample in later.items():
+            was = earlier.get(pid)
+            own_ns += sample.cpu_ns - (was.cpu_ns if was else 0)
+            reaped[pid] = sample.reaped_ns - (was.reaped_ns if was else 0)
+        own_ns += sum(reaped.values())
+        for pid in earlier.keys() - later.keys():  # what it had is now its parent's, if that waited for it
+            had_ns = earlier[pid].cpu_ns + earlier[pid].reaped_ns
+            if reaped[parents[pid]] >= had_ns:
+                reaped[parents[pid]] -= had_ns
+                own_ns -= had_ns
+        yield (before.at_ns, after.at_ns), (max(0, own_ns), after.cpu_busy_ns - before.cpu_busy_ns)

@@ -1,0 +1,277 @@
+"""How the wall passed for a lane's thread: what the kernel counts of real threads, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import records
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlobd.attribution import core_waits
+from dlobd.attribution.carriers import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
+from dlobd.attribution.importers import recorder, resources
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.report import blocks
+from dlobd.run.resource_sampler import Assignment, sampling
+from dlobd.schema import Process, Segment, Span
+from dlobd.tracing import clock, process_use
+from dlobd.tracing.recorder import Recorder
+
+MS = 1_000_000
+
+
+def burn(cpu_s: float) -> None:
+    """Has a core for so long."""
+    until = time.thread_time() + cpu_s
+    while time.thread_time() < until:
+        pass
+
+
+# ---- what the kernel counts
+
+
+def test_ended_threads_are_counted_and_only_the_main_one_carries_the_lane() -> None:
+    """The kernel forgets a thread's waiting with the thread; of its time on a core the process's clock keeps all."""
+    threads = process_use.Threads(os.getpid())
+    before, cpu_ns = threads.read(), process_use.cpu_ns(os.getpid())
+    begun = len(os.listdir("/proc/self/task"))
+    assert before is not None
+    assert cpu_ns is not None
+    seen, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        burn(0.05)
+        seen.set()
+        done.wait()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    seen.wait()
+    alive = threads.read()
+    done.set()
+    worker.join()
+    unseen = threading.Thread(target=burn, args=(0.05,))
+    unseen.start()
+    unseen.join()
+    while len(os.listdir("/proc/self/task")) > begun:
+        time.sleep(0.001)  # Python lets go of a thread before the kernel does
+    after, cpu_after_ns = threads.read(), process_use.cpu_ns(os.getpid())
+    assert alive is not None
+    assert after is not None
+    assert cpu_after_ns is not None
+    assert alive.threads_on_core_ns - before.threads_on_core_ns >= 50 * MS
+    assert after.threads_on_core_ns >= alive.threads_on_core_ns  # of the one that has ended since
+    assert (
+        after.lane_on_core_ns - before.lane_on_core_ns < after.threads_on_core_ns - before.threads_on_core_ns - 49 * MS
+    )
+    ended_ns = (cpu_after_ns - cpu_ns) - (after.threads_on_core_ns - before.threads_on_core_ns)
+    assert ended_ns >= 40 * MS  # the clocks are not read at one time
+
+
+def test_a_process_that_is_gone_has_nothing() -> None:
+    """It is no error: processes end while they are looked at."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert process_use.Threads(child.pid).read() is None
+    assert process_use.read_bytes(child.pid) is process_use.faults(child.pid) is process_use.cpu_ns(child.pid) is None
+
+
+def test_javas_main_thread_and_those_of_its_tasks_carry_a_jvms_lane() -> None:
+    """The kernel cuts a thread's name after 15 characters."""
+    lane = ("Executor task l", "Thread-4", "Driver")
+    assert all(process_use.LANE_OF_JVM.match(name) for name in lane)
+    others = ("dispatcher-even", "Driver-heartbea", "Thread-4-x", "GC Thread#0", "VM Thread")
+    assert not any(process_use.LANE_OF_JVM.match(name) for name in others)
+
+
+def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
+    """At its end too, so that no time of it is left to guess; it counts from the process's start."""
+    own = Recorder(tmp_path, "worker", threaded=False)
+    with own.span("user", "user code"):
+        burn(0.05)
+    begun_ns = clock.monotonic_ns()
+    own.close()
+    (process,) = recorder.read_all(tmp_path)
+    last = process.uses[-1]
+    assert begun_ns <= last.at_ns <= clock.monotonic_ns()
+    assert last.main is not None
+    assert last.threads is not None
+    assert last.cpu_ns is not None
+    assert 50 * MS <= last.main[0] <= last.threads[0]
+    assert [use.at_ns for use in process.uses] == sorted(use.at_ns for use in process.uses)
+
+
+# ---- what follows
+
+
+@st.composite
+def _lives(draw: st.DrawFn) -> tuple[list[str], list[int], list[tuple[int, int, str]]]:
+    """What a thread did in each moment, when it was read, and which layers had it."""
+    moments = draw(st.lists(st.sampled_from("rwb"), min_size=1, max_size=40))
+    reads = (
+        draw(st.sets(st.integers(0, len(moments)), min_size=2, max_size=6).map(sorted)) if len(moments) > 1 else [0, 1]
+    )
+    edges = [0, *draw(st.sets(st.integers(1, len(moments)), max_size=6).map(sorted)), len(moments)]
+    layers = draw(st.lists(st.sampled_from(["spark", "yarn"]), min_size=len(edges), max_size=len(edges)))
+    return moments, reads, [(a, b, layer) for a, b, layer in zip(edges, edges[1:], layers, strict=False) if a < b]
+
+
+@given(_lives())
+def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
+    life: tuple[list[str], list[int], list[tuple[int, int, str]]],
+) -> None:
+    """Whatever a thread did between two readings; what was before the first and after the last is unknown, not 0."""
+    moments, reads, stretches = life
+    carrier = Carrier([[(at, moments[:at].count("r"), moments[:at].count("w")) for at in reads]])
+    for layer in ("spark", "yarn"):
+        mine = [(a, b) for a, b, of in stretches if of == layer]
+        found = core_waits._split([(Segment(a, b, layer, None, "span", ()), carrier) for a, b in mine])
+        known = [moments[at] for a, b in mine for at in range(a, b) if reads[0] <= at < reads[-1]]
+        for name, what in (("on_core", "r"), ("waiting", "w")):
+            assert found[f"{name}_lo_ns"] <= known.count(what) <= found[f"{name}_hi_ns"]
+            assert found[f"{name}_lo_ns"] <= found[f"{name}_ns"] <= found[f"{name}_hi_ns"]
+        assert found["unknown_ns"] == found["ns"] - len(known)
+        assert found["on_core_ns"] + found["waiting_ns"] + found["blocked_ns"] + found["unknown_ns"] == found["ns"]
+        assert found["blocked_ns"] >= 0
+
+
+def evidence(**parts: Any) -> Evidence:
+    """Of one host, whose window is no matter."""
+    plain = {"resources": None, "processes": [], "cluster_mode": False, "external": False, "by_hand": False}
+    return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
+
+
+def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
+    """A piece of the wall."""
+    span = Span("1", None, layer, "x", who, lane, start_ns, end_ns) if who else None
+    return Segment(start_ns, end_ns, layer, span, "span", (lane,))
+
+
+def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
+    """Never 0: JVMs of other hosts, YARN's own work, time without a span, and what lies outside the readings."""
+    who = Process("h", "worker", 0, 7, 0)
+    lines = [
+        {"k": "process", "host": "h", "role": "worker", "index": 0, "pid": 7, "start_ns": 0, "opened_ns": 10,
+         "domain": "h/b/n", "forked": False},
+        {"k": "u", "t": 100, "main": [40, 10], "threads": [60, 30], "cpu": 75, "read": 4096, "major": 2,
+         "block_io": None, "pressure": [5, 6]},
+    ]  # fmt: skip
+    (tmp_path / "spans-7-10.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    known = evidence(processes=recorder.read_all(tmp_path))
+    jvm = Process("h", "executor", 1, 0)
+    pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm), segment(150, 170, jvm, "yarn"),
+              segment(170, 175, None, "unattributed")]  # fmt: skip
+    found = core_waits.core_waits(known, pieces, (0, 175))
+    assert found is not None
+    assert found["whole"]["on_core_ns"], found["whole"]["waiting_ns"] == (40, 10)
+    assert (found["whole"]["blocked_ns"], found["whole"]["unknown_ns"]) == (50, 75)
+    unknown = dict(found["unknown"])
+    assert (unknown[BETWEEN], unknown[BY_YARN], unknown[NO_SPAN]) == (30, 20, 5)
+    assert sum(unknown.values()) == 75
+    (row,) = found["processes"]
+    assert (row["on_core_ns"], row["waiting_ns"], row["ended_on_core_ns"], row["source"]) == (75, 30, 15, "own marks")
+    assert (row["read_bytes"], row["major_faults"], row["block_io_ns"]) == (4096, 2, None)
+    assert found["busy"] is None  # nobody sampled the machine
+    assert core_waits.core_waits(evidence(), pieces, (0, 175)) is None
+
+
+# ---- a real machine
+
+WORK = """
+import os, sys, time
+from dlobd import tracing
+os.sched_setaffinity(0, {int(sys.argv[2])})
+tracing.start(sys.argv[1], "driver")
+print(flush=True)
+sys.stdin.readline()
+with tracing.span("user", "user code"):
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+print(flush=True)
+sys.stdin.readline()
+"""
+HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
+
+
+def measured(directory: Path, hogs: int) -> dict[str, Any]:
+    """A recorded process that wants one core, beside so many that want the same one and are none of the run's."""
+    core, file = str(min(os.sched_getaffinity(0))), directory / "resources.jsonl"
+    others: list[subprocess.Popen[bytes]] = []
+    # a shell stands for dlobd: what is below it is the run's
+    work = ["sh", "-c", '"$@"; exit', "sh", sys.executable, "-c", WORK, str(directory / "spans"), core]
+    with subprocess.Popen(work, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            hog = [sys.executable, "-c", HOG, core]
+            others += [subprocess.Popen(hog, stdout=subprocess.PIPE) for _ in range(hogs)]
+            for other in others:
+                assert other.stdout is not None
+                other.stdout.readline()
+            with sampling(file, Assignment({"dlobd": child.pid}, "m", 60.0, period_ns=50 * MS)):
+                child.stdin.write(b"\n")
+                child.stdin.flush()
+                child.stdout.readline()
+        finally:
+            for other in others:
+                other.kill()
+                other.communicate()
+        child.communicate(b"\n")
+    sampled = resources.read(file.read_text().splitlines())
+    recorded = recorder.read_all(directory / "spans")
+    (span,) = recorded[0].spans
+    pieces = [segment(span.start_ns, span.end_ns, recorded[0].process, "user")]
+    found = core_waits.core_waits(evidence(resources=sampled, processes=recorded), pieces, (span.start_ns, span.end_ns))
+    assert found is not None
+    return found
+
+
+@pytest.mark.slow
+def test_a_hog_is_seen_as_waiting_for_a_core_and_the_machine_is_called_busy(tmp_path: Path) -> None:
+    """Four hogs leave it a fifth of its core. Its own time there is what it wanted, with them or without."""
+    for name in ("quiet", "hogged"):
+        (tmp_path / name / "spans").mkdir(parents=True)
+    quiet, hogged = measured(tmp_path / "quiet", 0), measured(tmp_path / "hogged", 4)
+    for found in (quiet, hogged):
+        whole = found["whole"]
+        assert whole["unknown_ns"] <= 0.1 * whole["ns"]
+        assert whole["on_core_hi_ns"] >= 290 * MS
+        assert whole["on_core_ns"] == pytest.approx(300 * MS, rel=0.15)
+        (row,) = [row for row in found["processes"] if row["role"] == "driver"]
+        assert row["source"] == "own marks, samples"
+    shares = [found["whole"]["waiting_ns"] / found["whole"]["ns"] for found in (quiet, hogged)]
+    assert shares[1] > 0.6
+    assert shares[1] > shares[0]
+    assert hogged["busy"]
+    assert hogged["held_up_ns"] > 0.5 * hogged["whole"]["waiting_ns"]
+    assert hogged["foreign_cpu_ns"] > 0.5 * hogged["whole"]["ns"]
+    (line,) = core_waits.warnings(hogged, hogged["whole"]["ns"])
+    assert line.startswith("the machine was busy: ")
+
+
+def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
+    """And says so by its name, either way."""
+    part = dict.fromkeys(("ns", "on_core_ns", "on_core_lo_ns", "on_core_hi_ns", "waiting_ns", "waiting_lo_ns",
+                          "waiting_hi_ns", "blocked_ns", "unknown_ns"), 0)  # fmt: skip
+    waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": [], "foreign_cpu_ns": 9,
+             "held_up_ns": 9, "busy": True}  # fmt: skip
+    every = [blocks.Taken(("", 1), records.run(core_waits=waits)), blocks.Taken(("", 2), records.run())]
+    assert blocks.sound(every) == every[1:]
+    assert blocks.sound(every, keep_disturbed=True) == every
+    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept, as you asked: 1 of 2 runs")):
+        (line,) = [line for line in blocks.warnings(every, keep) if "held up" in line]
+        assert line.startswith(begin)
+        assert every[0].run.run_id in line
+    assert not Carriers(evidence()).any
