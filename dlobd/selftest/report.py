@@ -76,7 +76,7 @@ def _totals(rans: Sequence[SelftestRun]) -> list[totals.Total]:
 
 
 def _total(one: totals.Total) -> dict[str, Any]:
-    return {**asdict(one), "interval_ns": one.interval_ns, "coverage": one.coverage, "holds": one.holds}
+    return {**asdict(one), "error_ns": asdict(one.error_ns), "holds": one.holds}
 
 
 def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
@@ -157,10 +157,10 @@ def verdicts(whole: Mapping[str, Any]) -> list[str]:
     told = [f"{said}: {right} of {len(whole['delays'])} delays were found ({target}){never}"]
     if judged := [one for one in whole["totals"] if one["holds"] is not None]:
         held = sum(one["holds"] for one in judged)
-        coverage = min(one["coverage"] for one in judged)
+        least = min(one["error_ns"]["coverage"] for one in judged)
         told.append(
-            f"{held} of {len(judged)} layer totals: the {coverage:.1%} interval of what was added holds what was "
-            f"injected (target {HOLDING:.0%})"
+            f"{held} of {len(judged)} layer totals: the {least:.1%} interval of what was added holds what was injected "
+            f"(target {HOLDING:.0%})"
         )
     if whole["coverage"]:
         least = min(one["touched_ns"] / one["wall_ns"] for one in whole["coverage"])
@@ -220,17 +220,16 @@ def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for one in whole["totals"]:
         injected, added = one["injected_ns"], one["added_ns"]
-        errors = sorted(have - want for have, want in zip(added, injected, strict=True))
-        middle = (errors[(len(errors) - 1) // 2] + errors[len(errors) // 2]) / 2
-        interval = one["interval_ns"]
+        error = one["error_ns"]
+        known = error["coverage"] is not None
         rows.append(
             [
                 one["way"],
                 one["layer"],
                 _s(sum(injected) / len(injected)),
                 _s(sum(added) / len(added)),
-                _signed(middle),
-                f"{_signed(interval[0])} to {_signed(interval[1])}" if interval else f"{len(errors)} blocks: none",
+                _signed(error["value"]),
+                f"{_signed(error['low'])} to {_signed(error['high'])}" if known else f"{len(added)} blocks: none",
                 {True: "yes", False: "NO", None: "-"}[one["holds"]],
             ]
         )

@@ -7,20 +7,18 @@ difference is one value, and six blocks give an interval.
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlobd.attribution import statistics
+from dlobd.attribution.statistics import Estimate
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution
 from dlobd.selftest.points import POINTS
 from dlobd.selftest.truth import Injection
 
 UNEXPLAINED = "unexplained"
-
-ENOUGH = 6
-"""The fewest differences for an interval: lowest and highest of n miss the median in 2 of 2^n cases, 3.1 % for 6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +46,16 @@ class Total:
         return tuple(added - injected for added, injected in zip(self.added_ns, self.injected_ns, strict=True))
 
     @property
-    def median_ns(self) -> float:
-        """The median error."""
-        return statistics.median(self.errors_ns)
-
-    @property
-    def interval_ns(self) -> tuple[int, int] | None:
-        """Of the median error, from lowest to highest; None with fewer blocks than `ENOUGH`."""
-        return (min(self.errors_ns), max(self.errors_ns)) if len(self.errors_ns) >= ENOUGH else None
-
-    @property
-    def coverage(self) -> float:
-        """How often such an interval holds the median: 1 - 2 / 2^n."""
-        return 1 - float(0.5 ** (len(self.errors_ns) - 1))
+    def error_ns(self) -> Estimate:
+        """The median error, with its exact interval where there are blocks enough for one."""
+        found = statistics.median(self.errors_ns)
+        assert found is not None
+        return found
 
     @property
     def holds(self) -> bool | None:
         """Whether the interval holds no error; None without one."""
-        return None if self.interval_ns is None else self.interval_ns[0] <= 0 <= self.interval_ns[1]
+        return self.error_ns.holds(0)
 
 
 def of_run(way: str, block: int, injected: Iterable[Injection], attribution: Attribution) -> RunTotals:

@@ -36,8 +36,8 @@ def test_what_was_injected_comes_back_in_the_totals() -> None:
     found = compared(0, 6)
     assert found["yarn"].injected_ns == (2 * S,) * 6
     assert found["yarn"].errors_ns == (0, -MS, 2 * MS, -3 * MS, 4 * MS, -5 * MS)
-    assert found["yarn"].interval_ns == (-5 * MS, 4 * MS)
-    assert found["yarn"].coverage == 1 - 2 / 64
+    error = found["yarn"].error_ns
+    assert (error.low, error.high, error.coverage) == (-5 * MS, 4 * MS, 1 - 2 / 64)
     assert [one.holds for one in found.values()] == [True] * 3
     assert found["unattributed"].errors_ns == (0,) * 6
 
@@ -46,13 +46,13 @@ def test_a_ripple_into_another_layer_is_noticed() -> None:
     """A tenth of the delay came out elsewhere: neither total holds."""
     found = compared(S // 5, 6)
     assert (found["yarn"].holds, found["spark"].holds, found["unattributed"].holds) == (False, False, True)
-    assert found["spark"].median_ns > S // 6
+    assert found["spark"].error_ns.value > S // 6
 
 
 def test_too_few_blocks_give_no_interval() -> None:
     """Nor a verdict, whatever the error."""
     found = compared(S, 5)
-    assert (found["yarn"].interval_ns, found["yarn"].holds) == (None, None)
+    assert (found["yarn"].error_ns.low, found["yarn"].holds) == (None, None)
 
 
 def test_runs_without_their_control_are_left_out() -> None:
