@@ -41,6 +41,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
         names.REGISTER_RESERVATION, names.AWAIT_RESERVATIONS, names.SLEEP, names.AWAIT_TRAINERS, names.FORK_TRAINER,
         names.IMPORT_DISTRIBUTOR, names.MIRRORED_STRATEGY_RUNNER, names.START_CHILD, names.ALL_GATHER_ADDRESSES,
         names.TELL_PLACE, names.AWAIT_PLACE, names.START_RANKS, names.TELL_PLACES, names.WAIT_FOR_RANKS,
+        names.TELL_DRIVER, "last notice heard",
     ),
     "feed": (
         names.PUT, names.GET, names.AWAIT_BLOCK, names.PUT_RESULTS, names.TERMINATE_FEED,

@@ -13,6 +13,7 @@ from dlobd import own_file, tracing
 from dlobd.axes import MODELS, RENAMED_EXCHANGES
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
+from dlobd.job import notices
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.schema import ADDED
 from dlobd.tracing import names
@@ -146,7 +147,8 @@ _FIELDS = frozenset(field.name for field in fields(Job))
 
 
 class Markers:
-    """Done and failure markers in the job's storage: they outlive every process, and need no port."""
+    """Done and failure markers in the job's storage: they outlive every process, and need no port. Whoever leaves one
+    tells the driver, which looks for them only in case that it was not told."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -159,6 +161,8 @@ class Markers:
         storage.write(f"{self._directory}/.{name}", json.dumps(result).encode(), names.DONE_MARKER)
         tracing.flush()
         storage.rename(f"{self._directory}/.{name}", f"{self._directory}/{name}")
+        with tracing.span("launcher", names.TELL_DRIVER):
+            notices.tell({"done": rank})
 
     def report_failure(self, cause: str) -> None:
         """Leaves what a rank says of its failure, in one line; the first one written is the one that counts."""
@@ -169,25 +173,19 @@ class Markers:
         self._report("died", cause)
 
     def _report(self, name: str, cause: str) -> None:
+        line = " ".join(cause.split())
         try:
-            self._job.storage().create(f"{self._directory}/{name}", " ".join(cause.split()).encode())
+            self._job.storage().create(f"{self._directory}/{name}", line.encode())
         except HdfsError:
             pass  # the cause is on stderr too
+        notices.tell({name: line})
 
-    def finished(self) -> set[int]:
-        """Ranks that have left their done-marker."""
-        return {
-            int(name.removeprefix("rank-").removesuffix(".json")) for name in self._list() if name.startswith("rank-")
-        }
-
-    def failure(self) -> str | None:
-        """The failure marker's line, if there is one."""
-        there = self._list()
+    def look(self) -> tuple[set[int], str | None]:
+        """The ranks that have left their done-marker, and the failure marker's line, if there is one."""
+        # an empty one is still being written
+        there = [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]
+        ranks = {int(name.removeprefix("rank-").removesuffix(".json")) for name in there if name.startswith("rank-")}
         for name in ("died", "failed"):
             if name in there:
-                return self._job.storage().read(f"{self._directory}/{name}", "failure marker").decode()
-        return None
-
-    def _list(self) -> list[str]:
-        # an empty one is still being written
-        return [name for name, size in self._job.storage().sizes(self._directory).items() if size > 0]
+                return ranks, self._job.storage().read(f"{self._directory}/{name}", "failure marker").decode()
+        return ranks, None

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dlobd import tracing
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job, Markers
-from dlobd.schema import ADDED
 from dlobd.tracing import names
 from dlobd.tracing.recorder import Recorder
-
-EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
-DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
-
-
-def job(directory: Path, **changes: Any) -> Job:
-    """A job whose storage is this machine's own directories."""
-    fields = {field.name: str(field.type) for field in dataclasses.fields(Job)}
-    values = {name: ADDED.get(name, DEFAULTS[kind]) for name, kind in fields.items()}
-    return Job(**{**values, **EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes})
+from jobs import job
 
 
 @pytest.fixture
@@ -76,14 +64,13 @@ def test_a_job_of_before_is_read(tmp_path: Path) -> None:
 
 def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
     """Each leaves its result; an empty marker is still being written, and other files are none."""
-    assert (markers.finished(), markers.failure()) == (set(), None)
+    assert markers.look() == (set(), None)
     markers.report_done(0, {"rank": 0, "steps": 3})
     markers.report_done(11, {"rank": 11})
     directory = tmp_path / "run" / "done"
     (directory / "rank-2.json").write_text("")
-    assert markers.finished() == {0, 11}
+    assert markers.look() == ({0, 11}, None)
     assert json.loads((directory / "rank-0.json").read_text()) == {"rank": 0, "steps": 3}
-    assert markers.failure() is None
 
 
 def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
@@ -96,7 +83,7 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
 
     def rename(storage: LocalDirectory, path: str, to: str) -> None:
         spans = "".join(file.read_text() for file in (tmp_path / "spans").iterdir())
-        seen.append((json.loads(Path(path).read_text()), markers.finished(), names.WRITE_DONE_MARKER in spans))
+        seen.append((json.loads(Path(path).read_text()), markers.look()[0], names.WRITE_DONE_MARKER in spans))
         original(storage, path, to)
 
     original = LocalDirectory.rename
@@ -104,15 +91,14 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
     markers.report_done(1, {"rank": 1})
     recorder.close()
     assert seen == [({"rank": 1}, set(), True)]
-    assert markers.finished() == {1}
+    assert markers.look()[0] == {1}
 
 
 def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:
     """What comes after it is its consequence."""
     markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
     markers.report_failure("rank 0: peer is gone")
-    assert markers.failure() == "rank 1: RuntimeError: boom at line 3"
-    assert markers.finished() == set()
+    assert markers.look() == (set(), "rank 1: RuntimeError: boom at line 3")
 
 
 def _report(markers: Markers, cause: str) -> None:
@@ -129,4 +115,4 @@ def test_of_many_failures_at_once_exactly_one_counts(markers: Markers) -> None:
     for process in processes:
         process.join(50)
     assert [process.exitcode for process in processes] == [0] * 4
-    assert markers.failure() in causes
+    assert markers.look()[1] in causes

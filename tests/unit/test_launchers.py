@@ -48,11 +48,16 @@ class Markers:
     def __init__(self, cause: str | None = None) -> None:
         self._cause = cause
 
-    def finished(self) -> set[int]:
-        return set()
+    def finished(self) -> frozenset[int]:
+        return frozenset()
 
     def failure(self) -> str | None:
         return self._cause
+
+    last_word = failure
+
+    def wait(self, known: frozenset[int], within_s: float) -> None:
+        raise AssertionError(known)
 
     def report_failure(self, cause: str) -> None:
         raise AssertionError(cause)

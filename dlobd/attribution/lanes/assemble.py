@@ -21,6 +21,7 @@ from dlobd.attribution.lanes import executor as executor_lane
 from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes import servers as servers_lane
 from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.attribution.lanes.driver import last_notice_ns
 from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
@@ -193,6 +194,8 @@ class _Waits:
             trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
             if trainer is None:
                 return {**wait, "waits_for": ()}
+            if span.name == names.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
+                return {"waits_for": (trainer.lane,)}  # told, not seen: no poll delayed it
             done = trainer.named(names.WRITE_DONE_MARKER)
             # the marker is there before the call that writes it has returned
             released = min(done[-1].end_ns, span.end_ns) if done and span.name == names.AWAIT_TRAINERS else None

@@ -88,6 +88,14 @@ def _add_driver(lane: LaneBuilder, evidence: Evidence, last_executor: str | None
     _add_context(lane, evidence, python, last_executor)
     _add_jobs(lane, evidence, python)
     _add_stop(lane, evidence, python)
+    for wait in python.named(names.AWAIT_TRAINERS):
+        lane.add("launcher", "last notice heard", last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
+
+
+def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
+    """When the driver had heard the last rank say that it is done, inside of its wait for them; None if it did not."""
+    told = [i.at_ns for i in python.instants if i.name == names.RANK_DONE] if python else []
+    return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:

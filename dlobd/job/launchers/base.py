@@ -6,7 +6,7 @@ A launcher runs inside the driver, after SparkContext is up:
        exchange passes from a launcher to a rank;
     2. it feeds `blocks`, one partition per rank and epoch, until the ranks have taken everything or say that they want
        no more (`Feed.stop`); without blocks the ranks read for themselves, and there is nothing to feed;
-    3. it waits until every rank has left its done-marker, or one has failed;
+    3. it waits until every rank has said that it is done, or one has failed;
     4. it stops the ranks.
 It records spans of layer `launcher` for its own work, and of layer `feed` for the queue.
 """
@@ -21,6 +21,10 @@ from dlobd.axes import EXCHANGES
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
+
+FIRST_LOOK_S, LONGEST_PAUSE_S = 2.0, 10.0
+"""The driver looks at the markers after so long, then after pauses twice as long each, up to the second: a rank whose
+host cannot reach the driver is noticed, and a NameNode is asked a few times in a job."""
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TensorFlow's own words. Rank 0 is the chief; worker i is rank i + 1."""
@@ -121,17 +125,23 @@ class Launcher(Protocol):
 class Done(Protocol):
     """How ranks say that they have finished, evaluated and saved."""
 
-    def finished(self) -> set[int]:
-        """Ranks that have left their done-marker."""
+    def finished(self) -> frozenset[int]:
+        """Ranks that are done, as far as the driver was told or has looked."""
 
     def failure(self) -> str | None:
-        """The cause in one line, if a rank has left a failure marker."""
+        """The cause in one line, if a rank has failed, as far as the driver was told or has looked."""
+
+    def last_word(self) -> str | None:
+        """The same, after a look at the markers: something has failed, and perhaps nobody could tell why."""
+
+    def wait(self, known: frozenset[int], within_s: float) -> None:
+        """Returns as soon as more ranks than those are done, or one has failed; at the latest after so long."""
 
     def report_failure(self, cause: str) -> None:
-        """Leaves a failure marker: what a rank says of itself. Called on an executor, so it must pickle."""
+        """Leaves what a rank says of itself. Called on an executor, so it must pickle."""
 
     def report_death(self, cause: str) -> None:
-        """Leaves a marker for a rank that could not speak. It outranks failures: its peers fail because of it."""
+        """Leaves a word for a rank that could not speak. It outranks failures: its peers fail because of it."""
 
 
 class TrainingFailed(Exception):

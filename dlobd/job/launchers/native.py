@@ -120,7 +120,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | 
                 tracing.instant(names.RANK_EXITED, rank=rank)
                 if code:
                     died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how(code, memory)}"
-                    raise TrainingFailed(done.failure() or died)
+                    raise TrainingFailed(done.last_word() or died)
 
 
 def end(ranks: list[subprocess.Popen[bytes]]) -> None:

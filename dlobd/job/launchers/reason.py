@@ -15,7 +15,7 @@ _NOISE = ("at ", "py4j", "org.apache.spark.SparkException")
 def one_line(error: Exception, done: Done) -> str:
     """What a rank said of itself, else what a node said, else the line of `error` that names the cause."""
     try:
-        if failure := done.failure():
+        if failure := done.last_word():
             return failure
     except failures():
         pass  # HDFS is what has failed; `error` knows of it

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
-from dlobd.job.launchers.base import Done, Feed, Main, Roles, TrainingFailed, place
+from dlobd.job.launchers.base import LONGEST_PAUSE_S, Done, Feed, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import JoinWatch, meets_by_tensorflow, watched
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from dlobd.job.description import Job
 
-DONE_POLL_S = 0.1
+WATCH_S = 0.5
+"""How often the driver looks whether executors are still there, while it waits for a word of the ranks."""
+
 SHUTDOWN_POLL = "TensorFlowOnSpark TFCluster.shutdown poll"
 SHUTDOWN_SLEEP_S = 0.1
 RESERVATION_TIMEOUT_S = 120
@@ -106,15 +108,15 @@ class TfosLauncher:
             raise TrainingFailed(one_line(error, done)) from error
         wait = {
             "waits_for": [names.WAIT_TRAINERS],
-            "cause": "done-marker poll (0.1 s)",
-            "cause_period_ns": int(DONE_POLL_S * 1e9),
+            "cause": f"done-marker poll (2 s, doubling to {LONGEST_PAUSE_S:g} s)",
+            "cause_period_ns": int(LONGEST_PAUSE_S * 1e9),
         }
         with tracing.span("launcher", names.AWAIT_TRAINERS, wait):
-            while len(done.finished()) < roles.ranks:
+            while len(finished := done.finished()) < roles.ranks:
                 failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost() or joining.look()
                 if failure:
                     raise TrainingFailed(one_line(Exception(failure), done))
-                time.sleep(DONE_POLL_S)
+                done.wait(finished, WATCH_S)
         with tracing.span("launcher", names.TFCLUSTER_SHUTDOWN):
             cluster.shutdown(timeout=0)
 

@@ -11,8 +11,9 @@ from dlobd.axes import LAUNCHERS
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import driver_clock
 from dlobd.job.launchers.base import Roles
+from dlobd.job.outcome import Outcome
 from dlobd.job.training import trainer
-from dlobd.job.training.meeting import address_book
+from dlobd.job.training.meeting import address_book, notices
 from dlobd.tracing import names
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def run(job_file: str) -> None:
 
 def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> None:
     roles = Roles(chief=1, worker=job.workers - 1)
-    with address_book(sc, job):
-        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, Markers(job))
+    with address_book(sc, job), notices(sc, job) as told:
+        done = Outcome(Markers(job), told)
+        LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, done)
     tracing.instant(names.LAUNCHER_SHUT_DOWN)
 
 

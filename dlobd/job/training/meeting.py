@@ -1,4 +1,5 @@
-"""Where ranks meet: by which channel, and, if their exchange is dlobd's own, in the driver's address book."""
+"""Where ranks meet: by which channel, and, if their exchange is dlobd's own, in the driver's address book; and where
+they tell the driver how they are doing."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import os
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from dlobd.axes import EXCHANGES
 from dlobd.job.description import Job
 from dlobd.job.launchers.driver_clock import driver_host
 from dlobd.job.launchers.own_address import CHANNEL
+from dlobd.job.notices import Notices
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -46,3 +49,23 @@ def address_book(sc: SparkContext | None, job: Job) -> Iterator[None]:
             place["pmi"] = server.address
         environment[PLACE] = json.dumps(place)
         yield
+
+
+@contextmanager
+def notices(sc: SparkContext | None, job: Job) -> Iterator[Notices | None]:
+    """Ranks that are started meanwhile find in their environment where to tell the driver, as they do the address book.
+
+    None without Spark, where the launcher sees its ranks end, and where nothing can be listened to: markers say the
+    same."""
+    if sc is None:
+        yield None
+        return
+    try:
+        told = Notices(socket.gethostbyname(driver_host(sc)), job.workers)
+    except OSError as error:
+        print(f"dlobd: ranks cannot tell the driver that they are done: {error}", file=sys.stderr)
+        yield None
+        return
+    sc.environment.update(told.environment)
+    with closing(told):
+        yield told
