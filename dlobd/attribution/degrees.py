@@ -34,6 +34,8 @@ MEASURED: dict[str, tuple[str, ...]] = {
         names.IMPORT_PYSPARK, "import pyspark.worker", names.SPARK_CONTEXT, names.SPARK_SESSION,
         names.SPARK_CONTEXT_STOP, names.INPUT_SPLITS, names.UNPICKLE_FUNCTION, names.TFCLUSTER_TRAIN, names.FEED_JOB,
         names.BARRIER_JOB, names.READ_BLOCK, names.READ_ROWS, names.WAIT_FOR_TRAINER, "JVM: *", "register with Master",
+        # both ends of one message
+        "report task of *",
     ),
     "launcher": (
         names.IMPORT_TENSORFLOWONSPARK, names.TFCLUSTER_RUN, names.TFCLUSTER_INFERENCE, names.TFCLUSTER_SHUTDOWN,
@@ -69,7 +71,8 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
     "client": ("application",),
     "yarn": (
         "allocate * container", "launch * container", "prepare * container", "allocate and launch * container",
-        "localise and start * container", "allocate, localise and start * container", "unregister application",
+        "localise and start * container", "allocate, localise and start * container", "register application",
+        "unregister application",
     ),
     "spark": (
         names.DRIVER, "Python worker", "task of *", "job *",
@@ -77,7 +80,8 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
         "JVM process exits", "SparkEnv and UI start", "prepare submission", "wait for the application",
         "wait for the ApplicationMaster", "wait for executors", "submit job *", "wait for tasks of *",
         "* launch script", "* JVM boots", "* registers", "AM serves the driver", "AM runs the driver", "AM stops",
-        "AM prepares its request", "Master and Worker start executor", "wait for a job", "schedule task",
+        "AM prepares its request", "AM asks for * container", "AM launches executor container", "end job *",
+        "Master and Worker start executor", "wait for a job", "schedule task",
         "trainer in task", "start Python daemon", "Python worker starts",
     ),
     "launcher": (
@@ -95,6 +99,7 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
 
 WAITS: dict[str, bool] = {
     "NodeManager heartbeat": False,
+    "ApplicationMaster asks while containers are missing": True,
     "ApplicationMaster heartbeat": False,
     "Spark's application report poll": False,
     "Spark's wait for registered executors": False,

@@ -107,6 +107,10 @@ def test_the_summary_of_a_real_run() -> None:
     assert rows["read test set"]["bytes"] == 2_000 * 838
     assert rows["write done-marker"]["operations"] == 2
     assert rows["staging"]["operations"] == 3
+    assert rows.pop("all calls of the NameNode")["operations"] == len(evidence.audits)
+    # in the capture, which is of before they were told
+    looks = rows.pop("of these, looks for done-markers")
+    assert (looks["operations"], looks["ns"], looks["hi_ns"]) == (0, None, None)
     for row in rows.values():
         assert 0 <= row["lo_ns"] <= row["hi_ns"]
         assert row["source_begin"]

@@ -22,6 +22,7 @@ _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource (\S+) -> (hdfs://[^/]+)?(\S+)")
+_ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
 _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(\d+)")
 
@@ -128,6 +129,24 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
     return log
 
 
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How the ApplicationMaster asks for its containers: at `from_ns`, and then after pauses that double from the first
+    to the longest while containers are missing. As `ApplicationMaster.allocationThreadImpl` of Spark 4.3 does."""
+
+    from_ns: int
+    first_pause_ns: int
+    longest_pause_ns: int
+
+    def around(self, at_ns: int) -> tuple[int, int]:
+        """When it asked last before `at_ns`, and when it asks next; both are its first time before that."""
+        before_ns, next_ns, pause_ns = self.from_ns, self.from_ns, self.first_pause_ns
+        while next_ns < at_ns and pause_ns > 0:
+            before_ns, next_ns = next_ns, next_ns + min(pause_ns, self.longest_pause_ns)
+            pause_ns *= 2
+        return before_ns, next_ns
+
+
 @dataclass(slots=True)
 class AmLog:
     """What the ApplicationMaster says of its executors, and in cluster mode of the driver's Python."""
@@ -135,6 +154,7 @@ class AmLog:
     first: LogLine | None = None
     registering: LogLine | None = None
     requested: LogLine | None = None
+    asking: Asking | None = None
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
     user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
@@ -149,6 +169,8 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
             log.registering = log.registering or line
         elif "container requests" in line.message and "Submitted" in line.message:
             log.requested = log.requested or line
+        elif log.asking is None and (match := _ASKING.search(line.message)):
+            log.asking = Asking(line.at_ns, int(match[2]) * 1_000_000, int(match[1]) * 1_000_000)
         elif "Unregistering ApplicationMaster" in line.message:
             log.unregistering = log.unregistering or line
         elif log.user_exit is None and (match := _USER_EXIT.search(line.message)):

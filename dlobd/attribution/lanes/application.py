@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.importers.spark import Asking
 from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
@@ -18,6 +19,7 @@ NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbe
 NM_HEARTBEAT_NS = 1_000_000_000
 AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
 AM_HEARTBEAT_NS = 3_000_000_000
+AM_HEARTBEAT_READ = "ApplicationMaster asks while containers are missing (intervals of its log)"
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
@@ -45,12 +47,17 @@ def build(evidence: Evidence, host: str) -> list[Span]:
         requested_ns = am.requested.at_ns if am.requested else None
         begun_ns = app.get("ATTEMPT_RUNNING") or requested_ns  # it registers, and requests containers at once
         doing = ("AM serves the driver", begun_ns, None)
+    registering_ns = am.registering.at_ns if am.registering and not evidence.cluster_mode else None
     add_process_start(
         lane,
         "AM",
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
-        (begun_ns, "/proc" if evidence.cluster_mode else RM_LOG, begun_ns is None),
+        (registering_ns or begun_ns, "/proc" if evidence.cluster_mode else "AM log", begun_ns is None),
     )
+    lane.add(
+        "yarn", "register application", registering_ns, app.get("ATTEMPT_RUNNING"), f"AM log, {RM_LOG}",
+        resolution_ns=RESOLUTION_NS,
+    )  # fmt: skip
     unregister = am.unregistering.at_ns if am.unregistering else None
     finished = app.get("FINISHED")
     name, from_ns, until_ns = doing
@@ -68,10 +75,12 @@ def add_container_start(
     asked_ns: int | None,
     asked_source: str,
     begun: tuple[int | None, str],
+    asking: Asking | None = None,
 ) -> None:
     """A container from its request to the start of its process: the same steps for the AM and for executors.
 
     Args:
+        asking: how the ApplicationMaster asks for executors' containers, if it says so.
         begun: when the process itself says that it began, and where: the end of what no daemon's log tells apart.
     """
     begun_ns, begun_source = begun
@@ -97,26 +106,44 @@ def add_container_start(
         cause=NM_HEARTBEAT,
         cause_period_ns=NM_HEARTBEAT_NS,
     )
+    _add_hand_out(lane, marks, what, asking)
+    taken_ns = marks.get("ACQUIRED")
+    # the ResourceManager itself launches its AM's container; executors' are launched by the AM
+    launcher = ("yarn", "launch AM container") if what == "AM" else ("spark", "AM launches executor container")
     lane.add(
-        "yarn",
-        f"hand out {what} container",
-        marks.get("ALLOCATED"),
-        marks.get("ACQUIRED"),
-        RM_LOG,
-        resolution_ns=RESOLUTION_NS,
-        # the ResourceManager acquires its AM's container itself; an executor's waits for the AM to ask again
-        **({} if what == "AM" else {"cause": AM_HEARTBEAT, "cause_period_ns": AM_HEARTBEAT_NS}),
-    )
-    steps = (
-        ("launch", "ACQUIRED", "START_REQUEST", f"{RM_LOG}, {NM_LOG}"),
-        ("prepare", "START_REQUEST", "LOCALIZING", NM_LOG),
-        ("localise", "LOCALIZING", "SCHEDULED", NM_LOG),
-        ("start", "SCHEDULED", "RUNNING", NM_LOG),
-    )
-    for verb, opens, closes, source in steps:
+        *launcher, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS
+    )  # fmt: skip
+    for verb, opens, closes in (
+        ("prepare", "START_REQUEST", "LOCALIZING"),
+        ("localise", "LOCALIZING", "SCHEDULED"),
+        ("start", "SCHEDULED", "RUNNING"),
+    ):
         lane.add(
-            "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), source, resolution_ns=RESOLUTION_NS
+            "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), NM_LOG, resolution_ns=RESOLUTION_NS
         )
+
+
+def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
+    """An allocated container until it is handed over: the ResourceManager takes its AM's itself; an executor's waits
+    until the AM asks again, which YARN has told it to do now and then. What it asks later than that is Spark's."""
+    allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
+    if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
+        heartbeat = {} if what == "AM" else {"cause": AM_HEARTBEAT, "cause_period_ns": AM_HEARTBEAT_NS}
+        lane.add("yarn", f"hand out {what} container", allocated_ns, handed_ns, RM_LOG, resolution_ns=RESOLUTION_NS,
+                 **heartbeat)  # fmt: skip
+        return
+    before_ns, next_ns = asking.around(allocated_ns)
+    due_ns = min(max(next_ns, allocated_ns), handed_ns)
+    if before_ns < next_ns:
+        lane.add(
+            "yarn", f"hand out {what} container", allocated_ns, due_ns, f"{RM_LOG}, AM log",
+            resolution_ns=RESOLUTION_NS, cause=AM_HEARTBEAT_READ, cause_period_ns=next_ns - before_ns,
+        )  # fmt: skip
+    else:
+        due_ns = allocated_ns  # it had not begun to ask
+    lane.add(
+        "spark", f"AM asks for {what} container", due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS
+    )
 
 
 def _resolution_ns(source: str) -> int:

@@ -21,11 +21,14 @@ from dlobd.attribution.lanes import executor as executor_lane
 from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes import servers as servers_lane
 from dlobd.attribution.lanes.builder import LaneBuilder
-from dlobd.attribution.lanes.driver import last_notice_ns
+from dlobd.attribution.lanes.driver import last_notice_ns, last_task
 from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
 from dlobd.tracing import names
+
+FEEDS = (names.FEED_JOB, names.TFCLUSTER_TRAIN)
+"""Waits of the driver that end with Spark's tasks, and that the trainers hold up."""
 
 IN_OWN_MAIN = NotMeasured(
     "channel",
@@ -60,7 +63,7 @@ def assembled(evidence: Evidence) -> Trace:
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
     spans = _client(evidence, host)
-    spans += driver_lane.build(evidence, host, last_executor(evidence, ranks), waits.resolve)
+    spans += driver_lane.build(evidence, host, last_executor(evidence, ranks), waits.resolve, waits.held_ns)
     spans += application_lane.build(evidence, host)
     for executor, container in evidence.executor_containers.items():
         here = [rank for rank in ranks if rank.executor == executor]
@@ -180,6 +183,20 @@ class _Waits:
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
                 return rank.start_ns, trainer.end_ns
         return None
+
+    def held_ns(self, wait: RecordedSpan) -> int | None:
+        """Until when trainers held up a feed: none of them is at work, and the last task's has taken its blocks. None
+        for a wait that is no feed's, or where the trainers threw blocks away."""
+        if wait.name not in FEEDS or (last := last_task(self._evidence, wait)) is None:
+            return None
+        task = last[1]
+        fed = executor_lane.latest([r for r in self._ranks if r.executor == task.executor], wait.end_ns)
+        done_ns = self._finished.get(task.executor, {}).get(task.id)
+        if fed is None or done_ns is None:
+            return None
+        taken_ns = executor_lane.consumed_ns(fed, done_ns)
+        busy = [r.finished[1] for r in self._ranks if r.start_ns < wait.end_ns and r.finished > (False, wait.start_ns)]
+        return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         """Fields of Span for a recorded wait."""

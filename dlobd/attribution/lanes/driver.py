@@ -12,7 +12,7 @@ from typing import Any
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.importers.spark import DriverLog, Job
+from dlobd.attribution.importers.spark import DriverLog, Job, Task
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
@@ -33,29 +33,33 @@ READY_POLL = "Spark's wait for registered executors (0.1 s poll)"
 READY_POLL_NS = 100_000_000
 
 Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
+HeldNs = Callable[[RecordedSpan], int | None]
 
 
-def build(evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve) -> list[Span]:
+def build(
+    evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
+) -> list[Span]:
     """The spans of the driver, and in cluster mode those of spark-submit, which then is a lane of its own.
 
     Args:
         last_executor: the executor that registered last, if any did.
         resolve: names the lanes of recorded waits.
+        held_ns: until when trainers held up a feed that was waited for; None for any other wait.
     """
     driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(LANE, python, python.spans, resolve) if python else []
     if evidence.by_hand:
         # the window begins after spark-submit did, and ends before it
-        _add_driver(driver, evidence, last_executor, resolve)
+        _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return driver.spans
     if evidence.cluster_mode:
         submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
-        _add_driver(driver, evidence, last_executor, resolve)
+        _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return [*submitter.spans, *driver.spans, *threads]
     _add_start(driver, evidence, evidence.driver_process.process.start_ns if evidence.driver_process else None)
-    _add_driver(driver, evidence, last_executor, resolve)
+    _add_driver(driver, evidence, last_executor, resolve, held_ns)
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
     return [*driver.spans, *threads]
@@ -76,7 +80,9 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
     )
 
 
-def _add_driver(lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve) -> None:
+def _add_driver(
+    lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
+) -> None:
     """The driver's Python from its start to its end, with the JVM's work under its calls."""
     python = evidence.driver_process
     if python is None:
@@ -86,7 +92,7 @@ def _add_driver(lane: LaneBuilder, evidence: Evidence, last_executor: str | None
     lane.add("spark", "driver Python starts", start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
     lane.add_recorded(python, resolve=resolve)
     _add_context(lane, evidence, python, last_executor)
-    _add_jobs(lane, evidence, python)
+    _add_jobs(lane, evidence, python, held_ns)
     _add_stop(lane, evidence, python)
     for wait in python.named(names.AWAIT_TRAINERS):
         lane.add("launcher", "last notice heard", last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
@@ -221,12 +227,14 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     )
 
 
-def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
+def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
     """Spark jobs. One inside a recorded wait was submitted for that wait: only its submission is the driver's own."""
     spans = [span for span in python.spans if not span.thread]
     waits = [span for span in spans if span.wait]
     calls = [span for span in spans if span.attrs.get("jvm_call")]
     free: list[Job] = []
+    for wait in waits:
+        _add_end_of_feed(lane, evidence, wait, held_ns(wait))
     for job in evidence.driver_log.jobs:
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
         if around is None:
@@ -243,6 +251,38 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
         within = [([job], evidence.window["exit_ns"]) for job in free]
     for jobs, end_ns in within:
         _add_waited(lane, evidence, jobs, end_ns)
+
+
+def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None:
+    """The task whose result the driver had last, of the jobs that it submitted inside of a wait."""
+    ended = [
+        (task.end_ns, task.id, job, task)
+        for job in evidence.driver_log.jobs
+        if wait.start_ns <= job.start_ns < wait.end_ns
+        for task in job.tasks
+        if task.end_ns is not None and task.end_ns <= wait.end_ns
+    ]
+    return max(ended)[2:] if ended else None
+
+
+def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
+    """What a feed's job takes when the trainers hold it up no more: its last task ends and reports, the job ends.
+
+    Args:
+        held_ns: until when trainers held it up; None for a wait that is no feed's.
+    """
+    if held_ns is None or (last := last_task(evidence, wait)) is None:
+        return
+    job, task = last
+    assert task.end_ns is not None
+    lane.add(
+        "spark", f"wait for tasks of {job.name}", min(held_ns, task.end_ns), task.end_ns, DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS, waits_for=(lane_of(task.executor),),
+    )  # fmt: skip
+    lane.add(
+        "spark", f"end job {job.name}", max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}",
+        resolution_ns=RESOLUTION_NS,
+    )  # fmt: skip
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:

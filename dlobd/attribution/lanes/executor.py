@@ -60,7 +60,7 @@ def build(
     life = evidence.container_jvm(container)
     begun = (life.start_ns if life else log.first.at_ns if log.first else None, EXECUTOR_LOG)
     if evidence.on_yarn:
-        add_container_start(lane, marks, "executor", requested, AM_LOG, begun)
+        add_container_start(lane, marks, "executor", requested, AM_LOG, begun, am.asking)
     if not evidence.on_yarn:
         connected = evidence.driver_log.points.get("connected")
         lane.add(
@@ -90,7 +90,7 @@ def build(
             if at_ns < span.end_ns:  # else room came so late that the pipe took the block in parts
                 lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
         if wait.get("waits_for") == [names.WAIT_TRAINER]:
-            rank = _latest(ranks, span.end_ns)
+            rank = latest(ranks, span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
         return resolve(span, wait)
 
@@ -150,12 +150,12 @@ def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[i
     return room_ns([put for process in processes for put in process.named(names.PUT)], gets, capacity)
 
 
-def _latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
+def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
     """The trainer that was the last to start."""
     return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
 
 
-def _consumed_ns(rank: Rank, before_ns: int) -> int | None:
+def consumed_ns(rank: Rank, before_ns: int) -> int | None:
     """When the trainer had taken the last block, or given back its last results, before the end of a feed task; not
     known where it threw blocks away."""
     if any(span.start_ns < before_ns for span in rank.named(names.TERMINATE_FEED)):
@@ -188,6 +188,14 @@ def _add_tasks(
             "spark", f"task of {job.name}", task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
             resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
         )  # fmt: skip
+        # the driver may give it the next task before it has looked at this one's result
+        told_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
+        if done_ns is not None and told_ns is not None and done_ns < told_ns:
+            lane.add(
+                "spark", f"report task of {job.name}", done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}",
+                resolution_ns=RESOLUTION_NS,
+            )  # fmt: skip
+            free_ns = told_ns
     lane.add(
         "spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS
     )
@@ -199,12 +207,12 @@ def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank
     for feed in process.named(names.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
-            rank = _latest(ranks, feed.end_ns)
+            rank = latest(ranks, feed.end_ns)
             period_ns = ends[-1].attrs.get("join_poll_ns", FEED_JOIN_PERIOD_NS)
             lane.add(
                 "feed", "join queue", ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
                 waits_for=(rank.lane,) if rank else (),
-                released_ns=_consumed_ns(rank, feed.end_ns) if rank else None,
+                released_ns=consumed_ns(rank, feed.end_ns) if rank else None,
                 cause=FEED_JOIN if period_ns else "", cause_period_ns=period_ns, truncated=feed.truncated,
             )  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 Time is a number where dlobd's own client measured it, or where a log shows both ends; else it is an interval.
 
-A DataNode's read duration includes the client's back-pressure, so that it is an upper bound; bytes over the fastest
-transfer of the same run is a lower one.
+From when a task was about to open its input until the last of its blocks was sent is an upper bound: it holds calls of
+the NameNode and connections, and what the reader did meanwhile. Of what a NodeManager localises it is the DataNodes'
+durations, which include the reader's back-pressure. Bytes over the fastest transfer of the same run is a lower one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from dlobd.schema import Interval, Span
 from dlobd.tracing import names
 
 CLIENT_TRACE = "DN client trace"
+AUDIT_LOG = "NN audit log"
+ALL_CALLS = "all calls of the NameNode"
+MARKER_LOOKS = "of these, looks for done-markers"
+OPENED = f"executor log, {CLIENT_TRACE}"
 MIN_RATE_BYTES = 1 << 20
 """Only transfers of this size say anything about the peak rate; small ones measure latency."""
 
@@ -32,10 +37,14 @@ def intervals(evidence: Evidence) -> list[Interval]:
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
         for task, split in sorted(log.splits.items()):
-            start, end = log.got.get(task, 0), log.finished.get(task) or evidence.window["exit_ns"]
-            reads = _reads(evidence.transfers, evidence.blocks.get(split.path, set()), start, end)
+            end = log.finished.get(task) or evidence.window["exit_ns"]
+            reads = _reads(evidence.transfers, evidence.blocks.get(split.path, set()), split.at_ns, end)
             if reads:
-                found.append(_interval("read input", "spark", lane_of(executor), start, end, reads, split.bytes, rate))
+                # from the line that says that it is about to open the file: what comes before the first byte, at the
+                # NameNode or until a DataNode accepts, no log of HDFS has
+                last = max(t.end_ns for t in reads)
+                bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
+                found.append(_interval("read input", "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
@@ -44,7 +53,8 @@ def intervals(evidence: Evidence) -> list[Interval]:
         lane = lane_of(owner) if owner else APPLICATION
         reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
         if reads:
-            found.append(_interval("localise", "yarn", lane, opened, closed, reads, sum(t.bytes for t in reads), rate))
+            bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
+            found.append(_interval("localise", "yarn", lane, opened, closed, bounds, CLIENT_TRACE))
     return found
 
 
@@ -79,13 +89,15 @@ def _retry_span(write: Span, retry: CloseRetry, end_ns: int, number: int) -> Spa
 
 
 def _interval(
-    name: str, inside: str, lane: str, start: int, end: int, reads: list[Transfer], size: int, rate: float | None
+    name: str, inside: str, lane: str, start: int, end: int, bounds_ns: tuple[int, int], hi_source: str
 ) -> Interval:
-    hi_ns = min(sum(t.duration_ns for t in reads), end - start)
-    lo_ns = min(round(size / rate * 1e9), hi_ns) if rate else 0
-    return Interval(
-        "hdfs", inside, lane, start, end, lo_ns, hi_ns, f"bytes / fastest {CLIENT_TRACE} rate", CLIENT_TRACE, name
-    )
+    lo_source = f"bytes / fastest {CLIENT_TRACE} rate"
+    hi_ns = min(bounds_ns[1], end - start)
+    return Interval("hdfs", inside, lane, start, end, min(bounds_ns[0], hi_ns), hi_ns, lo_source, hi_source, name)
+
+
+def _at_peak_ns(size: int, rate: float | None) -> int:
+    return round(size / rate * 1e9) if rate else 0
 
 
 def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int) -> list[Transfer]:
@@ -151,7 +163,20 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         )
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
-    return list(rows.values())
+    return [*rows.values(), *_calls(evidence)]
+
+
+def _calls(evidence: Evidence) -> list[dict[str, Any]]:
+    """How often the NameNode was asked in the window, by everybody, and by the driver for ranks' markers: dlobd's own
+    part, which trains nothing. No log says how long these calls took."""
+    start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
+    asked = [a for a in evidence.audits if start_ns <= a.at_ns < end_ns]
+    if not asked:
+        return []
+    looks = [a for a in asked if a.command == "listStatus" and a.path == f"{evidence.job.get('run_dir')}/done"]
+    rows = [(ALL_CALLS, asked)] if evidence.own else [(ALL_CALLS, asked), (MARKER_LOOKS, looks)]
+    unknown = {"bytes": None, "lo_ns": None, "hi_ns": None}
+    return [_row(purpose, None, AUDIT_LOG, AUDIT_LOG) | unknown | {"operations": len(of)} for purpose, of in rows]
 
 
 def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class TfosLauncher:
             raise TrainingFailed(one_line(error, done)) from error
         wait = {
             "waits_for": [names.WAIT_TRAINERS],
-            "cause": f"done-marker poll (2 s, doubling to {LONGEST_PAUSE_S:g} s)",
+            "cause": "done-marker poll (2 s, doubling to 10 s)",
             "cause_period_ns": int(LONGEST_PAUSE_S * 1e9),
         }
         with tracing.span("launcher", names.AWAIT_TRAINERS, wait):
