@@ -32,10 +32,12 @@ def check(
     import dataclasses
 
     from dlobd.report.comparison import comparison, document
+    from dlobd.report.environment import ORDER
     from dlobd.report.gate import gate
     from dlobd.report.sides import pairs
 
-    found = comparison(pairs(against, series, out), max_regression, allowed(allow))
+    # a baseline is older than what is checked
+    found = comparison(pairs(against, series, out), max_regression, [*allowed(allow), ORDER])
     decided = gate(found)
     if as_json:
         print_json({**dataclasses.asdict(decided), "comparison": document(found)})

@@ -33,8 +33,8 @@ Allow = Annotated[
     typer.Option(
         "--allow",
         metavar="KIND",
-        help="Compare although this differs: machine, versions, code, recording, page-cache; or keep the runs of a "
-        "busy machine: busy. Repeatable.",
+        help="Compare although this differs: machine, versions, code, recording, page-cache, order; or keep the runs "
+        "of a busy machine: busy. Repeatable.",
     ),
 ]
 

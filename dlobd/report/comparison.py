@@ -99,7 +99,10 @@ def comparison(sides: Sequence[tuple[Side, Side]], margin: float, allowed: Colle
         raise UsageError("There are no two sides with runs that have ended.", "run both first")
     matched = [_matched(first, second, allowed) for first, second in sides]
     every = [run for one in matched for runs in one.runs for run in runs]
-    allowed_differences = environment.checked(every, allowed)
+    differences = environment.differences(every)
+    if not all(one.blocks for one in matched):
+        differences += next(filter(None, (environment.order(*one.runs) for one in matched if not one.blocks)), [])
+    environment.checked(differences, allowed)
     walls = compare({place: _sides(one, wall_s) for place, one in enumerate(matched)}, margin)
     least_ns = LEAST * margin * min(wall.first_ns for wall in walls.values())
     known: dict[tuple[int, str], Sides] = {}
@@ -115,7 +118,7 @@ def comparison(sides: Sequence[tuple[Side, Side]], margin: float, allowed: Colle
     blocks = all(one.blocks for one in matched)
     settings = [side.settings for pair in sides for side in pair]
     return Comparison(
-        tuple(allowed_differences),
+        tuple(differences),
         _common(settings),
         _common([run.platform for run in every]),
         _common([run.versions for run in every]),

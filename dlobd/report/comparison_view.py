@@ -59,7 +59,7 @@ def _pair(found: Comparison, pair: Pair, console: Console) -> None:
     for line in pair.left_out:
         text.line(console, f"left out: {line}")
     if not pair.blocks:
-        text.line(console, "Not run in the same repeats: what drifted between the sides looks like a difference.")
+        text.line(console, "Not run in the same repeats: what drifted between them hides a difference.")
     text.line(console, sentence(WALL, pair.wall), "bold")
     rows = plain_table("seconds", "first", "second", "difference", "interval", "verdict")
     for name, one in pair.quantities.items():

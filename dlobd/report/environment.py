@@ -5,6 +5,7 @@ A comparison is of what was set. What was not, and differs, would be mistaken fo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from dlobd.report.sides import Member, settings
 
 BUSY = "busy"
 """The kind of runs on a machine that did something else as well."""
+
+ORDER = "order"
+"""The kind of sides of which one was run after the other."""
 
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: something else ran on the machine."""
@@ -48,20 +52,31 @@ def differences(runs: Sequence[Run]) -> list[Difference]:
     return found + _page_cache(runs)
 
 
-def checked(runs: Sequence[Run], allowed: Collection[str]) -> list[Difference]:
-    """Those differences that are allowed.
+def order(first: Sequence[Run], second: Sequence[Run]) -> list[Difference]:
+    """Whether two sides that share no repeats were run one after the other: in the order of their start they change
+    sides less than half as often as the smaller one has runs. In a random order that is about as often as it has."""
+    if min(len(first), len(second)) < 2:
+        return []
+    starts = sorted((run.started_at, run.run_id, side) for side, runs in enumerate((first, second)) for run in runs)
+    changes = sum(one[2] != other[2] for one, other in itertools.pairwise(starts))
+    if changes > 1 and changes >= min(len(first), len(second)) / 2:
+        return []
+    words = "the sides were run one after the other, so that a drift of the machine looks like a difference"
+    return [Difference(ORDER, words)]
+
+
+def checked(found: Sequence[Difference], allowed: Collection[str]) -> None:
+    """Refuses differences that are not allowed.
 
     Raises:
-        UsageError: there is one that is not.
+        UsageError: there is one.
     """
-    found = differences(runs)
     if refused := [one for one in found if one.kind not in allowed]:
         allow = " ".join(f"--allow {one.kind}" for one in refused)
         raise UsageError(
             f"The runs are of different environments: {'. '.join(one.line for one in refused)}.",
             f"compare runs of one environment, or add {allow}",
         )
-    return found
 
 
 def unsound(member: Member, allowed: Collection[str]) -> str:
@@ -104,7 +119,7 @@ _KINDS: Mapping[str, Callable[[Run], dict[str, Any]]] = {
     "recording": _recording,
 }
 
-KINDS = (*_KINDS, "page-cache", BUSY)
+KINDS = (*_KINDS, "page-cache", ORDER, BUSY)
 """What `--allow` takes."""
 
 

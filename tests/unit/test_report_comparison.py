@@ -81,7 +81,7 @@ def test_other_runs_are_two_samples(tmp_path: Path) -> None:
     one = series(tmp_path / "one", {"tfos feed": {}}, seed=1)
     other = series(tmp_path / "other", {"barrier feed": {"spark": 1.1}}, seed=2)
     for first, second in ((one, other), (one.parent / "tfos-feed-2", other.parent / "barrier-feed-2")):
-        found = comparison(sides.pairs(str(first), str(second), tmp_path), 0.05)
+        found = comparison(sides.pairs(str(first), str(second), tmp_path), 0.05, (environment.ORDER,))
         (pair,) = found.pairs
         assert not pair.blocks
         assert pair.wall.runs == (10, 10)
@@ -95,11 +95,12 @@ def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> Non
     """All their walls are one family: three times as many, a third of the error each. One point can be chosen."""
     ways: dict[str, dict[str, float]] = {"tfos feed": {}, "barrier feed": {}, "native": {}}
     one, other = (series(tmp_path / name, ways, 4, seed) for seed, name in enumerate("ab"))
-    found = comparison(sides.pairs(str(one), str(other), tmp_path), 0.05)
+    found = comparison(sides.pairs(str(one), str(other), tmp_path), 0.05, (environment.ORDER,))
     assert [pair.first for pair in found.pairs] == [pair.second for pair in found.pairs]
     assert len(found.pairs) == 3
     assert found.fewest_wall == 5
-    (pair,) = comparison(sides.pairs(f"{one}:native-2", f"{other}:tfos-feed-2", tmp_path), 0.05).pairs
+    chosen = sides.pairs(f"{one}:native-2", f"{other}:tfos-feed-2", tmp_path)
+    (pair,) = comparison(chosen, 0.05, (environment.ORDER,)).pairs
     assert (pair.first, pair.second) == ("native-2", "tfos-feed-2")
     with pytest.raises(UsageError, match="has no point 'spark'"):
         sides.pairs(f"{one}:spark", str(other), tmp_path)
@@ -137,7 +138,7 @@ def test_environments_that_differ_are_refused_unless_told_and_then_said_first(tm
         "recording": ({"overhead": {"recording": "on", **cost}}, {"overhead": {"recording": "off", **cost}}),
         "page-cache": ({"page_cache": cached(100)}, {"page_cache": cached(0)}),
     }
-    assert set(cases) == set(environment.KINDS) - {environment.BUSY}
+    assert set(cases) == set(environment.KINDS) - {environment.BUSY, environment.ORDER}
     for kind, (one, other) in cases.items():
         path = series(
             tmp_path / kind,
@@ -148,6 +149,24 @@ def test_environments_that_differ_are_refused_unless_told_and_then_said_first(tm
             compared(path)
         text = told(compared(path, kind))
         assert text.startswith(f"NOT THE SAME ENVIRONMENT, {kind}: ")
+
+
+def test_sides_of_which_one_was_run_after_the_other_are_refused_unless_told(tmp_path: Path) -> None:
+    """What drifted meanwhile would look like a difference. Runs by turns, or in a random order, are no such sides."""
+    one, other = (str(series(tmp_path / name, {"native": {}}, 6, seed)) for seed, name in enumerate("ab"))
+    with pytest.raises(UsageError, match=r"order: the sides were run one after the other.*--allow order"):
+        comparison(sides.pairs(one, other, tmp_path), 0.05)
+    found = comparison(sides.pairs(one, other, tmp_path), 0.05, (environment.ORDER,))
+    assert told(found).startswith("NOT THE SAME ENVIRONMENT, order: ")
+    runs = [
+        member.run for name in (one, other) for side in sides.read(name, tmp_path).values() for member in side.members
+    ]
+    assert environment.order(runs[::2], runs[1::2]) == []
+    refused = 0
+    for seed in range(200):
+        drawn = np.random.default_rng(seed).permutation(12)
+        refused += bool(environment.order([runs[n] for n in drawn[:6]], [runs[n] for n in drawn[6:]]))
+    assert refused < 10
 
 
 def cached(resident: int) -> dict[str, Any]:
@@ -165,7 +184,7 @@ def test_a_page_cache_that_was_asked_for_may_be_what_is_compared(tmp_path: Path)
     cold = series(
         tmp_path / "cold", {"native": {}}, 6, 1, lambda *_: {"page_cache": cached(0)}, [("page_cache", "cold")]
     )
-    (pair,) = comparison(sides.pairs(str(cold), str(warm), tmp_path), 0.05).pairs
+    (pair,) = comparison(sides.pairs(str(cold), str(warm), tmp_path), 0.05, (environment.ORDER,)).pairs
     assert dict(pair.differing) == {"page_cache": ("cold", "warm")}
 
 
