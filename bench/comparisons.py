@@ -1,0 +1,127 @@
+"""Counts false alarms, and planted differences that are found, and writes both into docs/comparisons.md.
+
+    python -m bench.comparisons [--short FILE] [--pool SERIES] [--docs DIR]
+
+FILE has short runs, of `python -m bench.short_runs FILE`; SERIES is that of a single experiment, of which the more runs
+the better: `dlobd run softmax-mnist-quick --set page_cache=warm --repeats 20`. Equal files, equal page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import false_alarms, publish, short_runs
+from bench.false_alarms import ORDERS, Alarms, Count
+from bench.tables import markdown
+from dlobd.bundle.run import Run
+from dlobd.report import sides
+from dlobd.report.summary import title
+
+NAME = "comparisons"
+SHORT = Path("docs/short-runs.csv.gz")
+
+SIZES = (6, 8, 12)
+"""Runs a side of A/A pairs; 6 is the least with which blocks can show anything."""
+
+LARGE = 0.08
+"""Layers with a larger share of the wall get a difference planted."""
+
+PLANTED_WALL, PLANTED_LAYER = 0.1, 0.2
+TRIALS, RESAMPLED = 40, 1000
+
+
+def main() -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", type=Path, default=SHORT)
+    parser.add_argument("--pool", required=True)
+    parser.add_argument("--docs", type=Path, default=Path("docs"))
+    asked = parser.parse_args()
+    (side,) = sides.read(asked.pool, Path("runs")).values()
+    pool = [member.run for member in side.members if member.run.status == "ok" and member.run.wall_ns]
+    parts = [*_short(short_runs.read(asked.short)), *_stack(pool)]
+    publish.page(asked.docs / "comparisons.md", NAME, publish.machine(pool), parts)
+    kept = [{"run": run.run_id, "wall_ns": run.wall_ns, **{row.layer: row.ns for row in run.layers}} for run in pool]
+    (asked.docs / "comparisons.json").write_text(json.dumps({"pool": kept}, indent=1) + "\n")
+    return 0
+
+
+def _short(runs: Sequence[false_alarms.Values]) -> list[str]:
+    walls = [run["wall_ns"] for run in runs]
+    says = (
+        f"**A/A, independent.** {len(runs):,} runs of a short recorded process one after the other, median wall "
+        f"{statistics.median(walls) / 1e6:.0f} ms, standard deviation {statistics.stdev(walls) / 1e6:.0f} ms. Each run "
+        "is in one pair only. A false alarm is a verdict faster or slower; at most: the one-sided 95 % limit."
+    )
+    alarms = [false_alarms.short_alarms(runs, order, size) for order in ORDERS for size in SIZES]
+    found, asked = false_alarms.short_power(runs, 6, PLANTED_WALL, 200)
+    planted = (
+        f"**{PLANTED_WALL:+.0%} planted.** A pilot of 6 blocks of these runs, with `--margin {PLANTED_WALL:.0%}`, asks "
+        f"for a number of repeats: {_range(asked)}. With so many fresh blocks, one side {PLANTED_WALL:+.0%}, `slower` "
+        f"is found in {_of(found)} trials, at least {found.at_least:.1%}; blocks are drawn anew for each trial."
+    )
+    return [says, _table(alarms), planted]
+
+
+def _stack(pool: Sequence[Run]) -> list[str]:
+    mean_ns = statistics.fmean(run.wall_ns or 0 for run in pool)
+    says = (
+        f"**A/A, resampled.** Whole runs of the stack: sides are drawn, {RESAMPLED:,} times, from a pool of "
+        f"{len(pool)} runs of `{pool[0].experiment}`, mean wall {mean_ns / 1e9:.1f} s. These comparisons share "
+        "runs: no limit is given."
+    )
+    alarms = [false_alarms.stack_alarms(pool, size, RESAMPLED) for size in (4, 6, 8) if 2 * size <= len(pool)]
+    layers = [layer for layer in _layers(pool) if statistics.fmean(_ns(run, layer) for run in pool) > LARGE * mean_ns]
+    rows = []
+    for size in (10, 20, 40, 80):
+        named = false_alarms.gates(pool, size, TRIALS, PLANTED_LAYER, layers)
+        false = false_alarms.gates(pool, size, RESAMPLED // 5)
+        rows.append([str(size), _of(named), f"{named.share:.1%}", _of(false), f"{false.at_most:.1%}"])
+    named, asked = false_alarms.gates_as_asked(pool, 6, TRIALS, PLANTED_LAYER, layers)
+    rows.append([f"as asked: {_range(asked)}", _of(named), f"{named.share:.1%}", "", ""])
+    names = ", ".join(map(title, layers))
+    gate = (
+        "**The gate, resampled.** `dlobd check` on runs drawn from the same pool with replacement, "
+        f"{PLANTED_LAYER:+.0%} planted into one layer of one side's records, in turn {names}. Named: the planted layer "
+        "is the one that the message names first. As asked: 6 runs a side first, then as many as the message asks for. "
+        "False: a failure with nothing planted."
+    )
+    return [says, _table(alarms, bound=False), gate, markdown(["runs a side", "named", "", "false", "at most"], rows)]
+
+
+def _layers(pool: Sequence[Run]) -> list[str]:
+    return [row.layer for row in pool[0].layers]
+
+
+def _ns(run: Run, layer: str) -> int:
+    return sum(row.ns for row in run.layers if row.layer == layer)
+
+
+def _table(alarms: Sequence[Alarms], bound: bool = True) -> str:
+    rows = []
+    for one in alarms:
+        wall, layers = (_cells(count, bound) for count in (one.wall, one.layers))
+        rows.append([one.order, str(one.size), f"{one.wall.of:,}", *wall, *layers])
+    limits = ["at most"] if bound else []
+    return markdown(["", "runs a side", "pairs", "wall", *limits, "any layer", *limits], rows)
+
+
+def _cells(count: Count, bound: bool) -> list[str]:
+    return [f"{count.share:.1%}", *([f"{count.at_most:.1%}"] if bound else [])]
+
+
+def _of(count: Count) -> str:
+    return f"{count.found} of {count.of}"
+
+
+def _range(sizes: Sequence[int]) -> str:
+    return f"{min(sizes)} to {max(sizes)}, median {statistics.median(sizes):.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
