@@ -1,9 +1,11 @@
 """Verifies that a bundle is intact, and that its report follows from its evidence. Needs no cluster.
 
-Four questions: are the files those that were sealed; do configuration, key and job say the same; and does computing
-the report anew from the raw evidence give it again, number for number; and do independent sources agree (`audits`). The
-first finds any change of a bundle. The others find what was changed and sealed again, as far as the evidence tells it
-twice.
+Five questions: are the files those that were sealed; do configuration, key and job say the same; does the evidence say
+the same of what only the client noted (`claims`); does computing the report anew from the raw evidence give it again,
+number for number; and do independent sources agree (`audits`).
+
+The first finds any change of a bundle whose hash was noted elsewhere: hashes are unkeyed, and who changes a bundle can
+seal it again. The others find what was changed and sealed again, as far as the evidence tells it twice.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dlobd import __version__
-from dlobd.attribution import record
+from dlobd.attribution import claims, record
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.bundle import files
 from dlobd.bundle.run import Run
@@ -44,6 +47,9 @@ ROWS_OF_0_SINCE = 6
 DEGREES_SINCE = 8
 """The schema version since which layers tell how well their time is known, and causes where their length is from."""
 
+AUDITS_SINCE = 9
+"""The schema version since which a record has all of today's audits."""
+
 SHOWN = 5
 """So many differences of one kind are told in full."""
 
@@ -57,8 +63,11 @@ class Answer:
     detail: str
 
 
-def verify(bundle: Bundle) -> list[Answer]:
+def verify(bundle: Bundle, against: str = "") -> list[Answer]:
     """Asks all questions.
+
+    Args:
+        against: the bundle's hash as it was noted elsewhere; empty if it was not.
 
     Raises:
         BundleError: run.json cannot be read, or the run was never submitted, so that there is nothing to compute.
@@ -66,14 +75,23 @@ def verify(bundle: Bundle) -> list[Answer]:
     run = bundle.read()
     try:
         problems = bundle.verify()
-        hashes = _verified("files are as sealed", problems, f"{len(bundle.files())} files")
+        hashes = [_verified("files are as sealed", problems, f"{len(bundle.files())} files")]
     except BundleError as error:
-        hashes = Answer("files are as sealed", False, error.what)
+        hashes = [Answer("files are as sealed", False, error.what)]
+    if against:
+        hashes.append(_noted(bundle, against))
     try:
         experiment = from_dict(asdict(run.configuration), "configuration of run.json")
     except DlobdError as error:
-        return [hashes, Answer("configuration is an experiment", False, error.what)]
-    return [hashes, _configuration(run, experiment, bundle), _report(run, experiment, bundle)]
+        return [*hashes, Answer("configuration is an experiment", False, error.what)]
+    return [*hashes, _configuration(run, experiment, bundle), _claims(run, bundle), _report(run, experiment, bundle)]
+
+
+def _noted(bundle: Bundle, against: str) -> Answer:
+    """The bundle's own hash, and the one that was noted elsewhere."""
+    found = bundle.digest
+    same = found == against.strip().lower()
+    return Answer("hash is as noted", same, f"{found}" if same else f"{found}, noted was {against}")
 
 
 def _verified(question: str, differences: list[str], otherwise: str) -> Answer:
@@ -104,6 +122,15 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     return _verified(question, differences, f"key {run.experiment_key}")
 
 
+def _claims(run: Run, bundle: Bundle) -> Answer:
+    """What run.json says that only the client knew."""
+    question = "the evidence says the same of versions, machine, command and settings"
+    try:
+        return _verified(question, sorted(set(claims.contradicted(run, Evidence(bundle.path)))), "no contradiction")
+    except (DlobdError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return Answer(question, False, f"it cannot be read: {type(error).__name__}: {error}")
+
+
 def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     """run.json computed anew, from the raw evidence."""
     question = "report follows from the evidence"
@@ -119,6 +146,9 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
         again["layers"] = [row for row in again["layers"] if row["ns"] or row["layer"] in there]
     if version < DEGREES_SINCE:
         stored["layers"], again["layers"] = ([*map(_without_degrees, each["layers"])] for each in (stored, again))
+    if version < AUDITS_SINCE:
+        known = {one["audit"] for one in stored["audits"] or ()}
+        again["audits"] = [one for one in again["audits"] if one["audit"] in known]
     differences = [line for name in said for line in _differences(name, stored[name], again[name])]
     made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""

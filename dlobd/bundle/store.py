@@ -133,6 +133,15 @@ class Bundle:
         lines = [f"{sha256_of(self.path / name)}  {name}\n" for name in self.files()]
         replace_file(self.path / "hashes", "".join(lines).encode())
 
+    @property
+    def digest(self) -> str | None:
+        """The bundle's own hash: the sha256 of `hashes`, and so of everything; None if it was never sealed.
+
+        It is unkeyed: whoever changes a bundle can seal it again, and it then has another one. It proves something only
+        to who noted it elsewhere."""
+        path = self.path / "hashes"
+        return sha256_of(path) if path.is_file() else None
+
     def verify(self) -> list[str]:
         """What differs from `hashes`, one line each; empty if the bundle is as it was sealed.
 

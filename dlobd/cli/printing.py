@@ -49,6 +49,13 @@ def print_cost(run: Run, per_hour: float) -> None:
     cost(run, per_hour, Console(highlight=False))
 
 
+def print_bundle(bundle: Bundle) -> None:
+    """Where a bundle is, and its hash, to be noted elsewhere."""
+    print(f"bundle: {bundle.path}")
+    if bundle.digest:
+        print(f"hash: {bundle.digest}")
+
+
 def print_result(bundle: Bundle) -> int:
     """The run, why it did not end well, and where it is; returns the exit code."""
     run = bundle.read()
@@ -56,5 +63,5 @@ def print_result(bundle: Bundle) -> int:
     if run.reason:
         print(f"dlobd: run {run.status}: {run.reason}", file=sys.stderr)
     print(f"trace: dlobd trace {bundle.run_id} -o trace.json")
-    print(f"bundle: {bundle.path}")
+    print_bundle(bundle)
     return EXIT_CODES[run.status]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dlobd.cli.options import RUNS, Json, Out, RunRef
-from dlobd.cli.printing import print_cost, print_json, print_run
+from dlobd.cli.printing import print_bundle, print_cost, print_json, print_run
 from dlobd.errors import BundleError, UsageError
 
 
@@ -44,4 +44,4 @@ def show(
         problems = [error.what]
     for problem in problems:
         print(f"dlobd: warning: {problem}", file=sys.stderr)
-    print(f"bundle: {bundle.path}")
+    print_bundle(bundle)

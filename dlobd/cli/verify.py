@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from dlobd.cli.options import RUNS, Json, Out, RunRef
 from dlobd.cli.printing import print_json
 from dlobd.errors import BundleError
 
 
-def verify(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> int:
+def verify(
+    run: RunRef = "latest",
+    against: Annotated[
+        str, typer.Option("--against", metavar="HASH", help="The bundle's hash, as it was noted elsewhere.")
+    ] = "",
+    out: Out = RUNS,
+    as_json: Json = False,
+) -> int:
     """Recompute a run's report from its raw evidence and compare.
 
     Also checks the bundle's files against their hashes, and audits independent sources against each other.
+    Hashes are unkeyed: whoever changes a bundle can seal it again. Its sources then contradict each other, or not;
+    --against finds any change. `dlobd run` and `dlobd show` print the hash to be noted.
     Exit code 7 if anything differs.
     """
     import dataclasses
@@ -21,7 +34,7 @@ def verify(run: RunRef = "latest", out: Out = RUNS, as_json: Json = False) -> in
     from dlobd.bundle import store
 
     bundle = store.find(run, out)
-    answers = verified(bundle)
+    answers = verified(bundle, against)
     audits = audit(Evidence(bundle.path))
     if as_json:
         print_json({name: [dataclasses.asdict(one) for one in rows] for name, rows in

@@ -6,12 +6,27 @@ whichever is right.
 
 from __future__ import annotations
 
-from dlobd.attribution.audits import hdfs, recorder, samples, spark, yarn
+from dlobd.attribution.audits import (
+    clocks,
+    hdfs,
+    lives,
+    messages,
+    noted,
+    own_marks,
+    recorder,
+    samples,
+    spark,
+    training,
+    yarn,
+)
 from dlobd.attribution.audits.base import Rule
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.run import Audit
 
-AUDITS: tuple[Rule, ...] = (*hdfs.RULES, *samples.RULES, *yarn.RULES, *spark.RULES, *recorder.RULES)
+AUDITS: tuple[Rule, ...] = (
+    *hdfs.RULES, *samples.RULES, *yarn.RULES, *spark.RULES, *recorder.RULES,
+    *clocks.RULES, *lives.RULES, *messages.RULES, *own_marks.RULES, *training.RULES, *noted.RULES,
+)  # fmt: skip
 
 
 def audit(evidence: Evidence) -> list[Audit]:

@@ -25,7 +25,10 @@ from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
 
-PREFETCH_BYTES = 10 * (128 << 20)
+BLOCK_BYTES = 128 << 20
+"""dfs.blocksize by default."""
+
+PREFETCH_BYTES = 10 * BLOCK_BYTES
 """Of so much of a file an HDFS client asks at once where its blocks are (dfs.client.read.prefetch.size: 10 blocks of
 dfs.blocksize). The NameNode logs each time as an open."""
 
@@ -144,6 +147,24 @@ def _writes_and_creations(evidence: Evidence) -> Figures:
     return worst(outside, RESOLUTION_NS, _troubled(evidence) or other_clocks(evidence))
 
 
+def _written_bytes(evidence: Evidence) -> Figures:
+    """A DataNode notes the length of each block that it was sent; a file of one block is as long as its block."""
+    run_dir = training_job(evidence).get("run_dir", "")
+    kept = [t for t in evidence.transfers if t.operation == "HDFS_WRITE"]
+    writes = [
+        span
+        for process in evidence.processes
+        for span in process.spans
+        if run_dir and _is_write_below(span, run_dir) and 0 < span.attrs.get("bytes", 0) <= BLOCK_BYTES
+    ]
+    found = sum(
+        any(t.bytes == w.attrs["bytes"] and w.start_ns <= t.end_ns <= w.end_ns + RESOLUTION_NS for t in kept)
+        for w in writes
+    )
+    doubt = _troubled(evidence) or other_clocks(evidence)
+    return Figures(found, len(writes), doubt=doubt) if writes and kept else Figures(doubt=doubt)
+
+
 FILES = "file lengths in HDFS x passes over them"
 
 RULES = (
@@ -174,5 +195,9 @@ RULES = (
     Rule(
         "own marks and the NameNode's log", "The NameNode logged each creation while our write span was open.",
         "NameNode audit log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _writes_and_creations,
+    ),
+    Rule(
+        "written bytes", "A DataNode got each file that a rank wrote, with its bytes, while the rank wrote it.",
+        "DataNode client trace: files", "write spans of the ranks", EQUAL, _written_bytes, whole=True,
     ),
 )  # fmt: skip

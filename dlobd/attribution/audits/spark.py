@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from math import ceil
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, outside_ns, worst
@@ -11,6 +13,24 @@ from dlobd.tracing import names
 from dlobd.tracing.clock import WallToMonotonic
 
 MS = 1_000_000
+
+TWICE = {
+    "internal.metrics.executorRunTime": "Executor Run Time",
+    "internal.metrics.executorCpuTime": "Executor CPU Time",
+    "internal.metrics.executorDeserializeTime": "Executor Deserialize Time",
+    "internal.metrics.resultSize": "Result Size",
+    "internal.metrics.jvmGCTime": "JVM GC Time",
+}
+"""A metric's name among the accumulables, and in the list. One of 0 is not added."""
+
+SAID_NS = 1_000_000_000
+"""What Spark counts from and to lies beside what it logs: the call of a task, of the context. Measured on
+a busy machine: up to 280 ms."""
+
+_TASK_TOOK = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in (\d+) ms")
+_JOB_TOOK = re.compile(r"Job \d+ (?:finished|failed): (.*), took ([\d.]+) ms")
+_JOB_CALL = re.compile(r"Starting job: (.*)$")
+_UPTIME = re.compile(r"Successfully stopped SparkContext \(Uptime: (\d+) ms\)")
 
 
 def _run_time_in_task(evidence: Evidence) -> Figures:
@@ -40,6 +60,83 @@ def _marks_and_log(evidence: Evidence) -> Figures:
     return worst(outside, RESOLUTION_NS, other_clocks(evidence))
 
 
+def _said(evidence: Evidence) -> Iterator[int]:
+    """By how much the lengths that Spark's driver writes down differ from its stamps, in nanoseconds."""
+    begun = _job_starts(evidence)
+    tasks = {task.id: task.start_ns for job in evidence.driver_log.jobs for task in job.tasks}
+    for line in evidence.driver_lines:
+        if match := _TASK_TOOK.search(line.message):
+            start_ns = tasks.get(int(match[1]))
+        elif match := _JOB_TOOK.search(line.message):
+            start_ns = begun.get(match[1])
+        elif match := _UPTIME.search(line.message):
+            start_ns = _at(evidence, "JVM SparkContext")
+        else:
+            continue
+        if start_ns is not None:
+            yield abs(line.at_ns - start_ns - round(float(match[match.lastindex or 0]) * MS))
+
+
+def _job_starts(evidence: Evidence) -> dict[str, int]:
+    """The call of a job, where only one job is of that call, to when it was made: the driver's scheduler is told of the
+    job only once it has looked at its input."""
+    found: dict[str, list[int]] = {}
+    for line in evidence.driver_lines:
+        if match := _JOB_CALL.match(line.message):
+            found.setdefault(match[1], []).append(line.at_ns)
+    return {call: starts[0] for call, starts in found.items() if len(starts) == 1}
+
+
+def _at(evidence: Evidence, point: str) -> int | None:
+    line = evidence.driver_log.points.get(point)
+    return line.at_ns if line else None
+
+
+def _said_lengths(evidence: Evidence) -> Figures:
+    return worst([*_said(evidence)], SAID_NS)
+
+
+def _in_both_logs(evidence: Evidence) -> Figures:
+    place = WallToMonotonic(evidence.anchors)
+    tasks = {task.id: task for job in evidence.driver_log.jobs for task in job.tasks}
+    apart = []
+    for ended in evidence.tasks:
+        if ended.id in tasks:
+            apart.append(abs(place.ms(ended.launch_ms) - tasks[ended.id].start_ns))
+            if (end_ns := tasks[ended.id].end_ns) is not None:
+                apart.append(abs(place.ms(ended.finish_ms) - end_ns))
+    whole, points = evidence.spark_application, evidence.driver_log.points
+    if whole:
+        for ms, point in ((whole.start_ms, "JVM SparkContext"), (whole.end_ms, "stopping")):
+            if ms is not None and point in points:
+                apart.append(abs(place.ms(ms) - points[point].at_ns))
+    return worst(apart, SAID_NS + place.step_ns, other_clocks(evidence))
+
+
+def _tasks_of_executors(evidence: Evidence) -> Figures:
+    """An executor logs that it got a task, and that it has ended it."""
+    started = {task.id for job in evidence.driver_log.jobs for task in job.tasks if task.executor in evidence.executors}
+    logs = evidence.executors.values()
+    got = {task for log in logs for task in log.got}
+    ended = {task for log in logs for task in log.finished}
+    if not started or not logs:
+        return Figures()
+    lost = any("Lost executor" in line.message for line in evidence.driver_lines)
+    doubt = "an executor was lost" if lost else "your script may leave tasks running" if evidence.own else ""
+    return Figures(2 * len(started), len(started & got) + len(started & ended), doubt=doubt)
+
+
+def _accumulables(evidence: Evidence) -> Figures:
+    """The end of a task tells its metrics twice: in a list, and as what they added to the sums of the stage."""
+    wrong = seen = 0
+    for task in evidence.tasks:
+        for name, added in task.added.items():
+            if name in TWICE:
+                seen += 1
+                wrong += task.raw.get(TWICE[name]) != added
+    return Figures(wrong, 0) if seen else Figures()
+
+
 RULES = (
     Rule(
         "run time inside the task",
@@ -54,5 +151,23 @@ RULES = (
     Rule(
         "own marks and Spark's log", "Spark's log lines for start and stop fall inside our spans for these calls.",
         "driver log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _marks_and_log,
+    ),
+    Rule(
+        "lengths that Spark tells", "Jobs, tasks and the SparkContext took as long as the driver's log says in words.",
+        "driver log: ns by which its stamps and its words differ", "what a busy machine may hold a thread up, ns",
+        NOT_MORE, _said_lengths,
+    ),
+    Rule(
+        "Spark's two logs", "The driver's log and the event log tell the same times of tasks and application.",
+        "driver log and event log: ns apart", "what a busy machine may hold a thread up, and clock steps, ns",
+        NOT_MORE, _in_both_logs,
+    ),
+    Rule(
+        "tasks at executors", "An executor logged the begin and the end of each task that the driver started there.",
+        "driver log: begins and ends", "executor logs: begins and ends", EQUAL, _tasks_of_executors, whole=True,
+    ),
+    Rule(
+        "metrics of tasks", "What a task's end lists is what it added to the sums of its stage.",
+        "event log: metrics that differ", "-", EQUAL, _accumulables,
     ),
 )  # fmt: skip

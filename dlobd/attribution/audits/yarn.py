@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Comparison, Figures, Rule, disturbed, foreign
 from dlobd.attribution.importers.evidence import Evidence
@@ -27,6 +28,19 @@ _CAPACITY = re.compile(r"Assigned container (container_\w+) of capacity <memory:
 _CONTAINERS = re.compile(r"\btotalAllocatedContainers=(\d+)")
 _START_MS = re.compile(r"\bstartTime=(\d+)")
 _FINISH_MS = re.compile(r"\bfinishTime=(\d+)")
+_CHANGE = re.compile(
+    r"((?:application|appattempt|container)_\w+) (?:State change|Container Transitioned|transitioned) "
+    r"from (\w+) to (\w+)"
+)
+
+THROUGH = (
+    "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING", "FINAL_SAVING", "FINISHING",
+    "ATTEMPT_SUBMITTED", "ATTEMPT_SCHEDULED", "ATTEMPT_ALLOCATED", "ATTEMPT_LAUNCHED", "ATTEMPT_RUNNING",
+)  # fmt: skip
+"""States of an application and its attempt."""
+
+CONTAINER_THROUGH = ("ALLOCATED", "ACQUIRED", "START_REQUEST", "LOCALIZING", "SCHEDULED", "RUNNING")
+"""States of a container on its way to its start, and its NodeManager's line about the request."""
 
 
 def _summary(evidence: Evidence, pattern: re.Pattern[str]) -> int | None:
@@ -109,6 +123,65 @@ def _elapsed(evidence: Evidence) -> Figures:
     return Figures(evidence.rm_app.get("elapsedTime"), stamped, why=_not_on_yarn(evidence), doubt=_doubt(evidence))
 
 
+def _chain(evidence: Evidence) -> Figures:
+    """Each state machine logs from where to where it goes: one begins where the one before it ended."""
+    breaks, seen = 0, 0
+    for log in ("resourcemanager", *(d for d in evidence.daemon_logs if d.startswith("nodemanager"))):
+        states: dict[str, str] = {}
+        for line in evidence.daemon_log(log):
+            if not (change := _CHANGE.search(line.message)):
+                continue
+            what, begin, end = f"{line.logger} {change[1]}", change[2], change[3]
+            breaks += states.get(what, begin) != begin
+            states[what] = end
+            seen += 1
+    return Figures(breaks, 0, doubt=_doubt(evidence)) if seen else Figures(why=_not_on_yarn(evidence))
+
+
+def _states(evidence: Evidence) -> Figures:
+    """Of an application that ended well, each state that every one goes through is in the ResourceManager's log."""
+    at = evidence.yarn.application.at
+    found = [state for state in THROUGH if state in at]
+    return Figures(
+        len(THROUGH), len(found) if len(found) > 1 else None, why=_not_on_yarn(evidence), doubt=_doubt(evidence)
+    )
+
+
+def _container_states(evidence: Evidence) -> Figures:
+    """Of each container with a log, the steps to its start are in the logs of both managers."""
+    known = [evidence.yarn.containers.get(container) for container in evidence.containers]
+    found = sum(state in marks.at for marks in known if marks for state in CONTAINER_THROUGH)
+    expected = len(CONTAINER_THROUGH) * len(evidence.containers)
+    return Figures(
+        expected or None,
+        found if evidence.yarn.containers else None,
+        why=_not_on_yarn(evidence),
+        doubt=_doubt(evidence),
+    )
+
+
+def _record(evidence: Evidence) -> Figures:
+    """What REST says of the application and the ResourceManager's summary, field by field."""
+    rest = evidence.rm_app
+    pairs = [
+        (rest.get("startedTime"), _summary(evidence, _START_MS)),
+        (rest.get("finishedTime"), _summary(evidence, _FINISH_MS)),
+        (rest.get("memorySeconds"), _entry(rest, "memory-mb")),
+        (rest.get("vcoreSeconds"), _entry(rest, "vcores")),
+    ]
+    if rest:
+        pairs.append((int(rest.get("id") == evidence.window["application_id"]), 1))
+    known = [(left, right) for left, right in pairs if left is not None and right is not None]
+    if not known:
+        return Figures(why=_not_on_yarn(evidence))
+    return Figures(sum(left == right for left, right in known), len(known), doubt=_doubt(evidence))
+
+
+def _entry(rest: dict[str, Any], key: str) -> int | None:
+    entries = (rest.get("resourceSecondsMap") or {}).get("entry") or ()
+    return next((int(entry["value"]) for entry in entries if entry["key"] == key), None)
+
+
 RULES = (
     Rule(
         "container memory", "Memory times lifetime, summed over containers, is what the ResourceManager charges.",
@@ -138,5 +211,21 @@ RULES = (
     Rule(
         "application's record", "The ResourceManager's REST API and its log agree.",
         "RM REST: elapsedTime, ms", "ResourceManager's finishTime - startTime, ms", EQUAL, _elapsed, whole=True,
+    ),
+    Rule(
+        "states in a row", "Applications and containers left each state that they had come to, and no other.",
+        "RM and NM logs: breaks", "-", EQUAL, _chain,
+    ),
+    Rule(
+        "states of the application", "The ResourceManager logged each state that an application goes through.",
+        "states", "RM log: states", EQUAL, _states, whole=True,
+    ),
+    Rule(
+        "states of containers", "Each container with logs was allocated, acquired, requested, localised and started.",
+        "states x containers", "RM and NM logs: states", EQUAL, _container_states, whole=True,
+    ),
+    Rule(
+        "record and summary", "REST and the ResourceManager's summary have the same times, use and application.",
+        "RM REST: fields that agree", "fields", EQUAL, _record,
     ),
 )  # fmt: skip

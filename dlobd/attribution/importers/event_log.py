@@ -28,6 +28,7 @@ class TaskMetrics:
     stage: tuple[int, int] = (0, 0)  # id and attempt
     cpus: float = 1  # that its stage's resource profile asks for each task, `spark.task.cpus` by default
     raw: Mapping[str, Any] = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
+    added: Mapping[str, Any] = field(default_factory=dict)  # name of an accumulable -> what the task added to it
 
 
 def tasks(lines: Iterable[str]) -> list[TaskMetrics]:
@@ -56,6 +57,38 @@ def stage_calls(lines: Iterable[str]) -> dict[tuple[int, int], str]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An application as its event log begins and ends; times are wall-clock milliseconds of the driver, `properties`
+    are Spark's. What the log does not say is empty or None."""
+
+    id: str
+    name: str
+    start_ms: int
+    end_ms: int | None
+    spark_version: str
+    java_version: str
+    properties: Mapping[str, str]
+
+
+def application(lines: Iterable[str]) -> Application | None:
+    """What an event log says of its application; None if it does not say that it started."""
+    kinds = ("LogStart", "EnvironmentUpdate", "ApplicationStart", "ApplicationEnd")
+    found = {event["Event"]: event for event in _events(lines, *(f"SparkListener{kind}" for kind in kinds))}
+    log, environment, start, end = (found.get(f"SparkListener{kind}", {}) for kind in kinds)
+    if not start:
+        return None
+    return Application(
+        start["App ID"],
+        start["App Name"],
+        start["Timestamp"],
+        end.get("Timestamp"),
+        log.get("Spark Version", ""),
+        environment.get("JVM Information", {}).get("Java Version", ""),
+        environment.get("Spark Properties", {}),
+    )
+
+
 def block_manager_hosts(lines: Iterable[str]) -> tuple[str, ...]:
     """The hosts by which driver and executors know each other's block managers: addresses, or names."""
     added = _events(lines, "SparkListenerBlockManagerAdded")
@@ -75,6 +108,7 @@ def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> Task
         stage,
         cpus,
         metrics,
+        {each.get("Name", ""): each.get("Update") for each in info.get("Accumulables", ())},
     )
 
 

@@ -44,6 +44,13 @@ class Evidence:
         return (*own, *(anchor for process in self.processes for anchor in process.anchors))
 
     @cached_property
+    def clock_differences_ns(self) -> list[int]:
+        """How far each reading of both clocks has the wall clock ahead of the monotonic one; on its own host."""
+        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        every = (*own, *(anchor for process in recorder.read_all(self.path / "spans") for anchor in process.anchors))
+        return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
+
+    @cached_property
     def processes(self) -> list[RecordedProcess]:
         """All processes that recorded spans."""
         found = [self.alignment.process(process) for process in self._recorded]
@@ -121,7 +128,12 @@ class Evidence:
     @cached_property
     def submit_log(self) -> spark.DriverLog:
         """spark-submit's JVM."""
-        return spark.driver(self._log("driver.stderr"))
+        return spark.driver(self.submit_lines)
+
+    @cached_property
+    def submit_lines(self) -> list[LogLine]:
+        """What spark-submit's JVM logged."""
+        return self._log("driver.stderr")
 
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
@@ -132,9 +144,14 @@ class Evidence:
     @cached_property
     def driver_log(self) -> spark.DriverLog:
         """The JVM that has the SparkContext."""
+        return spark.driver(self.driver_lines) if self.cluster_mode else self.submit_log
+
+    @cached_property
+    def driver_lines(self) -> list[LogLine]:
+        """What the JVM logged that has the SparkContext."""
         if not self.cluster_mode:
-            return self.submit_log
-        return spark.driver(self.container_log(self.containers[0]) if self.containers else [])
+            return self.submit_lines
+        return self.container_log(self.containers[0]) if self.containers else []
 
     @cached_property
     def driver_jvm(self) -> jvm.JvmLife | None:
@@ -157,6 +174,11 @@ class Evidence:
     def rm_app(self) -> dict[str, Any]:
         """The ResourceManager's own record of the application; empty where it gave none."""
         return self._json(files.RM_APPLICATION, {})
+
+    @cached_property
+    def container_beans(self) -> list[dict[str, Any]]:
+        """What the NodeManagers say of containers; empty where they were not asked."""
+        return self._json(files.NM_CONTAINERS, [])
 
     @cached_property
     def containers(self) -> list[str]:
@@ -186,6 +208,11 @@ class Evidence:
     def daemons(self) -> list[dict[str, Any]]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
         return self._json(files.DAEMONS, [])
+
+    @cached_property
+    def daemon_logs(self) -> list[str]:
+        """The names of the daemons with a log; nodemanager-0 and the like."""
+        return [path.stem for path in self._daemons("")]
 
     def daemon_log(self, name: str) -> list[LogLine]:
         """What a daemon logged during the run; nodemanager-0 and the like."""
@@ -237,6 +264,11 @@ class Evidence:
     def checksums(self) -> dict[str, Any]:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
         return self._json(files.CHECKSUMS, {})
+
+    @cached_property
+    def spark_application(self) -> event_log.Application | None:
+        """What Spark's event log says of the application as a whole; None where it is cut or absent."""
+        return event_log.application(self._event_log)
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
@@ -293,12 +325,16 @@ class Evidence:
         return resources.read(path.read_text(errors="replace").splitlines()) if path.exists() else None
 
     @cached_property
+    def markers(self) -> dict[str, str]:
+        """Name to text of what ranks left."""
+        return self._json(files.MARKERS, {})
+
+    @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
         """What each rank left in its done-marker, by rank."""
         try:
-            markers = json.loads((self.path / files.MARKERS).read_text())
-            found = [json.loads(text) for name, text in markers.items() if name.startswith("rank-")]
-        except (OSError, ValueError):
+            found = [json.loads(text) for name, text in self.markers.items() if name.startswith("rank-")]
+        except ValueError:
             return {}
         return {result["rank"]: result for result in found}
 

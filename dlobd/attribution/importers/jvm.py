@@ -19,6 +19,12 @@ class JvmLife:
     gc_pause_ns: int
 
 
+def stamps(path: Path) -> list[int]:
+    """The monotonic stamps of a JVM's own log, in the order of the file; none where it is absent."""
+    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return [int(stamp[1]) for stamp in map(_STAMP.match, lines) if stamp]
+
+
 def read(path: Path) -> JvmLife | None:
     """The life of the JVM that wrote `path`; None where there is no such record."""
     if not path.exists():

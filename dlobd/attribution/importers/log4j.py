@@ -39,16 +39,21 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
 
 def offset_ns(path: Path) -> int | None:
     """How far the wall clock is ahead of the monotonic one, to a millisecond, by the first line of a file."""
+    return next((wall_ns - at_ns for at_ns, wall_ns in stamps(path)), None)
+
+
+def stamps(path: Path) -> Iterator[tuple[int, int]]:
+    """The two stamps of each line of a file, by the monotonic clock and, to a millisecond, by the wall clock; both in
+    nanoseconds. An absent file has none."""
     if not path.exists():
-        return None
+        return
     with path.open(errors="replace") as file:
         for match in filter(None, map(_LINE.match, file)):
             try:
                 wall = datetime.fromisoformat(match[2]).replace(tzinfo=UTC)
             except ValueError:
                 continue
-            return round(wall.timestamp() * 1000) * 1_000_000 - int(match[1])
-    return None
+            yield int(match[1]), round(wall.timestamp() * 1000) * 1_000_000
 
 
 def read(path: Path, source: str | None = None) -> list[LogLine]:

@@ -157,6 +157,7 @@ class AmLog:
     asking: Asking | None = None
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
+    launching: dict[str, LogLine] = field(default_factory=dict)  # by container id
     user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
 
 
@@ -177,6 +178,7 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
             log.user_exit = line.at_ns, int(match[1])
         elif match := _LAUNCHING.search(line.message):
             log.containers[match[3]] = match[1]
+            log.launching[match[1]] = line
     return log
 
 
@@ -194,6 +196,7 @@ class ExecutorLog:
     """What one executor says of itself; task ids are Spark's TIDs."""
 
     first: LogLine | None = None
+    connecting: LogLine | None = None
     registered: LogLine | None = None
     shutdown: LogLine | None = None
     got: dict[int, int] = field(default_factory=dict)
@@ -207,7 +210,9 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
     for line in lines:
         log.first = log.first or line
         message = line.message
-        if "Successfully registered with driver" in message:
+        if message.startswith("Connecting to driver"):
+            log.connecting = log.connecting or line
+        elif "Successfully registered with driver" in message:
             log.registered = log.registered or line
         elif "Driver commanded a shutdown" in message:
             log.shutdown = log.shutdown or line

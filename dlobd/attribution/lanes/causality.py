@@ -29,7 +29,7 @@ def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]
     driver = evidence.driver_log
     for executor, log in evidence.executors.items():
         here, registered = lane_of(executor), _at(driver.registered.get(executor))
-        yield f"{here}: registration", _at(log.first), registered
+        yield f"{here}: registration", _at(log.connecting or log.first), registered
         yield f"{here}: answer to the registration", registered, _at(log.registered)
     for job in driver.jobs:
         for task in job.tasks:

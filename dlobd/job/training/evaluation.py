@@ -58,8 +58,10 @@ def _count(tf: Any, job: Job, storage: Storage, logits: Logits) -> tuple[int, in
     at_once = max(1, min(EVALUATION_BATCH, EVALUATION_BYTES // job.layout.record_bytes))
     for piece in storage.stream(job.test_path, at_once * job.layout.record_bytes, names.TEST_SET):
         images, labels = decode_block(piece, job.layout)
-        with tracing.span("tensorflow", names.PREDICT):
+        with tracing.span("tensorflow", names.PREDICT) as span:
             predicted = logits(tf.constant(images)).numpy().argmax(axis=1)
+            found = int((predicted == labels).sum())
+            span.note(samples=len(labels), right=found)
         samples += len(labels)
-        right += int((predicted == labels).sum())
+        right += found
     return samples, right

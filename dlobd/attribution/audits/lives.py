@@ -1,0 +1,177 @@
+"""The lives of processes, each told by several: the client, the JVM itself, its log, its NodeManager, the sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
+from dlobd.attribution.audits.clocks import APART_NS
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.jvm import JvmLife
+from dlobd.attribution.importers.log4j import LogLine
+from dlobd.tracing import names
+from dlobd.tracing.clock import tick_ns
+
+JVM_ENDS_NS = 10 * 10**9
+"""A JVM that has told its exit unmaps its memory and is gone, on a busy machine within seconds."""
+
+SCRIPT_NS = 20_000_000
+"""spark-submit is a shell script that runs a JVM to find the command of the one that it becomes: it needs 60 ms on the
+fastest machines."""
+
+
+def _ended_by_itself(evidence: Evidence) -> bool:
+    return not evidence.window["ended_by"] and evidence.window["exit_code"] == 0 and not evidence.by_hand
+
+
+def _submitter(evidence: Evidence) -> Figures:
+    life, window = evidence.submit_jvm, evidence.window
+    if life is None or evidence.by_hand or evidence.native:
+        return Figures(why="no JVM was started inside the window")
+    outside = [window["exec_ns"] + SCRIPT_NS - life.start_ns, window["started_ns"] - life.start_ns - APART_NS]
+    if life.exit_ns is not None:
+        outside.append(life.exit_ns - window["exit_ns"])
+        if _ended_by_itself(evidence):
+            outside.append(window["exit_ns"] - life.exit_ns - JVM_ENDS_NS)
+    return worst(outside, 0)
+
+
+def _lives(evidence: Evidence) -> Iterator[tuple[JvmLife, list[LogLine]]]:
+    """Each JVM's life with what it logged."""
+    if evidence.submit_jvm and not evidence.by_hand:
+        yield evidence.submit_jvm, evidence.submit_lines
+    for container in evidence.containers:
+        if life := evidence.container_jvm(container):
+            yield life, evidence.container_log(container)
+
+
+def _logs_in_lives(evidence: Evidence) -> Figures:
+    outside = []
+    for life, lines in _lives(evidence):
+        stamps = [line.at_ns for line in lines]
+        outside += [life.start_ns - at_ns for at_ns in stamps[:1]]
+        outside += [at_ns - life.exit_ns for at_ns in stamps[-1:] if life.exit_ns is not None]
+    return worst(outside, APART_NS, other_clocks(evidence))
+
+
+def _containers(evidence: Evidence) -> Figures:
+    outside = []
+    for container, marks in evidence.yarn.containers.items():
+        life = evidence.container_jvm(container)
+        if life is None:
+            continue
+        # the NodeManager tells that it starts a container before it does, and that one has ended after it has
+        if "SCHEDULED" in marks.at:
+            outside.append(marks.at["SCHEDULED"] - life.start_ns)
+        if "EXITED" in marks.at and life.exit_ns is not None:
+            outside.append(life.exit_ns - marks.at["EXITED"])
+    return worst(outside, APART_NS, other_clocks(evidence))
+
+
+def _sampled(evidence: Evidence) -> Figures:
+    host, window = evidence.resources, evidence.window
+    if host is None or not host.samples or evidence.by_hand:
+        return Figures()
+    lost = any("sampler" in line for line in evidence.collected["missing"])
+    outside = [host.samples[0].at_ns - window["exec_ns"]]
+    if not lost:
+        outside.append(window["exit_ns"] - host.samples[-1].at_ns)
+    for process in host.processes:
+        if process.pid == window["pid"] and process.start_ns is not None:
+            outside.append(window["exec_ns"] - process.start_ns - tick_ns())
+            outside.append(process.start_ns - window["started_ns"] - tick_ns())
+            outside += [sample.at_ns - window["exit_ns"] for sample in process.samples[-1:]]
+    return worst(outside, APART_NS if evidence.window["ended_by"] else 0)
+
+
+def _starts(evidence: Evidence) -> Figures:
+    host = evidence.resources
+    if host is None:
+        return Figures()
+    own = {p.process.pid: p for p in evidence.processes if p.domain == host.domain and p.process.start_ns is not None}
+    apart = []
+    for sampled in host.processes:
+        found = own.get(sampled.pid)
+        if found and found.process.start_ns is not None and sampled.start_ns is not None:
+            apart.append(abs(found.process.start_ns - sampled.start_ns))
+    return worst(apart, tick_ns())
+
+
+def _opened(evidence: Evidence) -> Figures:
+    outside, window = [], evidence.window
+    for process in evidence.processes:
+        if process.process.start_ns is not None:
+            outside.append(process.process.start_ns - process.opened_ns - tick_ns())
+            if not evidence.by_hand:
+                outside.append(window["exec_ns"] - process.process.start_ns - tick_ns())
+    return worst(outside, 0, other_clocks(evidence))
+
+
+def _seen_to_exit(evidence: Evidence) -> Figures:
+    """A parent sees that a rank has exited after that rank's last record."""
+    by_rank = {
+        p.process.index + (p.process.role == "worker"): p.last_ns
+        for p in evidence.processes
+        if p.process.role in ("chief", "worker")
+    }
+    early = [
+        by_rank[instant.attrs["rank"]] - instant.at_ns
+        for process in evidence.processes
+        for instant in process.instants
+        if instant.name == names.RANK_EXITED and instant.attrs.get("rank") in by_rank
+    ]
+    return worst(early, 0, other_clocks(evidence))
+
+
+def _collected_after(evidence: Evidence) -> Figures:
+    """dlobd asks the managers for their records of the application once spark-submit has exited."""
+    if not _ended_by_itself(evidence) or evidence.own or evidence.external:
+        return Figures(why="dlobd, or a script, may ask the managers earlier")
+    asked = [
+        line.at_ns
+        for daemon in evidence.daemon_logs
+        if daemon.startswith(("resourcemanager", "nodemanager"))
+        for line in evidence.daemon_log(daemon)
+        if "requests." in line.logger and "python-requests" in line.message
+    ]
+    return worst([evidence.window["exit_ns"] - at_ns for at_ns in asked], 0)
+
+
+RULES = (
+    Rule(
+        "spark-submit's JVM", "The JVM of spark-submit began after exec and ended shortly before spark-submit did.",
+        "its JVM log and the client's clock: ns outside", "-, ns", NOT_MORE, _submitter,
+    ),
+    Rule(
+        "logs and lives of JVMs", "What a JVM logged, it logged between its start and its exit.",
+        "logs: ns outside of the JVM logs' start and exit", "what a busy machine may hold a thread up, ns",
+        NOT_MORE, _logs_in_lives,
+    ),
+    Rule(
+        "containers and their JVMs", "A container's JVM began after its NodeManager started it, and ended before the "
+        "NodeManager saw that it had.",
+        "JVM logs and NodeManager logs: ns outside", "what a busy machine may hold a thread up, ns",
+        NOT_MORE, _containers,
+    ),
+    Rule(
+        "window and samples", "The sampler of resource use began before the window and ended after it, and saw "
+        "spark-submit start and live inside.",
+        "samples and client clock: ns outside", "a sample's own length, ns", NOT_MORE, _sampled,
+    ),
+    Rule(
+        "starts of processes", "A recorded process began when the sampler says that it did.",
+        "span files and samples: ns apart", "kernel tick, ns", NOT_MORE, _starts,
+    ),
+    Rule(
+        "start and first record", "A process was started inside the window, before it recorded anything.",
+        "/proc: ns outside", "client clock and span files, ns", NOT_MORE, _opened,
+    ),
+    Rule(
+        "exits of ranks", "A parent saw a rank's exit after that rank's last record.",
+        "span files: ns by which it is earlier", "one machine's clock, ns", NOT_MORE, _seen_to_exit,
+    ),
+    Rule(
+        "collection after the window", "dlobd asked YARN's managers for their records after spark-submit's exit.",
+        "RM and NM logs: ns by which it was earlier", "client clock, ns", NOT_MORE, _collected_after,
+    ),
+)  # fmt: skip

@@ -1,0 +1,120 @@
+"""Causes and effects that two processes logged, each its own side: nothing was received before it was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import LogLine
+
+LOG_NS = 50_000_000
+"""A line is logged beside what it tells of: a busy machine may hold the thread up between the two."""
+
+Message = tuple[int | None, int | None]
+"""When it was sent and when it was received."""
+
+
+def _at(line: LogLine | None) -> int | None:
+    return line.at_ns if line else None
+
+
+def _submission(evidence: Evidence) -> Iterator[Message]:
+    """The client at the ResourceManager, and the first container at its NodeManager."""
+    points, app, am = evidence.submit_log.points, evidence.yarn.application.at, evidence.application_master
+    yield _at(points.get("application id")), _at(points.get("submitting"))
+    yield _at(points.get("submitting")), app.get("SUBMITTED")
+    yield app.get("NEW_SAVING"), _at(points.get("submitted"))
+    yield app.get("SUBMITTED"), app.get("ACCEPTED")
+    yield app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
+    if evidence.containers:
+        marks = evidence.yarn.containers.get(evidence.containers[0])
+        if marks:
+            yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
+    yield _at(am.first), _at(am.registering)
+    yield _at(am.registering), app.get("ATTEMPT_RUNNING")
+    yield app.get("ATTEMPT_RUNNING"), _at(evidence.submit_log.points.get("running"))
+    yield app.get("ATTEMPT_RUNNING"), _at(am.requested)
+    yield _at(am.unregistering), app.get("ATTEMPT_FINAL_SAVING")
+    yield app.get("ATTEMPT_FINAL_SAVING"), app.get("FINISHING")
+    yield app.get("FINISHING"), app.get("FINISHED")
+
+
+def _containers(evidence: Evidence) -> Iterator[Message]:
+    """Between the ResourceManager, the ApplicationMaster and the NodeManagers, of each container."""
+    am = evidence.application_master
+    for container, marks in evidence.yarn.containers.items():
+        at = marks.at
+        yield at.get("ALLOCATED"), at.get("ACQUIRED")
+        yield at.get("ACQUIRED"), at.get("START_REQUEST")
+        yield at.get("START_REQUEST"), at.get("LOCALIZING")
+        yield at.get("LOCALIZING"), at.get("SCHEDULED")
+        yield at.get("SCHEDULED"), at.get("RUNNING")
+        yield at.get("RUNNING"), at.get("EXITED")
+        if container in am.containers.values():
+            yield _at(am.requested), at.get("ALLOCATED")
+        launching = am.launching.get(container)
+        yield at.get("ACQUIRED"), _at(launching)
+        yield _at(launching), at.get("START_REQUEST")
+
+
+def _executors(evidence: Evidence) -> Iterator[Message]:
+    """Between the driver and its executors."""
+    driver = evidence.driver_log
+    for executor, log in evidence.executors.items():
+        registered = driver.registered.get(executor)
+        yield _at(log.connecting), _at(registered)
+        yield _at(registered), _at(log.registered)
+        yield _at(driver.points.get("executors told")), _at(log.shutdown)
+        if container := evidence.executor_containers.get(executor):
+            started = (p.process.start_ns for p in evidence.recorded_in(container) if not p.forked)
+            yield from ((_at(log.first), start_ns) for start_ns in started)
+    for job in driver.jobs:
+        yield job.start_ns, job.end_ns
+        for task in job.tasks:
+            yield job.start_ns, task.start_ns
+            if (own := evidence.executors.get(task.executor)) is not None:
+                got, finished = own.got.get(task.id), own.finished.get(task.id)
+                yield task.start_ns, got
+                yield got, finished
+                yield finished, task.end_ns
+                if split := own.splits.get(task.id):
+                    yield got, split.at_ns
+                    yield split.at_ns, finished
+
+
+def _staging(evidence: Evidence) -> Iterator[Message]:
+    """Between spark-submit and the NameNode."""
+    for line, path, next_line_ns in evidence.submit_log.uploads:
+        created = next((a.at_ns for a in evidence.audits if a.command == "create" and a.path == path), None)
+        permitted = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+        yield line.at_ns, created
+        yield created, permitted
+        yield permitted, next_line_ns
+
+
+def messages(evidence: Evidence) -> Iterator[Message]:
+    """All of them; a side that was not logged is None."""
+    yield from _submission(evidence)
+    yield from _containers(evidence)
+    yield from _executors(evidence)
+    yield from _staging(evidence)
+
+
+def _reversed(evidence: Evidence) -> Figures:
+    early = [
+        sent_ns - received_ns - evidence.alignment.error_ns(sent_ns) - evidence.alignment.error_ns(received_ns)
+        for sent_ns, received_ns in messages(evidence)
+        if sent_ns is not None and received_ns is not None
+    ]
+    return worst(early, LOG_NS, other_clocks(evidence))
+
+
+RULES = (
+    Rule(
+        "order of messages", "What one process tells another is logged there after it was logged here: submission, "
+        "registration, containers, executors, tasks, results, uploads.",
+        "logs of both: ns by which an effect comes before its cause", "what a busy machine may hold a thread up, ns",
+        NOT_MORE, _reversed,
+    ),
+)  # fmt: skip
