@@ -385,6 +385,10 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "noise.loopback_p50_ns": ("ns", "median of 400 TCP round trips over loopback"),
     "noise.loopback_p99_ns": ("ns", "their 99th percentile"),
     "noise.load_1m": ("processes", "/proc/loadavg"),
+    "noise.earlier_walls_ns[]": (
+        "ns",
+        "`wall_ns` of the `ok` runs among the latest 50 beside this one that have its `experiment_key` and machine",
+    ),
     "page_cache.resident_bytes": ("bytes", "pages of the files that mincore says are resident x page size"),
     "page_cache.total_bytes": ("bytes", "their sizes"),
     "page_cache.before_resident_bytes": ("bytes", "as `resident_bytes`, before they were read or dropped"),

@@ -119,6 +119,7 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
             "loopback_p50_ns": 20_000,
             "loopback_p99_ns": 40_000,
             "load_1m": 0.1,
+            "earlier_walls_ns": [],
         },
         "platform": {"system": "Linux", "cores": 2},
         "versions": {"dlobd": "0.1.0", "java": None},

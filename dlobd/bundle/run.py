@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -27,6 +28,9 @@ from dlobd.schema import (
     Runnable,
     Status,
 )
+
+ENOUGH_RUNS = 6
+"""Of fewer runs their standard deviation says too little."""
 
 Z = 1.96 + 0.84
 """A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""
@@ -220,29 +224,49 @@ class Noise:
     load_1m: float
     machine: str = ""  # whose it is
 
-    def smallest_effect(self, runs: int) -> float:
-        """The smallest difference of CPU-bound times, as a share, that two groups of `runs` runs would show.
+    earlier_walls_ns: tuple[int, ...] | None = None  # of earlier runs of the experiment on this machine, oldest first
+
+    @property
+    def run_variation(self) -> float | None:
+        """Standard deviation of earlier runs' walls, as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
+        walls = self.earlier_walls_ns or ()
+        return statistics.stdev(walls) / statistics.fmean(walls) if len(walls) >= ENOUGH_RUNS else None
+
+    def smallest_effect(self, runs: int) -> float | None:
+        """The smallest difference of walls, as a share, that `runs` runs against as many would show: two-sided, 5 %,
+        power 80 %, normal approximation; None where it is not known how much runs differ.
 
         Raises:
-            ValueError: a group of one run has no spread.
+            ValueError: one run has no spread.
         """
         if runs < 2:
             raise ValueError("two groups of at least 2 runs are needed")
-        return Z * self.loop_variation * math.sqrt(2 / runs)
+        return None if self.run_variation is None else Z * self.run_variation * math.sqrt(2 / runs)
 
-    def sentence(self, runs: int = 5) -> str:
-        """What cannot be seen here."""
+    def sentence(self) -> str:
+        """What this moment's measurement says, and what it does not."""
+        return f"{self._loop()}; a wait ends up to {self._wait_ms:.2f} ms late. This is of now."
+
+    def short(self, runs: int = ENOUGH_RUNS) -> str:
+        """What it means for runs, and for a single wait."""
+        wait = f"a wait ends up to {self._wait_ms:.2f} ms late"
+        walls = self.earlier_walls_ns or ()
+        if len(walls) < 2:
+            return f"how much runs differ here is unknown, for want of earlier ones; {self._loop()}; {wait}"
+        took = f"{len(walls)} earlier runs took {min(walls) / 1e9:.1f} to {max(walls) / 1e9:.1f} s"
+        share = self.smallest_effect(runs)
+        if share is None:
+            return f"{took}, too few to say what a comparison can show; {wait}"
         return (
-            f"With {runs} runs a side, a difference below {self.smallest_effect(runs):.1%} of CPU-bound time, or below "
-            f"{(self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6:.2f} ms in a single wait, cannot be told from "
-            "noise on this machine now."
+            f"{took}, standard deviation {self.run_variation:.1%}; {runs} a side cannot show below {share:.1%}; {wait}"
         )
 
-    def short(self, runs: int = 5) -> str:
-        """The same in a few words."""
-        wait_ms = (self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6
-        share = self.smallest_effect(runs)
-        return f"{runs} runs a side cannot show below {share:.1%} of CPU time, {wait_ms:.2f} ms of a wait"
+    @property
+    def _wait_ms(self) -> float:
+        return (self.sleep_over_p99_ns + self.loopback_p99_ns) / 1e6
+
+    def _loop(self) -> str:
+        return f"equal loops of 25 ms vary by {self.loop_variation:.1%}, which cannot stand for a run"
 
 
 @dataclass(frozen=True, slots=True)

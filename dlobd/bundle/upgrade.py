@@ -93,8 +93,9 @@ def _from_7(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_8(run: dict[str, Any]) -> dict[str, Any]:
-    """Nobody looked at how the wall passed for the threads that carried it."""
-    return {"core_waits": None, **run, "schema_version": 9}
+    """Nobody looked at how the wall passed for the threads that carried it, nor at how long earlier runs took."""
+    noise = run["noise"] and {"earlier_walls_ns": None, **run["noise"]}
+    return {"core_waits": None, **run, "noise": noise, "schema_version": 9}
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {

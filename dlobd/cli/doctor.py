@@ -13,7 +13,6 @@ from dlobd.cli.printing import print_json
 def doctor(
     as_json: Json = False,
     noise: Annotated[bool, typer.Option("--noise", help="Also measure this machine's noise (about 5 s).")] = False,
-    runs: Annotated[int, typer.Option("--runs", min=2, help="With --noise: runs per side of a comparison.")] = 5,
     hadoop_conf: HadoopConf = None,
     require: Annotated[
         list[str] | None,
@@ -29,7 +28,7 @@ def doctor(
 ) -> int:
     """Check this machine, and list the ports open during a run.
 
-    --noise also measures which effects are too small to detect here; --hadoop-conf also checks that cluster.
+    --noise also measures how late waits end and how much equal loops vary; --hadoop-conf also checks that cluster.
 
     Exit code 3 if a run would fail because of this machine, or if a required channel is not there; 4 if only the
     cluster does not answer."""
@@ -44,7 +43,7 @@ def doctor(
         print_json({
             "findings": [dataclasses.asdict(finding) for finding in findings],
             "listeners": [dataclasses.asdict(listener) for listener in doctors.listeners(hadoop_conf)],
-            "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence(runs)},
+            "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence()},
         })  # fmt: skip
     else:
         width = max(15, *(len(finding.part) for finding in findings))
@@ -57,5 +56,5 @@ def doctor(
         for listener in doctors.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if found:
-            print(found.sentence(runs))
+            print(found.sentence())
     return doctors.exit_code(findings)

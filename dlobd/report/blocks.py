@@ -18,6 +18,7 @@ from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.report.chosen import Repeat, named
 from dlobd.report.repeats import left_out
+from dlobd.run.provenance import MACHINE
 from dlobd.schema import Experiment
 
 NATIVE = "native"
@@ -31,9 +32,6 @@ WAY = frozenset(
     }
 )  # fmt: skip
 """Fields of an experiment that say how it goes through the stack and when it is given up, not what is computed."""
-
-MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel")
-
 
 DISTURBED = 0.1
 """Of the CPU time that the machine wanted in a run's window: a run that lost more of it to other virtual machines says

@@ -16,6 +16,9 @@ from dlobd.paths import PACKAGE
 
 _PACKAGES = ("pyspark", "tensorflowonspark", "spark-tensorflow-distributor", "tensorflow", "hdfs", "numpy", "pandas")
 
+MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel")
+"""What of `platform` tells machines apart."""
+
 
 def platform() -> dict[str, str | int | float | None]:
     """The machine."""

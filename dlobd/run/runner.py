@@ -39,6 +39,7 @@ from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import (
     devices,
+    earlier_runs,
     generation,
     machine_noise,
     memory_check,
@@ -208,7 +209,7 @@ def _execute(
     run_record["reason"] = record.INTERRUPTED
     bundle.write(run_record)  # what stays if this process is killed
     with timed(setup, "noise_ns"):
-        _note_noise(bundle, place, progress)
+        _note_noise(bundle, run_record, place, progress)
     progress(f"submit: starting {Path(command.argv[0]).name}")
     with submissions.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -260,14 +261,16 @@ def _collect(
     bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted | metrics}).encode(), files.COLLECTED)
 
 
-def _note_noise(bundle: Bundle, place: Place, progress: Progress) -> None:
-    """The noise of the machine just before the window; without /proc or loopback there is none."""
+def _note_noise(bundle: Bundle, run_record: dict[str, Any], place: Place, progress: Progress) -> None:
+    """The noise of the machine just before the window, and how long earlier runs took; without /proc or loopback there
+    is none."""
     progress("prepare: measuring this machine's noise")
     try:
         found = machine_noise.measure(machine_noise.SHORT)
     except OSError:
         return
-    bundle.add_bytes(json.dumps(asdict(found) | {"machine": place.machine}, indent=1).encode(), files.NOISE)
+    known = {"machine": place.machine, "earlier_walls_ns": earlier_runs.walls_ns(bundle, run_record)}
+    bundle.add_bytes(json.dumps(asdict(found) | known, indent=1).encode(), files.NOISE)
 
 
 def _prepare_page_cache(

@@ -1,16 +1,26 @@
-"""The noise of a machine, and what drowns in it."""
+"""The noise of a machine: what it says of runs, and what it cannot say."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
+from records import run_record
 
-from dlobd.run import machine_noise
+from dlobd.bundle.store import Bundle
+from dlobd.run import earlier_runs, machine_noise
 from dlobd.run.machine_noise import Noise
 
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
+S = 10**9
+
+
+def after(*walls_s: float) -> Noise:
+    """The same machine with earlier runs."""
+    return dataclasses.replace(QUIET, earlier_walls_ns=tuple(int(wall_s * S) for wall_s in walls_s))
 
 
 @pytest.mark.parametrize(
@@ -31,24 +41,68 @@ def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: machine
 
 
 def test_more_runs_show_smaller_effects() -> None:
-    """Four times the runs show half the effect; a noisier machine shows less."""
-    assert QUIET.smallest_effect(8) == pytest.approx(QUIET.smallest_effect(2) / 2)
-    assert QUIET.smallest_effect(2) == pytest.approx(2.8 * 0.01, rel=0.01)
-    noisy = dataclasses.replace(QUIET, loop_variation=0.1)
-    assert noisy.smallest_effect(5) == pytest.approx(10 * QUIET.smallest_effect(5))
-    assert math.isfinite(noisy.smallest_effect(2))
-
-
-def test_one_run_has_no_spread() -> None:
-    """It can show nothing."""
+    """Four times the runs show half the effect; runs that differ more show less; without runs nothing is said."""
+    near = after(40, 41, 42, 43, 44, 45)
+    assert near.run_variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
+    assert near.smallest_effect(8) == pytest.approx((near.smallest_effect(2) or 0) / 2)
+    assert near.smallest_effect(2) == pytest.approx(2.8 * (near.run_variation or 0), rel=0.01)
+    assert (after(30, 35, 40, 45, 50, 55).smallest_effect(6) or 0) > 2 * (near.smallest_effect(6) or 1)
+    assert QUIET.smallest_effect(6) is after(40, 41, 42, 43, 44).smallest_effect(6) is None
     with pytest.raises(ValueError, match="at least 2 runs"):
-        QUIET.smallest_effect(1)
+        near.smallest_effect(1)
 
 
-def test_it_is_one_sentence() -> None:
-    """With the number of runs, the share and the wait."""
-    assert QUIET.sentence(5) == (
-        "With 5 runs a side, a difference below 1.8% of CPU-bound time, or below 0.13 ms in a single wait, cannot be "
-        "told from noise on this machine now."
+def test_it_speaks_of_runs_where_there_are_some() -> None:
+    """Six say what a comparison can show, fewer how long they took; a loop alone says that it cannot."""
+    assert after(40, 41, 42, 43, 44, 45).short() == (
+        "6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4%; 6 a side cannot show below 7.1%; "
+        "a wait ends up to 0.13 ms late"
     )
-    assert QUIET.short(5) == "5 runs a side cannot show below 1.8% of CPU time, 0.13 ms of a wait"
+    assert after(40, 44.9).short() == (
+        "2 earlier runs took 40.0 to 44.9 s, too few to say what a comparison can show; a wait ends up to 0.13 ms late"
+    )
+    for alone in (QUIET, after(), after(40)):
+        assert alone.short() == (
+            "how much runs differ here is unknown, for want of earlier ones; equal loops of 25 ms vary by 1.0%, which "
+            "cannot stand for a run; a wait ends up to 0.13 ms late"
+        )
+    assert QUIET.sentence() == (
+        "equal loops of 25 ms vary by 1.0%, which cannot stand for a run; a wait ends up to 0.13 ms late. This is of "
+        "now."
+    )
+
+
+def stored(out: Path, number: int, **changes: Any) -> Bundle:
+    """A bundle on disk."""
+    run_id = f"20260102T03{number:02}05Z-0a1b"
+    bundle = Bundle(out / "experiment" / run_id)
+    bundle.path.mkdir(parents=True)
+    (bundle.path / "run.json").write_text(json.dumps(run_record(run_id, **changes)))
+    return bundle
+
+
+def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path) -> None:
+    """Others, those that are not ok, and the new one itself do not count; what is damaged is passed over."""
+    here = {"host": "a", "processor": "p", "cores": 2, "memory_bytes": 1, "kernel": "6"}
+    mine = {"experiment_key": "k", "platform": here}
+    for number, wall_ns in enumerate((5 * S, 7 * S, 6 * S), 1):
+        stored(tmp_path, number, wall_ns=wall_ns, **mine)
+    stored(tmp_path, 4, wall_ns=S, **mine | {"experiment_key": "other"})
+    stored(tmp_path, 5, wall_ns=S, **mine | {"platform": here | {"host": "b"}})
+    stored(tmp_path, 6, wall_ns=S, **mine, status="failed", reason="died")
+    for number, text in ((7, "{"), (8, "[]"), (9, '{"status": "ok", "wall_ns": 1}')):
+        (stored(tmp_path, number).path / "run.json").write_text(text)
+    new = stored(tmp_path, 10, wall_ns=S, **mine)
+    (tmp_path / "experiment" / "latest").symlink_to(new.path)
+    record = json.loads((new.path / "run.json").read_text())
+    assert earlier_runs.walls_ns(new, record) == [5 * S, 7 * S, 6 * S]
+    assert earlier_runs.walls_ns(Bundle(tmp_path / "none" / new.run_id), record) == []
+
+
+def test_so_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The latest: what a machine did a thousand runs ago is not what it does."""
+    monkeypatch.setattr(earlier_runs, "LOOKED_AT", 2)
+    for number in range(4):
+        bundle = stored(tmp_path, number, wall_ns=(number + 1) * S)
+    record = json.loads((bundle.path / "run.json").read_text())
+    assert earlier_runs.walls_ns(bundle, record) == [2 * S, 3 * S]

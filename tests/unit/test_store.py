@@ -128,6 +128,19 @@ def test_what_version_7_did_not_tell_is_null(bundle: store.Bundle) -> None:
     assert (spark.causes, tensorflow.causes) == ((("heartbeat", 5_000_000, None),), ())
 
 
+def test_what_version_8_did_not_look_at_is_null(bundle: store.Bundle) -> None:
+    """How long earlier runs took: that there were none is another matter."""
+    old = run_record(bundle.run_id, schema_version=8)
+    del old["noise"]["earlier_walls_ns"]
+    (bundle.path / "run.json").write_text(json.dumps(old))
+    noise = bundle.read().noise
+    assert noise is not None
+    assert noise.earlier_walls_ns is None
+    bundle.write(run_record(bundle.run_id))
+    assert (noise := bundle.read().noise) is not None
+    assert noise.earlier_walls_ns == ()
+
+
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
