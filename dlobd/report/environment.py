@@ -12,8 +12,9 @@ from typing import Any
 
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report.blocks import CACHED_APART, DISTURBED, MACHINE, disturbed
+from dlobd.report.blocks import CACHED_APART, DISTURBED, disturbed
 from dlobd.report.sides import Member, settings
+from dlobd.run.provenance import MACHINE
 
 BUSY = "busy"
 """The kind of runs on a machine that did something else as well."""
