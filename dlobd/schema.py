@@ -16,7 +16,7 @@ Schema history of run.json
         parameter servers, and which planes the channel is asked of; `transport`: null in older records
     8   a layer has `measured_ns`, `between_marks_ns` and `named_wait_ns`, and each of its `causes` says whether its
         length was read from the run: null in older records
-    9   `core_waits`, and `earlier_walls_ns` of `noise`: null in older records
+    9   `core_waits`, `environment_cache` and `imports`, and `earlier_walls_ns` of `noise`: null in older records
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dlobd.attribution import core_waits, reasons, recording_cost, statistics, warnings
+from dlobd.attribution import core_waits, environment_cache, reasons, recording_cost, statistics, warnings
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
@@ -15,6 +15,7 @@ from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.exchange_use import exchange_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.imports import imports
 from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
@@ -47,6 +48,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     attribution = attribute(trace)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
     window = (trace.start_ns, trace.end_ns)
+    environment = environment_cache.environment_cache(evidence.environment_cache)
     waits = core_waits.core_waits(evidence, attribution.segments, window)
     audits, transport = audit(evidence), planes(experiment, evidence)
     status, reason, checks = _status(experiment, evidence, attribution, audits, transport)
@@ -75,6 +77,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "overhead": cost,
         "resources": resource_use(evidence, attribution.segments, window),
         "core_waits": waits,
+        "imports": imports(evidence),
         "spark_metrics": _spark_metrics(evidence),
         "transport": None if transport is None else _dicts(transport),
         "exchange": _dicts(exchange_use(evidence)),
@@ -82,12 +85,14 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "audits": _dicts(audits),
         "noise": evidence.noise,
         "page_cache": evidence.page_cache,
+        "environment_cache": environment,
         "warnings": [
             *missing,
             *warnings.notices(evidence),
             *_warnings(evidence, trace),
             *recording_cost.warnings(cost),
             *core_waits.warnings(waits, attribution.wall_ns),
+            *environment_cache.warnings(environment),
         ],
     }
 

@@ -38,6 +38,8 @@ SINCE = {
     "first_touch": 6,
     "time_to_accuracy": 6,
     "core_waits": 9,
+    "imports": 9,
+    "environment_cache": 9,
 }
 """The schema version that brought a field: an older record cannot contain what is computed today."""
 

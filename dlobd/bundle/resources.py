@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,70 @@ class CoreWaits:
     foreign_cpu_ns: int | None
     held_up_ns: int | None
     busy: bool | None
+
+
+CacheState = Literal["cold", "partly", "warm"]
+
+COLD, WARM = 0.5, 0.9
+"""Files of which less than half was in memory are cold, those of which nine tenths were are warm. What two starts of
+one job touch of their environment differs by a few percent, so that none finds all of it."""
+
+
+def cache_state(share: float) -> CacheState:
+    """Of files of which that share was in memory."""
+    return "cold" if share < COLD else "warm" if share >= WARM else "partly"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentPart:
+    """Of some files of a job's environment, what was in memory before the job and after it."""
+
+    part: str
+    state: CacheState | None  # None: not used, or the kernel did not say
+    total_bytes: int | None
+    before_bytes: int | None
+    after_bytes: int | None
+
+    @property
+    def share(self) -> float | None:
+        """Of what the job needed of it: what was there before."""
+        return self.there_bytes / self.after_bytes if self.there_bytes is not None and self.after_bytes else None
+
+    @property
+    def there_bytes(self) -> int | None:
+        """Bytes of what the job needed that were there before; None where it is not known."""
+        if self.before_bytes is None or self.after_bytes is None:
+            return None
+        return min(self.before_bytes, self.after_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentCache:
+    """Whether a run began with its environment in memory. See `dlobd.attribution.environment_cache`."""
+
+    state: CacheState | None  # of the coldest part
+    parts: tuple[EnvironmentPart, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Of the coldest part; None if none is known."""
+        known = [part.share for part in self.parts if part.state and part.share is not None]
+        return min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """How long a process took to import a Python package for `by`, another one; empty: for the program itself.
+
+    `own_ns` is without what that package imported in turn."""
+
+    role: str
+    index: int
+    pid: int
+    package: str
+    by: str
+    ns: int
+    own_ns: int
 
 
 @dataclass(frozen=True, slots=True)

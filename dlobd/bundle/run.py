@@ -15,7 +15,15 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dlobd.bundle.resources import CoreWaits, ResourceUse, SparkMetrics
+from dlobd.bundle.resources import (
+    CacheState,
+    CoreWaits,
+    EnvironmentCache,
+    Import,
+    ResourceUse,
+    SparkMetrics,
+    cache_state,
+)
 from dlobd.bundle.transport import ExchangeUse, Plane
 from dlobd.schema import (
     Clip,
@@ -278,6 +286,11 @@ class PageCache:
     total_bytes: int  # of HDFS, of all replicas
     before_resident_bytes: int  # before it was warmed, or dropped
 
+    @property
+    def state(self) -> CacheState | None:
+        """Whether the run began with its training files in memory; None where there are none."""
+        return cache_state(self.resident_bytes / self.total_bytes) if self.total_bytes else None
+
 
 Metric = int | float | str | None | list[Any]
 
@@ -322,8 +335,10 @@ class Run:
     checks: tuple[Check, ...] = ()
     warnings: tuple[str, ...] = field(default=())
     page_cache: PageCache | None = None  # None: not known
+    environment_cache: EnvironmentCache | None = None  # None: nobody looked
     resources: ResourceUse | None = None  # None: not sampled, or the record is older
     core_waits: CoreWaits | None = None  # None: nobody read threads, or the record is older
+    imports: tuple[Import, ...] | None = None  # None: the record is older
     spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
     transport: tuple[Plane, ...] | None = None  # None: not looked at, as of the user's own script, or older
     exchange: tuple[ExchangeUse, ...] = ()  # of each rank; none where it is inside of the step

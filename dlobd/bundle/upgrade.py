@@ -93,9 +93,11 @@ def _from_7(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_8(run: dict[str, Any]) -> dict[str, Any]:
-    """Nobody looked at how the wall passed for the threads that carried it, nor at how long earlier runs took."""
+    """Nobody looked at how the wall passed for the threads that carried it, what was in memory of the environment, what
+    Python imported, and how long earlier runs took."""
     noise = run["noise"] and {"earlier_walls_ns": None, **run["noise"]}
-    return {"core_waits": None, **run, "noise": noise, "schema_version": 9}
+    unknown = {"core_waits": None, "environment_cache": None, "imports": None}
+    return {**unknown, **run, "noise": noise, "schema_version": 9}
 
 
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {

@@ -157,11 +157,21 @@ def warnings(every: Sequence[Taken], keep_disturbed: bool = False) -> list[str]:
     if kept and max(kept) - min(kept) > CACHED_APART:
         words = f"{min(kept):.0%} to {max(kept):.0%} of their training files were in memory"
         lines.append(f"The runs began with different page cache states: {words}.")
+    if environment := environment_apart(runs):
+        lines.append(f"The runs began with different page cache states: {environment}.")
     if any(one.repeat[0] == "" for one in every):
         lines.append("Some runs are of no series: they are paired by the order of their start.")
     if not interleaved(every):
         lines.append("The runs are not interleaved: what drifted while they were made looks like a difference.")
     return lines
+
+
+def environment_apart(runs: Iterable[Run]) -> str:
+    """How much of their environment runs found in memory, if that is not alike; else empty."""
+    kept = [share for run in runs if run.environment_cache and (share := run.environment_cache.share) is not None]
+    if not kept or max(kept) - min(kept) <= CACHED_APART:
+        return ""
+    return f"{min(kept):.0%} to {max(kept):.0%} of what they needed of their environment was in memory"
 
 
 def interleaved(every: Iterable[Taken]) -> bool:

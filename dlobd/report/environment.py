@@ -6,13 +6,13 @@ A comparison is of what was set. What was not, and differs, would be mistaken fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report.blocks import CACHED_APART, DISTURBED, disturbed
+from dlobd.report.blocks import CACHED_APART, DISTURBED, disturbed, environment_apart
 from dlobd.report.sides import Member, settings
 from dlobd.run.provenance import MACHINE
 
@@ -124,7 +124,7 @@ KINDS = (*_KINDS, "page-cache", ORDER, BUSY)
 """What `--allow` takes."""
 
 
-def _page_cache(runs: Iterable[Run]) -> list[Difference]:
+def _page_cache(runs: Sequence[Run]) -> list[Difference]:
     """The training files' state in memory where the same one was asked for; another one that was asked for is a
     setting, and may be what is compared."""
     kept: dict[str, list[float]] = {}
@@ -134,4 +134,6 @@ def _page_cache(runs: Iterable[Run]) -> list[Difference]:
             kept.setdefault(str(settings(run).get("page_cache")), []).append(share)
     apart = [each for each in kept.values() if max(each) - min(each) > CACHED_APART]
     words = [f"{min(each):.0%} to {max(each):.0%} of the training files were in memory" for each in apart]
+    if environment := environment_apart(runs):
+        words.append(environment)
     return [Difference("page-cache", "; ".join(words))] if words else []

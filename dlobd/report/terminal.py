@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dlobd.bundle.resources import EnvironmentCache
 from dlobd.bundle.run import PageCache, RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import core_waits, resources, text
+from dlobd.report.imports import imports
 from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, machine_of, settings, summary, title
 from dlobd.report.transport import transport
 from dlobd.run.machine_noise import ALL
@@ -37,6 +39,8 @@ def breakdown(run: Run, console: Console) -> None:
         text.line(console, _noise(run))
     if run.page_cache:
         text.line(console, _page_cache(run, run.page_cache))
+    if run.environment_cache:
+        text.line(console, _environment(run.environment_cache))
     if run.wall_ns is None:
         text.line(console, "No breakdown: the run has no window, so there is no wall time to split.")
         return
@@ -73,7 +77,7 @@ def breakdown(run: Run, console: Console) -> None:
 
 
 def anatomy(run: Run, console: Console) -> None:
-    """Prints the events of start-up and teardown in the order in which they happened."""
+    """Prints the events of start-up and teardown in the order in which they happened, and what Python imported."""
     for heading, events in (("Start-up", run.startup), ("Teardown", run.teardown)):
         if not events:
             text.line(console, f"\n{heading}: no event was recorded.")
@@ -89,6 +93,7 @@ def anatomy(run: Run, console: Console) -> None:
             text.row(table, *row, text.short(event.resolution_ns), event.clock)
             before = event
         console.print(table)
+    imports(run.imports, console)
 
 
 def verdict(run: Run) -> str:
@@ -152,7 +157,18 @@ def _page_cache(run: Run, cache: PageCache) -> str:
     if cache.asked == "cold" and cache.resident_bytes:
         how += "; the rest could not be"
     there, of = cache.resident_bytes / 1e6, cache.total_bytes / 1e6
-    return f"{what} in the page cache: {there:.1f} of {of:.1f} MB ({how})"
+    state = f": {cache.state}" if cache.state else ""
+    return f"{what} in the page cache: {there:.1f} of {of:.1f} MB ({how}){state}"
+
+
+def _environment(found: EnvironmentCache) -> str:
+    """Of each part, how much of what the job needed was in memory before it."""
+    known = [
+        f"{part.part} {part.there_bytes / 1e6:.0f} of {part.after_bytes / 1e6:.0f} MB ({part.state})"
+        for part in found.parts
+        if part.state and part.there_bytes is not None and part.after_bytes is not None
+    ]
+    return f"environment in the page cache before the run: {', '.join(known) or 'unknown'}"
 
 
 def _noise(run: Run) -> str:

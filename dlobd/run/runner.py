@@ -40,6 +40,7 @@ from dlobd.paths import native_dir, plain
 from dlobd.run import (
     devices,
     earlier_runs,
+    environment_cache,
     generation,
     machine_noise,
     memory_check,
@@ -210,6 +211,8 @@ def _execute(
     bundle.write(run_record)  # what stays if this process is killed
     with timed(setup, "noise_ns"):
         _note_noise(bundle, run_record, place, progress)
+    environment = _environment(kind, command)
+    before = environment_cache.look(environment)
     progress(f"submit: starting {Path(command.argv[0]).name}")
     with submissions.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -222,6 +225,8 @@ def _execute(
                 place.abort,
             )
         bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
+        seen = environment_cache.joined(before, environment_cache.look(environment))
+        bundle.add_bytes(json.dumps(seen).encode(), files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
             run_record["reason"] = record.INTERRUPTED_LATE
         progress(f"collect: {kind.evidence}")
@@ -235,6 +240,12 @@ def _execute(
     bundle.write(run_record)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
+
+
+def _environment(kind: PlaceKind, command: Command) -> environment_cache.Parts:
+    """The files of the job's environment; none where other machines have their own."""
+    java_home = command.environment.get("JAVA_HOME")
+    return environment_cache.parts(Path(java_home) if java_home else None) if kind.here else {}
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:

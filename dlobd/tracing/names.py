@@ -118,6 +118,7 @@ SPARK_CONTEXT_READY = "SparkContext ready"
 SPARK_CONTEXT_STOPPED = "SparkContext stopped"
 LAUNCHER_SHUT_DOWN = "launcher shut down"
 JOB_FAILED = "job failed"  # `cause`
+PACKAGE_IMPORTED = "package imported"  # `package`, `by` which one, `ns` in all, `own_ns` without what it imported
 PYTHON_DAEMON_UP = "python daemon up"
 FEED_PIPE = "feed pipe"  # `capacity_bytes`
 FEED_EXHAUSTED = "feed exhausted"  # `blocks` or `items`, `join_poll_ns`

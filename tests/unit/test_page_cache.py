@@ -110,10 +110,10 @@ def test_cold_is_refused_for_an_external_cluster() -> None:
 @pytest.mark.parametrize(
     ("cache", "launcher", "line"),
     [
-        (("as-is", 45_100_000), "none", "training files in the page cache: 45.1 of 47.2 MB (as found)"),
+        (("as-is", 45_100_000), "none", "training files in the page cache: 45.1 of 47.2 MB (as found): warm"),
         (("warm", 47_200_000), "yarn", "HDFS blocks of the training files in the page cache: 47.2 of 47.2 MB (read b"),
         (("cold", 0), "yarn", "HDFS blocks of the training files in the page cache: 0.0 of 47.2 MB (dropped before th"),
-        (("cold", 4_096_000), "yarn", "4.1 of 47.2 MB (dropped before the run; the rest could not be)"),
+        (("cold", 4_096_000), "yarn", "4.1 of 47.2 MB (dropped before the run; the rest could not be): cold"),
     ],
 )
 def test_the_report_has_one_line_of_it(cache: tuple[str, int], launcher: str, line: str) -> None:

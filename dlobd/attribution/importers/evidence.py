@@ -320,6 +320,11 @@ class Evidence:
         return self._json(files.PAGE_CACHE, None)
 
     @cached_property
+    def environment_cache(self) -> dict[str, Any] | None:
+        """What was in memory of the job's environment before and after it; None where it is not known."""
+        return self._json(files.ENVIRONMENT_CACHE, None)
+
+    @cached_property
     def resources(self) -> resources.SampledHost | None:
         """What dlobd's machine and the processes there used; None if it was not sampled."""
         path = self.path / files.RESOURCES

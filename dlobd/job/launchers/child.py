@@ -16,6 +16,7 @@ from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import place, role_of
 from dlobd.job.launchers.framework import import_tensorflow
+from dlobd.job.launchers.imports import record_packages
 from dlobd.tracing import names
 
 
@@ -39,6 +40,7 @@ def run() -> None:
     """Imports TensorFlow, hears its place, and trains."""
     die_with_parent(signal.SIGKILL)  # a killed Spark task leaves no trainer behind
     tracing.start(os.environ.get("LOG_DIRS", ".").split(",")[0], "trainer")
+    record_packages()
     pipe = sys.stdin.buffer
     import_tensorflow()
     with tracing.span("launcher", names.AWAIT_PLACE, {"waits_for": [names.WAIT_FEEDER]}):

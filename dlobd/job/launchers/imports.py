@@ -1,4 +1,5 @@
-"""Records the first import of a module, from any caller, and prepares the module before its first use."""
+"""Records imports: how long each package takes, for whom; and the first import of a module, from any caller, which is
+prepared before its first use."""
 
 from __future__ import annotations
 
@@ -8,9 +9,18 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from threading import local
 from types import ModuleType
 
 from dlobd import tracing
+from dlobd.tracing import names
+from dlobd.tracing.clock import monotonic_ns
+
+LONG_NS = 1_000_000
+"""Shorter imports are too many for a line each: their time stays with who imports them."""
+
+LAUNCHERS = {"tensorflowonspark": "launcher"}
+"""Packages whose import is a span of its own layer wherever it happens, as the user's own Python worker may do it."""
 
 
 def on_import(name: str, layer: str | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
@@ -67,3 +77,89 @@ class _Loader(importlib.abc.Loader):
         with recorded:
             self._own.exec_module(module)
             self._prepare(module)
+
+
+def record_packages() -> None:
+    """From now on, an instant says of each package how long its import took in this process and its forks, and which
+    package, if any, imported it. Harmless when called twice; imports nothing."""
+    if not any(isinstance(finder, _Packages) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Packages())
+
+
+class _Packages(importlib.abc.MetaPathFinder):
+    """Finds nothing itself. Modules of a package that import each other are one import of it."""
+
+    def __init__(self) -> None:
+        self._local = local()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        package = name.partition(".")[0]
+        stack = self._stack()
+        if getattr(self._local, "finding", "") == name or (stack and stack[-1].package == package):
+            return None
+        before, self._local.finding = getattr(self._local, "finding", ""), name
+        try:
+            spec = self._found(name, path, target)
+        finally:
+            self._local.finding = before
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Timed(spec.loader, package, stack)
+        return spec
+
+    def _stack(self) -> list[_Import]:
+        """What this thread imports now, the innermost last."""
+        stack: list[_Import] | None = getattr(self._local, "stack", None)
+        if stack is None:
+            stack = self._local.stack = []
+        return stack
+
+    def _found(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for finder in [each for each in sys.meta_path if each is not self]:
+            find = getattr(finder, "find_spec", None)
+            if find is not None and (spec := find(name, path, target)) is not None:
+                return spec  # type: ignore[no-any-return]
+        return None
+
+
+class _Import:
+    """One that is under way, and how long it has taken for others."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.others_ns = 0
+
+
+class _Timed(importlib.abc.Loader):
+    """Stands before a module's own loader until the module is made."""
+
+    def __init__(self, own: importlib.abc.Loader, package: str, stack: list[_Import]) -> None:
+        self._own = own
+        self._package = package
+        self._stack = stack
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._own
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        own, by = _Import(self._package), self._stack[-1] if self._stack else None
+        layer = LAUNCHERS.get(self._package)
+        begun_ns = monotonic_ns()
+        self._stack.append(own)
+        try:
+            with tracing.span(layer, f"import {self._package}") if layer else nullcontext():
+                self._own.exec_module(module)
+        finally:
+            self._stack.pop()
+            ns = monotonic_ns() - begun_ns
+            if by is not None:
+                by.others_ns += ns
+            if ns >= LONG_NS:
+                whose, own_ns = by.package if by else "", ns - own.others_ns
+                tracing.instant(names.PACKAGE_IMPORTED, package=self._package, by=whose, ns=ns, own_ns=own_ns)

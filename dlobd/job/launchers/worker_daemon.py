@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from dlobd import tracing
+from dlobd.job.launchers.imports import record_packages
 from dlobd.tracing import names
 
 
@@ -21,6 +22,7 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     log_dirs = os.environ.get("LOG_DIRS", "")
     if log_dirs:
         tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False)
+    record_packages()
     with tracing.span("spark", names.IMPORT_PYSPARK):
         prepare()
         from pyspark.daemon import manager

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dlobd import tracing
+from dlobd.job.launchers.imports import record_packages
 from dlobd.job.own.hooks import prepare_driver
 from dlobd.tracing import names
 
@@ -19,6 +20,7 @@ def main(argv: list[str]) -> None:
     launcher, spans_dir, script, *arguments = argv
     # absolute: the script may change its directory
     tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
+    record_packages()
     with tracing.span("spark", names.DRIVER):
         with tracing.span("client", names.INSTALL_HOOKS):
             prepare_driver(launcher)

@@ -11,6 +11,7 @@ from dlobd.axes import LAUNCHERS
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers import driver_clock
 from dlobd.job.launchers.base import Roles
+from dlobd.job.launchers.imports import record_packages
 from dlobd.job.outcome import Outcome
 from dlobd.job.training import trainer
 from dlobd.job.training.meeting import address_book, notices
@@ -32,6 +33,7 @@ def run(job_file: str) -> None:
     """
     job = Job.read(job_file)
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
+    record_packages()
     if job.scheduler == "none":
         with tracing.span("launcher", names.PARENT):
             _launch(None, job, None)

@@ -1,0 +1,109 @@
+"""Cold or warm: what a run found in memory of its environment, of real files, and what is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+
+from dlobd.attribution import environment_cache as attribution
+from dlobd.errors import UsageError
+from dlobd.report import blocks, environment
+from dlobd.run import environment_cache, page_cache
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def java_home(tmp_path: Path) -> Path:
+    """Large files where a Java has its own."""
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    for name in ("modules", "server/libjvm.so"):
+        (tmp_path / "lib" / name).write_bytes(os.urandom(12 * MB))
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(tmp_path)], capture_output=True, text=True, check=True)
+    assert kind.stdout.strip() not in ("tmpfs", "ramfs"), "pages of a file system in memory cannot be dropped"
+    return tmp_path
+
+
+def looked(java_home: Path, before: str) -> dict[str, Any]:
+    """The member of run.json of a job that reads all of Java, after its files were dropped or read."""
+    java = {"Java": environment_cache.parts(java_home)["Java"]}
+    page_cache.drop(java["Java"])
+    if before == "half":
+        page_cache.read(java["Java"][:1])
+        with java["Java"][1].open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)  # no read-ahead
+            file.read(4 * MB)
+    if before == "read":
+        page_cache.read(java["Java"])
+    first = environment_cache.look(java)
+    page_cache.read(java["Java"])
+    found = attribution.environment_cache(environment_cache.joined(first, environment_cache.look(java)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("before", "state"), [("dropped", "cold"), ("half", "partly"), ("read", "warm")])
+def test_what_was_dropped_before_a_run_makes_it_cold(java_home: Path, before: str, state: str) -> None:
+    """And it warns of that, unless it was warm."""
+    found = looked(java_home, before)
+    assert found["state"] == state
+    (part,) = found["parts"]
+    assert part["after_bytes"] == part["total_bytes"] == 24 * MB
+    lines = attribution.warnings(found)
+    assert len(lines) == (state != "warm")
+    assert all("Java" in line and "of 25 MB" in line for line in lines)
+
+
+def test_the_real_environment_has_its_three_parts_and_native_runs_one(java_home: Path) -> None:
+    """The very libraries that the job will load."""
+    assert [*environment_cache.parts(java_home)] == ["TensorFlow", "Java", "Spark"]
+    (tensorflow,) = environment_cache.parts(None).values()
+    assert any(path.name.startswith("libtensorflow_cc") for path in tensorflow)
+    (seen,) = environment_cache.look({"TensorFlow": tensorflow}).values()
+    assert seen is not None
+    assert seen["total_bytes"] == sum(path.stat().st_size for path in tensorflow) > 500 * MB
+
+
+def test_what_the_kernel_hides_is_unknown(java_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file that is neither the user's nor his to write it says that all is resident."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    (seen,) = environment_cache.look({"Java": environment_cache.parts(java_home)["Java"]}).values()
+    assert seen is None
+    found = attribution.environment_cache({"Java": {"before": seen, "after": seen}})
+    assert found == {
+        "state": None,
+        "parts": [{"part": "Java", "state": None, "total_bytes": None, "before_bytes": None, "after_bytes": None}],
+    }
+    assert attribution.environment_cache({}) is attribution.environment_cache(None) is None
+
+
+def test_a_part_that_was_not_used_says_nothing() -> None:
+    """A job without TensorFlow is not cold because of it."""
+    little = {"resident_bytes": MB, "total_bytes": 900 * MB}
+    much = {"resident_bytes": 90 * MB, "total_bytes": 100 * MB}
+    found = attribution.environment_cache(
+        {"TensorFlow": {"before": little, "after": little}, "Java": {"before": much, "after": much}}
+    )
+    assert found is not None
+    assert [part["state"] for part in found["parts"]] == [None, "warm"]
+    assert found["state"] == "warm"
+
+
+def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) -> None:
+    """Scripts warn of it; `dlobd compare` refuses, unless it is told."""
+    cold, warm = (records.run(environment_cache=looked(java_home, how)) for how in ("dropped", "read"))
+    warm = dataclasses.replace(warm, run_id="20260102T030405Z-0a1c")
+    every = [blocks.Taken(("series", number), run) for number, run in enumerate((cold, warm))]
+    (line,) = [line for line in blocks.warnings(every) if "environment" in line]
+    assert line.startswith("The runs began with different page cache states: 0% to 100% of what they needed")
+    assert [line for line in blocks.warnings(every[1:]) if "environment" in line] == []
+    with pytest.raises(UsageError, match="page-cache: 0% to 100% of what they needed of their environment"):
+        environment.checked([cold, warm], ())
+    assert [one.kind for one in environment.checked([cold, warm], ("page-cache",))] == ["page-cache"]
