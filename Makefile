@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench check static test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -30,6 +30,10 @@ amortisation: setup ## fixed cost and cost per epoch of each launcher, write doc
 
 channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/channel-bench.md; needs root; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+
+comparisons: setup ## record whole runs, count false alarms and planted differences of comparisons, write docs/comparisons.md
+	@$(VENV)/bin/dlobd run softmax-mnist-quick --set page_cache=warm --repeats $(or $(REPEATS),20) --out runs/comparisons
+	@$(PYTHON) -m bench.comparisons --pool runs/comparisons/softmax-mnist-quick
 
 check: static ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)
 	$(PYTHON) -m pytest -q -m "not slow and not cluster" tests/unit tests/contract

@@ -96,16 +96,22 @@ def short_power(runs: Sequence[Values], pilot: int, planted: float, trials: int)
     return Count(found, trials), asked
 
 
-def stack_alarms(pool: Sequence[Run], size: int, trials: int) -> Alarms:
-    """Of sides that are drawn from a pool of runs of one experiment; resampled, so not independent of each other."""
-    chance = random.Random(size)
+def stack_alarms(pool: Sequence[Run], blocks: bool, size: int, trials: int) -> Alarms:
+    """Of sides that are drawn from a pool of runs of one experiment, in the order of their start; resampled, so not
+    independent of each other. A block is two runs one after the other."""
+    chance = random.Random(f"{blocks} {size}")
+    by_two = list(zip(pool[::2], pool[1::2], strict=False))
     wall = layers = 0
     for _ in range(trials):
-        found = _compared(chance.sample(pool, 2 * size), size)
-        (pair,) = found.pairs
+        if blocks:
+            drawn = [chance.sample(block, 2) for block in chance.sample(by_two, size)]
+            runs = [first for first, _ in drawn] + [second for _, second in drawn]
+        else:
+            runs = chance.sample(pool, 2 * size)
+        (pair,) = _compared(runs, size, blocks).pairs
         wall += _alarm([pair.wall])
         layers += _alarm(pair.layers.values())
-    return Alarms("two samples, resampled", size, Count(wall, trials), Count(layers, trials))
+    return Alarms("blocks" if blocks else "two samples", size, Count(wall, trials), Count(layers, trials))
 
 
 def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layers: Sequence[str] = ()) -> Count:
@@ -121,23 +127,11 @@ def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layer
     return Count(found, trials)
 
 
-def gates_as_asked(
-    pool: Sequence[Run], pilot: int, trials: int, planted: float, layers: Sequence[str]
-) -> tuple[Count, list[int]]:
-    """As `gates`, as a person goes on: a check of `pilot` runs a side; if that is inconclusive, one with as many as its
-    message asks for. With the runs a side of each trial."""
-    chance = random.Random(f"asked {planted}")
-    found, asked = 0, []
-    for trial in range(trials):
-        layer = layers[trial % len(layers)]
-        decided, size = _gate(chance, pool, pilot, layer, planted), pilot
-        if decided.outcome == "inconclusive":
-            size = decided.runs_needed or power.MOST_RUNS
-            decided = _gate(chance, pool, size, layer, planted)
-        named = [name for _, name in decided.grown if name != WALL]
-        found += named[:1] == [layer]
-        asked.append(size)
-    return Count(found, trials), asked
+def runs_needed(pool: Sequence[Run], layer: str) -> int | None:
+    """So many a side, of runs that scatter like the pool, show the margin of a layer where all layers are looked at."""
+    half = len(pool) // 2
+    (pair,) = _compared([*pool[::2][:half], *pool[1::2][:half]], half, blocks=False).pairs
+    return pair.layers[layer].runs_needed
 
 
 def grown(run: Run, layer: str, by: float) -> Run:
@@ -150,12 +144,17 @@ def grown(run: Run, layer: str, by: float) -> Run:
 def _gate(chance: random.Random, pool: Sequence[Run], size: int, layer: str, planted: float) -> Gate:
     runs = chance.choices(pool, k=2 * size)
     runs[size:] = [grown(run, layer, planted) for run in runs[size:]]
-    return gate(_compared(runs, size))
+    return gate(_compared(runs, size, blocks=False))
 
 
-def _compared(runs: Sequence[Run], size: int) -> Comparison:
-    sides = [Side(name, tuple(map(Member, part))) for name, part in (("first", runs[:size]), ("second", runs[size:]))]
-    # the pool was made in one environment, and its busy runs are part of it
+def _compared(runs: Sequence[Run], size: int, blocks: bool) -> Comparison:
+    """The second half of the runs with the first."""
+    halves = {"first": runs[:size], "second": runs[size:]}
+    sides = [
+        Side(name, tuple(Member(run, ("pool", place) if blocks else None) for place, run in enumerate(half)))
+        for name, half in halves.items()
+    ]
+    # the pool was made in one environment; that of a busy machine is one, too
     return comparison([(sides[0], sides[1])], MARGIN, ("busy", "order"))
 
 

@@ -1,0 +1,107 @@
+"""What counts the false alarms of comparisons, and a small count on recorded runs."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import records
+
+from bench import comparisons, false_alarms, short_runs
+from bench.false_alarms import ORDERS, Count
+from dlobd.bundle.run import Run
+
+TOP = Path(__file__).parents[2]
+S = 10**9
+
+
+def pool(scatter: float, runs: int = 40) -> list[Run]:
+    """Runs whose layers scatter by such a share of themselves."""
+    chance = random.Random(1)
+    made = []
+    for number in range(runs):
+        spent = {
+            name: seconds * chance.gauss(1, scatter) for name, seconds in (("spark", 20), ("hdfs", 8), ("yarn", 6))
+        }
+        rows = [records.layer_row(name, name, round(seconds * S)) for name, seconds in spent.items()]
+        wall_ns = sum(row["ns"] for row in rows)
+        made.append(records.run(f"20260102T0304{number:02}Z-0a1b", layers=rows, wall_ns=wall_ns, unattributed_ns=0))
+    return made
+
+
+def test_a_short_run_is_a_process_with_a_breakdown(tmp_path: Path) -> None:
+    """Its layers sum to its wall, each has some; runs are appended as a batch of their own."""
+    file = tmp_path / "runs.csv.gz"
+    for _ in range(2):
+        command = [sys.executable, "-m", "bench.short_runs", str(file), "--runs", "2"]
+        assert "2 runs appended" in subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True).stdout
+    found = short_runs.read(file)
+    assert [run["batch"] for run in found] == [1, 1, 2, 2]
+    for run in found:
+        assert sum(run[f"{layer}_ns"] for layer in short_runs.LAYERS) == run["wall_ns"]
+        assert all(run.values())
+
+
+def test_a_short_run_that_fails_is_no_run(tmp_path: Path) -> None:
+    """It cannot be recorded: a file is where its directory would be made."""
+    (tmp_path / "file").write_text("")
+    code = "import pathlib, sys; from bench import short_runs; short_runs.measure(pathlib.Path(sys.argv[1]) / 'inside')"
+    command = [sys.executable, "-c", code, str(tmp_path / "file")]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    assert "a short run ended with wait status" in done.stderr
+
+
+def test_limits_are_exact() -> None:
+    """Of none in 59 the true share is at most 5 % with 95 % confidence; of all, at least 95 %."""
+    assert Count(0, 59).at_most == pytest.approx(0.0495, abs=1e-4)
+    assert Count(59, 59).at_least == pytest.approx(1 - 0.0495, abs=1e-4)
+    assert (Count(59, 59).at_most, Count(0, 59).at_least) == (1, 0)
+    assert Count(1, 4).share == 0.25
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_run_is_in_two_pairs_or_over_the_end_of_a_batch(order: str) -> None:
+    """25 runs and 10 in two batches: two and no pair of 2 x 6."""
+    runs = [{"batch": 1 + (number >= 25), "wall_ns": number} for number in range(35)]
+    pairs = list(false_alarms._pairs(runs, order, 6, random.Random(0)))
+    used = [run["wall_ns"] for pair in pairs for side in pair for run in side]
+    assert sorted(used) == list(range(24))
+
+
+def test_false_alarms_of_recorded_runs_stay_below_five_percent() -> None:
+    """Of the recorded short runs, in blocks of six: at most 2/2^6, to within three standard errors. Side after side
+    there are more: what drifts looks like a difference, and is refused unless told."""
+    runs = short_runs.read(TOP / comparisons.SHORT)[:3000]
+    blocks = false_alarms.short_alarms(runs, ORDERS[0], 6)
+    assert blocks.wall.of == 250
+    assert blocks.wall.share <= 2 / 2**6 + 3 * (2 / 2**6 / blocks.wall.of) ** 0.5
+    after = false_alarms.short_alarms(runs, ORDERS[2], 6)
+    assert after.wall.found > blocks.wall.found
+
+
+def test_a_planted_layer_is_named() -> None:
+    """+20 % of one layer of records that scatter by 4 %, 12 runs a side: named first in 38 of 40 checks or more; with
+    nothing planted 5 % fail or fewer."""
+    runs = pool(0.04)
+    assert false_alarms.gates(runs, 12, 40, 0.2, ["spark", "hdfs", "yarn"]).found >= 38
+    assert false_alarms.gates(runs, 12, 40).found <= 2
+    assert false_alarms.runs_needed(runs, "spark") is not None
+
+
+def test_a_record_that_grew_still_sums_up() -> None:
+    """A fifth more of one layer, and as much more of the wall."""
+    (run,) = pool(0, 1)
+    larger = false_alarms.grown(run, "hdfs", 0.2)
+    assert (larger.wall_ns, run.wall_ns) == (round(35.6 * S), 34 * S)
+    assert sum(row.ns for row in larger.layers) == larger.wall_ns
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_sides_drawn_from_a_pool_raise_few_alarms(blocks: bool) -> None:
+    """Of 100 drawn comparisons, no more than twice what is allowed, by the wall and by layers."""
+    found = false_alarms.stack_alarms(pool(0.05), blocks, 6, 100)
+    assert found.wall.found <= 10
+    assert found.layers.found <= 10
