@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from records import run_record
+from records import layer_row, run_record
 
 import dlobd
 import dlobd.run
@@ -235,6 +235,36 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
     assert out.splitlines()[-1].startswith("series: runs/series-")
     assert "run 3 of 3: softmax-mnist ok" in err
     assert command(*words)[:2] == (5, out)
+
+
+@pytest.mark.parametrize(("changed", "said"), [(False, "slower"), (True, "Not compared: The runs are of different")])
+def test_several_experiments_end_with_their_comparison(
+    command: Command, monkeypatch: pytest.MonkeyPatch, changed: bool, said: str
+) -> None:
+    """The first one named is what the others are compared with; runs of different environments are not, which is said
+    and fails nothing."""
+    from dlobd.run import runner, series
+
+    def run(experiment: Any, out: Path, progress: Any, running: Any, began: Callable[[store.Bundle], None]) -> Path:
+        bundle = store.create(out, experiment.name)
+        began(bundle)
+        quick = experiment.name == "softmax-mnist-quick"
+        ns = int(bundle.run_id[-4:], 16) + (3 if quick else 2) * 10**9
+        more = {"versions": {"java": "21" if quick and changed else "17"}, "unattributed_ns": 0, "wall_ns": ns}
+        layers = [layer_row("spark", "Spark", ns)]
+        record = run_record(bundle.run_id, configuration=dataclasses.asdict(experiment), layers=layers, **more)
+        bundle.write(record)
+        bundle.seal()
+        return bundle.path
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(series, "LOOK_S", 0.01)
+    monkeypatch.setattr(series, "settled_busy_percent", lambda: 0.0)  # of this machine, whatever else runs on it
+    native = ("--set", "launcher=native", "--set", "scheduler=none", "--set", "input=read")
+    code, out, _ = command("run", "softmax-mnist", "softmax-mnist-quick", *native, "--repeats", "6")
+    assert code == 0
+    assert said in out
+    assert ("softmax-mnist-quick against softmax-mnist: 6 repeats" in out) == (not changed)
 
 
 SWEEP = 'extends = "softmax-mnist-quick"\ninput = "read"\n[axes]\nworkers = [1, 7]\nlauncher = ["native"]\n'
