@@ -58,7 +58,7 @@ _ROWS = (
         "Spark",
         "Launcher",
         "#CC79A7",
-        "TFCluster.run is called, or the start task begins",
+        "TensorFlowOnSpark is imported, TFCluster.run is called, or the start task begins",
         "trainer forked; at the end, TFCluster.shutdown returned",
         "own wrappers around TensorFlowOnSpark",
         "details inside TensorFlowOnSpark: time that is neither a poll nor a wrapped call stays launcher",

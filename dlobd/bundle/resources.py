@@ -167,6 +167,21 @@ def cache_state(share: float) -> CacheState:
 
 
 @dataclass(frozen=True, slots=True)
+class PageCache:
+    """What the machine had of the training files in memory when the window began: of HDFS, of their blocks."""
+
+    asked: str
+    resident_bytes: int
+    total_bytes: int  # of HDFS, of all replicas
+    before_resident_bytes: int  # before it was warmed, or dropped
+
+    @property
+    def state(self) -> CacheState | None:
+        """Whether the run began with its training files in memory; None where there are none."""
+        return cache_state(self.resident_bytes / self.total_bytes) if self.total_bytes else None
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentPart:
     """Of some files of a job's environment, what was in memory before the job and after it."""
 

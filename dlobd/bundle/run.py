@@ -15,15 +15,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dlobd.bundle.resources import (
-    CacheState,
-    CoreWaits,
-    EnvironmentCache,
-    Import,
-    ResourceUse,
-    SparkMetrics,
-    cache_state,
-)
+from dlobd.bundle.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
 from dlobd.bundle.transport import ExchangeUse, Plane
 from dlobd.schema import (
     Clip,
@@ -275,21 +267,6 @@ class Noise:
 
     def _loop(self) -> str:
         return f"equal loops of 25 ms vary by {self.loop_variation:.1%}, which cannot stand for a run"
-
-
-@dataclass(frozen=True, slots=True)
-class PageCache:
-    """What the machine had of the training files in memory when the window began: of HDFS, of their blocks."""
-
-    asked: str
-    resident_bytes: int
-    total_bytes: int  # of HDFS, of all replicas
-    before_resident_bytes: int  # before it was warmed, or dropped
-
-    @property
-    def state(self) -> CacheState | None:
-        """Whether the run began with its training files in memory; None where there are none."""
-        return cache_state(self.resident_bytes / self.total_bytes) if self.total_bytes else None
 
 
 Metric = int | float | str | None | list[Any]

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.bundle.resources import EnvironmentCache
-from dlobd.bundle.run import PageCache, RecordingCost, Run
+from dlobd.bundle.resources import EnvironmentCache, PageCache
+from dlobd.bundle.run import RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import core_waits, resources, text
 from dlobd.report.imports import imports

@@ -365,3 +365,27 @@ worker_daemon.serve()
 def test_this_process_records_nothing() -> None:
     """The tests above leave no recorder here: spans of this process are still no-ops."""
     assert type(tracing.span("hdfs", "x")).__name__ == "_NoSpan"
+
+
+def test_a_start_task_is_the_launchers_from_its_begin_to_its_end(tmp_path: Path) -> None:
+    """As with `tfos-stock`: what TensorFlowOnSpark does between the calls that have a span is not Spark's."""
+    code = f"""
+import sys
+from dlobd import tracing
+tracing.start({str(tmp_path)!r}, "python-worker")
+from dlobd.job.launchers import tfos_compat
+tfos_compat.install()
+from tensorflowonspark import TFSparkNode
+from dlobd.job.launchers.tfos import record_driver
+TFSparkNode.run = lambda *args, **kwargs: lambda executor_ids: [*executor_ids]
+record_driver(TFSparkNode, join_poll_ns=0)
+record_driver(TFSparkNode, join_poll_ns=0)
+import pickle
+task = pickle.loads(pickle.dumps(type(TFSparkNode.run())))
+print(task.__name__, TFSparkNode.run()([7]))
+"""
+    assert python(code) == ["StartTask [7]"]
+    (process,) = recorder.read_all(tmp_path)
+    assert [(span.layer, span.name) for span in process.spans if span.name == "start task"] == [
+        ("launcher", "start task")
+    ]

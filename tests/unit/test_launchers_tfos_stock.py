@@ -48,7 +48,7 @@ def test_the_import_of_tensorflow_is_recorded_and_unchanged(tmp_path: Path) -> N
 WATCHED = """
 import glob, multiprocessing, os, signal, sys, time
 from dlobd import tracing
-from dlobd.job.launchers.tfos_stock import StartTask
+from dlobd.job.launchers.tfos_stock import WatchedStartTask
 tracing.start(sys.argv[1], "python-worker")
 def start(_):
     global manager, killed, left
@@ -57,7 +57,7 @@ def start(_):
     left = multiprocessing.Process(target=sys.exit, args=(3,))
     killed.start(), left.start()
     return killed.pid
-pid = StartTask(start)(None)
+pid = WatchedStartTask(start)(None)
 os.kill(pid, signal.SIGKILL)
 deadline = time.monotonic() + 20
 while "trainer died" not in "".join(open(path).read() for path in glob.glob(sys.argv[1] + "/*")):

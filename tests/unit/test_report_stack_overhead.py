@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from repeats import experiment, on_disk, record, taken
 
-from dlobd.bundle.resources import HostUse, ResourceUse
-from dlobd.bundle.run import PageCache
+from dlobd.bundle.resources import HostUse, PageCache, ResourceUse
 from dlobd.bundle.store import Bundle
 from dlobd.errors import UsageError
 from dlobd.report import blocks, charts, pictures

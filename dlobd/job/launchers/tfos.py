@@ -223,10 +223,30 @@ class FeedTask:
         tracing.instant(names.FEED_EXHAUSTED, blocks=count, join_poll_ns=self._join_poll_ns)
 
 
-def record_driver(node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask) -> None:
-    """Spans around the feed tasks that TensorFlowOnSpark makes on the driver; `feed_task` stands around each."""
-    original_train = node.train
+class StartTask:
+    """TFSparkNode.run's function for one executor, as a whole: what has no name inside it is the launcher's too."""
+
+    def __init__(self, inner: Callable[[Any], Any]) -> None:
+        self._inner = inner
+
+    def __call__(self, executor_ids: Any) -> Any:
+        """Starts the node."""
+        with tracing.span("launcher", names.START_TASK):
+            return self._inner(executor_ids)
+
+
+def record_driver(
+    node: Any, join_poll_ns: int, feed_task: type[FeedTask] = FeedTask, start_task: type[StartTask] | None = StartTask
+) -> None:
+    """Spans around the tasks that TensorFlowOnSpark makes on the driver.
+
+    Args:
+        feed_task, start_task: stand around each; None: the caller has its own.
+    """
+    original_train, original_run = node.train, node.run
     if not getattr(original_train, "dlobd", False):
+        if start_task is not None:
+            node.run = lambda *args, **kwargs: start_task(original_run(*args, **kwargs))
 
         def train(*args: Any, **kwargs: Any) -> FeedTask:
             return feed_task(original_train(*args, **kwargs), join_poll_ns)

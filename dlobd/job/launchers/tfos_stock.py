@@ -14,14 +14,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from dlobd import tracing
 from dlobd.job.launchers.base import Roles
 from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.imports import on_import
-from dlobd.job.launchers.tfos import TfosLauncher, record_driver
+from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
 from dlobd.tracing import names
 
@@ -45,14 +44,8 @@ class TfosStockLauncher(TfosLauncher):
         install()
         from tensorflowonspark import TFCluster, TFSparkNode, reservation
 
-        record_driver(TFSparkNode, STOCK_POLL_NS)
+        record_driver(TFSparkNode, STOCK_POLL_NS, start_task=WatchedStartTask)
         record_reservations(reservation)
-        original_run = TFSparkNode.run
-
-        def run(*args: Any, **kwargs: Any) -> StartTask:
-            return StartTask(original_run(*args, **kwargs))
-
-        TFSparkNode.run = run
         return TFCluster
 
     def _reads_ahead(self) -> bool:
@@ -73,15 +66,12 @@ def record_reservations(reservation: Any) -> None:
     reservation.Server.await_reservations = waiting
 
 
-class StartTask:
-    """TFSparkNode.run's function for one executor, as a whole."""
-
-    def __init__(self, inner: Callable[[Any], Any]) -> None:
-        self._inner = inner
+class WatchedStartTask(StartTask):
+    """A start task whose trainer's death is recorded."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        with tracing.span("launcher", names.START_TASK):
-            result = self._inner(executor_ids)
+        """Starts the node, and watches what it forked."""
+        result = super().__call__(executor_ids)
         # beside the trainer there is the queue manager, which multiprocessing names after its class
         for child in [child for child in multiprocessing.active_children() if child.name.startswith("Process-")]:
             watched = (child.pid, MemoryGroup.read())

@@ -133,7 +133,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     from tensorflowonspark import TFCluster, TFParallel, TFSparkNode, reservation
 
     join_poll_ns = 0 if launcher == "tfos" else STOCK_POLL_NS
-    record_driver(TFSparkNode, join_poll_ns, OwnFeedTask)
+    record_driver(TFSparkNode, join_poll_ns, OwnFeedTask, start_task=None)
     if launcher != "tfos":
         tfos_stock.record_reservations(reservation)
     TFCluster.time = NamedSleep(SHUTDOWN_POLL, (names.WAIT_TRAINERS,))
@@ -141,7 +141,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     node_run, parallel_run = TFSparkNode.run, TFParallel.run
 
     @functools.wraps(node_run)
-    def run(fn: Any, *args: Any, **kwargs: Any) -> tfos_stock.StartTask:
+    def run(fn: Any, *args: Any, **kwargs: Any) -> tfos_stock.WatchedStartTask:
         return OwnStartTask(node_run(OwnMain(fn), *args, **kwargs))
 
     @functools.wraps(parallel_run)
@@ -196,7 +196,7 @@ class _StartedBy:
     pid = 0
 
 
-class OwnStartTask(tfos_stock.StartTask):
+class OwnStartTask(tfos_stock.WatchedStartTask):
     """TFSparkNode.run's function for one executor."""
 
     def __call__(self, executor_ids: Any) -> Any:
