@@ -46,13 +46,19 @@ def until(condition: Callable[[], Any], within_s: float, what: str) -> Any:
 
 
 def warnings_of(run: dict[str, Any]) -> list[str]:
-    """A run's warnings, but for what recording cost, which is there exactly where the run's own figures are beyond the
-    budget: how long a step takes, and so that share, is the machine's."""
+    """A run's warnings, but for those that are the machine's: what recording cost, a busy machine, a cold start.
+
+    Each is there exactly where the run's own figures are beyond their bound."""
     cost = run["overhead"] or {}  # of a run that was prepared on another machine nobody knows what a span costs
     shares = [cost.get("chain_share"), (cost.get("loop") or {}).get("share")]
     beyond = sum(share is not None and share > BUDGET for share in shares)
     said = [warning for warning in run["warnings"] if warning.startswith("recording cost ")]
     assert len(said) == beyond, (said, shares)
+    busy = [warning for warning in run["warnings"] if warning.startswith("the machine was busy: ")]
+    assert len(busy) == bool(run["core_waits"] and run["core_waits"]["busy"])
+    cold = [warning for warning in run["warnings"] if " start: in memory was of " in warning]
+    assert len(cold) == bool(run["environment_cache"] and run["environment_cache"]["state"] in ("cold", "partly"))
+    said += busy + cold
     return [warning for warning in run["warnings"] if warning not in said]
 
 
