@@ -16,7 +16,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.importers.resources import Counter, SampledProcess
 from dlobd.attribution.resource_use import OTHER, with_roles
-from dlobd.schema import Process, Segment
+from dlobd.schema import Process, Segment, Span
 from dlobd.tracing.clock import tick_ns
 
 NO_SPAN = "no span was open"
@@ -114,13 +114,19 @@ class Carriers:
         _, beside, thread = span.lane.partition("/")
         if beside and not thread.startswith("python-"):
             return BESIDE
-        who = span.process
-        key = ("driver", 0) if who.role == "driver" else who if who in self._carriers else (who.role, who.index)
-        carrier = self._carriers.get(key)
+        carrier = self._carriers.get(self._key(span))
         # a container has no process before it is started, nor after it has ended
         if segment.layer == "yarn" and (carrier is None or not any(carrier.overlaps(segment.start_ns, segment.end_ns))):
             return BY_YARN
         return carrier or NOT_SAMPLED
+
+    def _key(self, span: Span) -> tuple[str, int] | Process:
+        who = span.process
+        if who.role == "driver":
+            return "driver", 0
+        if span.layer == "spark" and span.name.startswith("AM "):  # in an executor's lane too, before it exists
+            return "application-master", 0
+        return who if who in self._carriers else (who.role, who.index)
 
     def rows(self, window: Window) -> list[dict[str, Any]]:
         """One row a process of a known role."""

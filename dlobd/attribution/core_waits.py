@@ -13,10 +13,11 @@ are none of the run's is what the rest of the machine held the run up by.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from dlobd.attribution.carriers import BETWEEN, Carrier, Carriers, Window
@@ -111,19 +112,20 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
     found = evidence.resources
     if found is None or evidence.external or evidence.by_hand or len(found.samples) < 2:
         return None, None
-    shares = _foreign(found)
+    ends = [segment.end_ns for segment, _ in pieces]
     foreign_ns = held_up_ns = 0
-    for (before, after), (own_ns, busy_ns) in shares:
+    for (before, after), (own_ns, busy_ns) in _foreign(found):
         start_ns, end_ns = max(before, window[0]), min(after, window[1])
         if start_ns >= end_ns or not busy_ns:
             continue
         others_ns = max(0, busy_ns - own_ns)
         foreign_ns += others_ns * (end_ns - start_ns) // (after - before)
-        waited_ns = sum(
-            carrier.waiting_ns(max(segment.start_ns, start_ns), min(segment.end_ns, end_ns))
-            for segment, carrier in pieces
-            if isinstance(carrier, Carrier) and segment.start_ns < end_ns and segment.end_ns > start_ns
-        )
+        waited_ns = 0
+        for segment, carrier in islice(pieces, bisect_right(ends, start_ns), None):  # they tile the window
+            if segment.start_ns >= end_ns:
+                break
+            if isinstance(carrier, Carrier):
+                waited_ns += carrier.waiting_ns(max(segment.start_ns, start_ns), min(segment.end_ns, end_ns))
         held_up_ns += waited_ns * others_ns // busy_ns
     return foreign_ns, held_up_ns
 

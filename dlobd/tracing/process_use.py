@@ -16,9 +16,10 @@ from functools import cache
 
 from dlobd.tracing.clock import tick_ns
 
-LANE_OF_JVM = re.compile(r"Executor task l|Driver$|Thread-\d+$")
+LANE_OF_JVM = re.compile(r"Executor task l|Driver$|Reporter$|Thread-\d+$")
 """Names, as the kernel cuts them, of the threads of Spark's JVMs that work by turns with Java's main thread: a task's,
-that of a driver inside the ApplicationMaster, and those that answer the driver's Python."""
+that of a driver inside the ApplicationMaster, the one that asks YARN for containers, and those that answer the driver's
+Python."""
 
 
 @dataclass(frozen=True, slots=True)

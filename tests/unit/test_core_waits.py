@@ -88,7 +88,7 @@ def test_a_process_that_is_gone_has_nothing() -> None:
 
 def test_javas_main_thread_and_those_of_its_tasks_carry_a_jvms_lane() -> None:
     """The kernel cuts a thread's name after 15 characters."""
-    lane = ("Executor task l", "Thread-4", "Driver")
+    lane = ("Executor task l", "Thread-4", "Driver", "Reporter")
     assert all(process_use.LANE_OF_JVM.match(name) for name in lane)
     others = ("dispatcher-even", "Driver-heartbea", "Thread-4-x", "GC Thread#0", "VM Thread")
     assert not any(process_use.LANE_OF_JVM.match(name) for name in others)
