@@ -54,6 +54,7 @@ class Span:
         released_ns: when the release happened, if known; after it only `cause` can explain time.
         rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
         call: the number of the collective among those of its kind, or of the step that the span is.
+        unknown: what would tell whose its own time is, is missing; it is nobody's then.
         cause, cause_period_ns: the heartbeat, poll or sleep that explains what the releasing lane does not cover,
             up to its period and no further.
     """
@@ -75,6 +76,7 @@ class Span:
     source: str = ""
     resolution_ns: int = 1
     truncated: bool = False
+    unknown: bool = False
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -119,6 +121,8 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
     """A layer without a number: the layer that contains its time, or nothing where it took no part, and why.
+
+    Of a layer inside `unattributed` a source is missing: besides its number, any of that time may be its own.
 
     Inside `user` it is what the user's own code did of it, which may come on top of what was measured elsewhere."""
 

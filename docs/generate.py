@@ -54,8 +54,9 @@ decides: HDFS calls made by the trainer count as HDFS, not TensorFlow.
 
 {table}
 
-`{unattributed}` is not a layer. It is time of the main lane in which no span was open. Time that belongs to a layer,
-but that no evidence explains, is its `unexplained` part; the report hatches both and counts them together.
+`{unattributed}` is not a layer. It is time of the main lane in which no span was open, or whose layer a [missing
+source](missing-evidence.md) would have told. Time that belongs to a layer, but that no evidence explains, is its
+`unexplained` part; the report hatches both and counts them together.
 
 ## Names and degrees of evidence
 

@@ -8,7 +8,8 @@ once and gives each piece of it to one layer, by these rules.
 3. A collective is released by the last rank that enters it: until then, what that rank was doing counts.
 4. What the releasing lane does not cover is a gap: `unexplained` in the layer that waits, except for as much as a
    named cause (heartbeat, poll, sleep) may take. So delegation cannot hide a hole.
-5. Where nothing is open in the main lane, the time is `unattributed`.
+5. Where nothing is open in the main lane, the time is `unattributed`. So is the own time of a span, and a gap in it, if
+   the source that would tell whose it is, is missing.
 
 How well each piece is known, its degree of evidence, follows from its span by the table of `degrees`.
 
@@ -161,6 +162,9 @@ class Attributor:
 
     def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
         """Time of `span` that no other lane accounts for. Its cause may take as much of it as is left of the period."""
+        if span.unknown:
+            self._own(span, start_ns, end_ns, chain)
+            return
         left = self._cause_left_ns.get(span.id, span.cause_period_ns if span.cause else 0)
         named = max(0, min(left, end_ns - start_ns))
         self._cause_left_ns[span.id] = left - named
@@ -170,7 +174,10 @@ class Attributor:
         self._emit(start_ns, end_ns - named, span.layer, span, rest, chain)
 
     def _own(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...]) -> None:
-        self._emit(start_ns, end_ns, span.layer, span, "span", chain)
+        if span.unknown:
+            self._emit(start_ns, end_ns, UNATTRIBUTED, None, "unattributed", chain)
+        else:
+            self._emit(start_ns, end_ns, span.layer, span, "span", chain)
 
     def _emit(
         self, start_ns: int, end_ns: int, layer: str, span: Span | None, kind: Kind, chain: tuple[str, ...]
@@ -244,6 +251,10 @@ def _sum(
     for interval, overlap_ns in _overlaps(trace.intervals, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
+    # Of a layer whose source is missing, all that is nobody's may be its.
+    for row in trace.not_measured:
+        if row.inside == UNATTRIBUTED:
+            high[row.layer] += total[UNATTRIBUTED]
     # one that was at work, but held nobody up, has 0: a layer without a row took no part
     taking_part = {interval.layer for interval in trace.intervals} | {
         span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns

@@ -21,6 +21,8 @@ from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.resource_use import resource_use
+from dlobd.attribution.sources.absence import Absence
+from dlobd.attribution.sources.missing import missing
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
 from dlobd.attribution.transport import disagreements, planes
@@ -33,6 +35,8 @@ from dlobd.tracing import clock, names
 WINDOW = "spark-submit exec -> exit"
 BY_HAND_WINDOW = "RM startedTime -> finishedTime"
 NATIVE_WINDOW = "parent process exec -> exit"
+MISSING = "missing: "
+"""How a sentence about a source begins that is missing."""
 INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
 
@@ -41,9 +45,10 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     """The members of run.json that follow from a bundle's evidence; the same bundle always gives the same.
 
     Raises:
-        BundleError: nothing was submitted, so that there is no window.
+        BundleError: nothing was submitted, so that there is no window; or what was to be run is not there.
     """
     evidence = Evidence(bundle.path)
+    evidence.require_job()
     trace = assembled(evidence)
     attribution = attribute(trace)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
@@ -51,8 +56,9 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     environment = environment_cache.environment_cache(evidence.environment_cache)
     waits = core_waits.core_waits(evidence, attribution.segments, window)
     audits, transport = audit(evidence), planes(experiment, evidence)
-    status, reason, checks = _status(experiment, evidence, attribution, audits, transport)
-    missing, metrics = evidence.collected["missing"], evidence.collected["metrics"]
+    absences = missing(evidence)
+    status, reason, checks = _status(experiment, evidence, attribution, audits, transport, absences)
+    uncollected, metrics = evidence.collected["missing"], evidence.collected["metrics"]
     return {
         "status": status,
         "reason": reason,
@@ -87,7 +93,8 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "page_cache": evidence.page_cache,
         "environment_cache": environment,
         "warnings": [
-            *missing,
+            *uncollected,
+            *(f"{MISSING}{one.sentence}" for one in absences),
             *warnings.notices(evidence),
             *_warnings(evidence, trace),
             *recording_cost.warnings(cost),
@@ -107,6 +114,7 @@ def _status(
     attribution: Attribution,
     audits: Sequence[Audit],
     transport: Sequence[Plane] | None,
+    absences: Sequence[Absence],
 ) -> tuple[Status, str | None, list[Check]]:
     """How the run ended, why if not well, and the checks of one that ended by itself."""
     if evidence.window["ended_by"] == "interrupt":
@@ -115,6 +123,8 @@ def _status(
         diverged = not evidence.window["ended_by"] and reasons.diverged(evidence)
         return "invalid" if diverged else "failed", reason, []
     checks = check(experiment, evidence, attribution.clips, attribution.wall_ns)
+    if needed := next((one for one in absences if one.kind.decides), None):
+        return "invalid", reasons.one_line(f"{MISSING}{needed.sentence}"), checks
     broken = next((item for item in checks if not item.ok), None)
     if broken:
         return "invalid", f"{broken.check}: {broken.detail}", checks

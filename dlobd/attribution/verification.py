@@ -52,6 +52,9 @@ DEGREES_SINCE = 8
 AUDITS_SINCE = 9
 """The schema version since which a record has all of today's audits."""
 
+MISSING_SINCE = 9
+"""The schema version since which a run warns of each source that is missing; before, only of what collection told."""
+
 SHOWN = 5
 """So many differences of one kind are told in full."""
 
@@ -151,6 +154,9 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     if version < AUDITS_SINCE:
         known = {one["audit"] for one in stored["audits"] or ()}
         again["audits"] = [one for one in again["audits"] if one["audit"] in known]
+    if version < MISSING_SINCE:
+        for each in (stored, again):
+            each["warnings"] = [line for line in each["warnings"] if not line.startswith(record.MISSING)]
     differences = [line for name in said for line in _differences(name, stored[name], again[name])]
     made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -25,7 +25,7 @@ from typing import Any
 
 import jsonschema
 
-from dlobd.bundle.files import PARTS
+from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.bundle.run import Run
 from dlobd.bundle.upgrade import upgraded
@@ -127,6 +127,13 @@ class Bundle:
         parties print."""
         for log in sorted(self.logs.glob("driver.*")):
             self.add(log, f"logs/{log.name}")
+
+    def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
+        """Writes what collection could not have, the metrics that it took, and the inventory: each file that is there,
+        with its size in bytes, so that one which is removed or cut afterwards is missed."""
+        found = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
+        noted = {"missing": list(missing), "metrics": metrics, "files": found}
+        self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
 
     def seal(self) -> None:
         """Writes `hashes`, the last file of a bundle."""

@@ -143,7 +143,7 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
     )
     with timed(run_record["setup"], "collect_ns"):
         missing += place.gather(asked, job.train_dir, run_dir, bundle)
-        bundle.add_bytes(json.dumps({"missing": missing, "metrics": {}}).encode(), files.COLLECTED)
+        bundle.note_collected(missing, {})
     progress("import: trace and attribution")
     with timed(run_record["setup"], "import_ns"):
         run_record |= record.computed(bundle, experiment)

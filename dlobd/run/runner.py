@@ -269,7 +269,7 @@ def _collect(
     bundle.redact_driver_logs()
     missing, metrics = place.collect(window, job, bundle)
     missing = [*unsampled, *missing]
-    bundle.add_bytes(json.dumps({"missing": missing, "metrics": noted | metrics}).encode(), files.COLLECTED)
+    bundle.note_collected(missing, noted | metrics)
 
 
 def _note_noise(bundle: Bundle, run_record: dict[str, Any], place: Place, progress: Progress) -> None:

@@ -10,7 +10,7 @@ In the measured thread a span is one object in a queue; text is made of it when 
 it writes, how long that takes and what a disk refused, and says so in `cost` lines: the sums since the file was opened.
 
 Lines (key `k`):
-    process   host, role, index, pid, start_ns, opened_ns, forked, domain, schema    may come again: the last one holds
+    process   host, role, index, pid, parent, start_ns, opened_ns, forked, domain, schema    the last one holds
     anchor    monotonic_ns, wall_ns, error_ns
     x         domain_b, sent_a_ns, received_b_ns, sent_b_ns, received_a_ns           a message pair; a is this process
     s         as b, and d how long it took                                            a span, begin and end
@@ -342,6 +342,7 @@ class Recorder:
             "role": self._role,
             "index": self._index,
             "pid": self._pid,
+            "parent": os.getppid(),
             "start_ns": clock.process_start_ns(),
             "opened_ns": self._opened_ns,
             "forked": self._forked,

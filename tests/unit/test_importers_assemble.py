@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -83,14 +84,14 @@ def test_a_whole_part_may_be_missing(bundle: Path, part: str) -> None:
 
 
 def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -> None:
-    """The wall is known, and it is unexplained: shown as such, not left out."""
+    """The wall is known, and it is nobody's: shown as such, not left out."""
     for part in ("spans", "logs"):
         shutil.rmtree(bundle / part)
     (bundle / "evidence" / "driver-jvm.log").unlink()
     trace = assemble(bundle)
     found = attribute(trace)
     assert {span.lane for span in trace.spans} == {"client"}
-    assert found.unexplained_ns > 0.99 * trace.wall_ns
+    assert found.unattributed_ns > 0.99 * trace.wall_ns
     adds_up(trace)
 
 
@@ -164,4 +165,5 @@ def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(b
     trace = assemble(bundle)
     assert [event.event for event in trace.startup] == [event.event for event in before.startup]
     (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
-    assert wait in before.spans
+    # the ApplicationMaster's log does not name its container: what the wait was for is not certain any more
+    assert replace(wait, unknown=False) in before.spans

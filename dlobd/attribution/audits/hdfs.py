@@ -21,6 +21,7 @@ from dlobd.attribution.audits.base import (
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS, LogLine
 from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.attribution.sources import logs
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
@@ -35,12 +36,17 @@ dfs.blocksize). The NameNode logs each time as an open."""
 
 def _troubled(evidence: Evidence) -> str:
     """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
-    why = foreign(evidence) or disturbed(evidence, "namenode", "datanode")
+    why = foreign(evidence) or disturbed(evidence, "namenode", "datanode") or _untold(evidence)
     if not why and any(i.name == names.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
         why = "a DataNode did not respond and another one was used"
     if not why and any(_is_trouble(line) for line in _java_clients(evidence)):
         why = "a Java HDFS client logged a warning about a read or write"
     return why
+
+
+def _untold(evidence: Evidence) -> str:
+    """Which of HDFS's logs is missing; empty if none is."""
+    return next((f"{one.what} {one.how}" for one in logs.of_hdfs(evidence)), "")
 
 
 def _java_clients(evidence: Evidence) -> Iterator[LogLine]:

@@ -89,6 +89,13 @@ class Evidence:
         """The trainer that evaluates; rank 0 of a training job."""
         return next((p for p in self.processes if p.process.role == "chief"), None)
 
+    def require_job(self) -> None:
+        """Raises BundleError without what the job was told: it says in which way it ran."""
+        if not self.on_file(files.JOB):
+            raise BundleError(
+                f"{self.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
+            )
+
     @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict; empty where it was not written."""
@@ -101,8 +108,8 @@ class Evidence:
 
     @cached_property
     def collected(self) -> dict[str, Any]:
-        """What `collect` noted: `missing`, one line for each thing that could not be had, and `metrics`, which only the
-        running cluster knew."""
+        """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
+        running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
         return self._json(files.COLLECTED, {"missing": [], "metrics": {}})
 
     @property
@@ -126,14 +133,14 @@ class Evidence:
         return bool(self.job.get("scheduler") == "none")
 
     @cached_property
+    def submit_lines(self) -> list[LogLine]:
+        """The log of spark-submit's JVM."""
+        return self._log("driver.stderr")
+
+    @cached_property
     def submit_log(self) -> spark.DriverLog:
         """spark-submit's JVM."""
         return spark.driver(self.submit_lines)
-
-    @cached_property
-    def submit_lines(self) -> list[LogLine]:
-        """What spark-submit's JVM logged."""
-        return self._log("driver.stderr")
 
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
@@ -142,16 +149,16 @@ class Evidence:
         return self.alignment.jvm(life, self.path / files.DRIVER_STDERR, "driver.stderr")
 
     @cached_property
-    def driver_log(self) -> spark.DriverLog:
-        """The JVM that has the SparkContext."""
-        return spark.driver(self.driver_lines) if self.cluster_mode else self.submit_log
-
-    @cached_property
     def driver_lines(self) -> list[LogLine]:
-        """What the JVM logged that has the SparkContext."""
+        """The log of the JVM that has the SparkContext."""
         if not self.cluster_mode:
             return self.submit_lines
         return self.container_log(self.containers[0]) if self.containers else []
+
+    @cached_property
+    def driver_log(self) -> spark.DriverLog:
+        """The JVM that has the SparkContext."""
+        return spark.driver(self.driver_lines) if self.cluster_mode else self.submit_log
 
     @cached_property
     def driver_jvm(self) -> jvm.JvmLife | None:
@@ -268,7 +275,7 @@ class Evidence:
     @cached_property
     def spark_application(self) -> event_log.Application | None:
         """What Spark's event log says of the application as a whole; None where it is cut or absent."""
-        return event_log.application(self._event_log)
+        return event_log.application(self.event_log)
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
@@ -276,7 +283,7 @@ class Evidence:
         of which none is known."""
         known: dict[str, str] = self._json(files.HOSTS, {})
         # one host may be there by both: a driver by its address, an executor by its name
-        return tuple(sorted({known.get(host, host) for host in event_log.block_manager_hosts(self._event_log)}))
+        return tuple(sorted({known.get(host, host) for host in event_log.block_manager_hosts(self.event_log)}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
@@ -296,15 +303,16 @@ class Evidence:
     @cached_property
     def tasks(self) -> list[event_log.TaskMetrics]:
         """The tasks that Spark's event log ended."""
-        return event_log.tasks(self._event_log)
+        return event_log.tasks(self.event_log)
 
     @cached_property
     def stage_calls(self) -> dict[tuple[int, int], str]:
         """Id and attempt of each stage that Spark's event log completed to the call that made it."""
-        return event_log.stage_calls(self._event_log)
+        return event_log.stage_calls(self.event_log)
 
     @property
-    def _event_log(self) -> list[str]:
+    def event_log(self) -> list[str]:
+        """The lines of Spark's event log."""
         path = self.path / files.EVENT_LOG
         return path.read_text(errors="replace").splitlines() if path.exists() else []
 
@@ -343,6 +351,10 @@ class Evidence:
         except ValueError:
             return {}
         return {result["rank"]: result for result in found}
+
+    def on_file(self, name: str) -> bool:
+        """Whether the bundle has a file of that name."""
+        return (self.path / name).exists()
 
     def container_log(self, container: str) -> list[LogLine]:
         """The JVM's log lines of one container."""

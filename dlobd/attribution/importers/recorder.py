@@ -92,6 +92,9 @@ class RecordedProcess:
     lines: int = 0  # whole ones
     bad_lines: int = 0
     cost: Cost | None = None  # as the recorder last said it; None if it did not
+    cost_at: int = 0  # whole lines before that
+    schema: int = 0  # version of run.json when it was recorded
+    parent: int | None = None  # pid of the process that started it; None in older files
 
     def instant(self, name: str) -> Instant | None:
         """The first instant of that name."""
@@ -134,7 +137,10 @@ def _process(line: dict[str, Any], path: Path, found: RecordedProcess | None) ->
     """A process may come again, when it has become something else: the last line holds."""
     process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
     if found is None:
-        return RecordedProcess(process, line["domain"], line["opened_ns"], line["forked"], path)
+        return RecordedProcess(
+            process, line["domain"], line["opened_ns"], line["forked"], path,
+            schema=line.get("schema", 0), parent=line.get("parent"),
+        )  # fmt: skip
     found.process = process
     return found
 
@@ -180,6 +186,7 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
     elif kind == "cost":
         # a sum; unknown members of a later version are dropped
         found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
+        found.cost_at = found.lines
 
 
 def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:

@@ -24,6 +24,7 @@ from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.attribution.lanes.driver import last_notice_ns, last_task
 from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
+from dlobd.attribution.sources.missing import missing, not_measured, unknown
 from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
 from dlobd.tracing import names
 
@@ -85,14 +86,15 @@ def assembled(evidence: Evidence) -> Trace:
     startup, teardown = anatomy.events(evidence, ranks)
     if evidence.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
-    spans = [evidence.alignment.span(span) for span in spans]
+    absences = missing(evidence)
+    spans = [evidence.alignment.span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
         spans=tuple(spans),
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
-        not_measured=_not_measured(evidence, ranks),
+        not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
         startup=tuple(map(evidence.alignment.event, startup)),
         teardown=tuple(map(evidence.alignment.event, teardown)),
         clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),

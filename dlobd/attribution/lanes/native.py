@@ -14,6 +14,7 @@ from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes import servers as servers_lane
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
 from dlobd.attribution.lanes.ranks import Rank
+from dlobd.attribution.sources.missing import missing, not_measured, unknown
 from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
@@ -45,12 +46,13 @@ def assemble(evidence: Evidence) -> Trace:
         )
     spans += servers_lane.build(evidence)
     startup, teardown = _anatomy(evidence, ranks)
+    absences = missing(evidence)
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
-        spans=tuple(spans),
+        spans=tuple(unknown(spans, absences)),
         anchors=evidence.anchors,
-        not_measured=(*exchange.not_measured(evidence.job), *NOT_PART),
+        not_measured=(*exchange.not_measured(evidence.job), *NOT_PART, *not_measured(absences)),
         startup=startup,
         teardown=teardown,
     )

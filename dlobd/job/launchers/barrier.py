@@ -102,8 +102,9 @@ class _RankTask:
         context = BarrierTaskContext.get()
         rank = context.partitionId()
         with tracing.span("launcher", names.BARRIER_TASK, task_attempt=context.taskAttemptId()):
-            with tracing.span("launcher", names.START_CHILD):
+            with tracing.span("launcher", names.START_CHILD) as span:
                 child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment(context))
+                span.note(pid=child.pid)
             try:
                 self._run(context, rank, child, blocks)
             finally:

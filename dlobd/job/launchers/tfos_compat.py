@@ -226,8 +226,9 @@ class WatchedProcess(multiprocessing.Process):
     def start(self) -> None:
         """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
         tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing forgets it once the child runs
-        with tracing.span("launcher", names.FORK_TRAINER):
+        with tracing.span("launcher", names.FORK_TRAINER) as span:
             super().start()
+            span.note(pid=self.pid)
         memory = MemoryGroup.read()
         threading.Thread(target=self._watch, args=(tf_args, memory), name="dlobd-watch", daemon=True).start()
 

@@ -26,9 +26,23 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     with tracing.span("spark", names.IMPORT_PYSPARK):
         prepare()
         from pyspark.daemon import manager
+    _note_forks()
     tracing.instant(names.PYTHON_DAEMON_UP)
     tracing.flush()
     manager()
+
+
+def _note_forks() -> None:
+    """Each worker that is forked from now on is noted: one without a span file of its own is missed then."""
+    daemon, fork = os.getpid(), os.fork
+
+    def noted() -> int:
+        pid = fork()
+        if pid and os.getpid() == daemon:  # a worker may fork too
+            tracing.instant(names.WORKER_FORKED, pid=pid)
+        return pid
+
+    os.fork = noted
 
 
 if __name__ == "__main__":

@@ -95,7 +95,14 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             server.close()
         tracing.instant(names.SPARK_CONTEXT_STOPPED)
 
-    context.__init__, context.stop = init, stop
+    original_level = context.setLogLevel
+
+    @functools.wraps(original_level)
+    def set_log_level(self: Any, level: Any) -> None:
+        tracing.instant(names.LOG_LEVEL, level=str(level))
+        original_level(self, level)
+
+    context.__init__, context.stop, context.setLogLevel = init, stop, set_log_level
     SparkSession.Builder.getOrCreate = timed("spark", names.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
     original_send = GatewayClient.send_command
 
@@ -152,7 +159,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     TFParallel.run = timed("launcher", names.TFPARALLEL_RUN)(run_parallel)
     TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(OwnFeedTask, join_poll_ns=join_poll_ns))
     TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
-    TFCluster.run = timed("launcher", names.TFCLUSTER_RUN)(TFCluster.run)
+    TFCluster.run = _of_nodes(TFCluster.run)
     cluster = TFCluster.TFCluster
     feeding = timed("spark", names.TFCLUSTER_TRAIN, {"waits_for": [names.WAIT_TRAINERS]})
     cluster.train = feeding(_waiting(cluster.train))
@@ -165,6 +172,17 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
         tracing.instant(names.LAUNCHER_SHUT_DOWN)
 
     cluster.shutdown = shut_down
+
+
+def _of_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Records TFCluster.run, and how many nodes it is to start."""
+
+    @functools.wraps(original)
+    def run(sc: Any, map_fun: Any, tf_args: Any, num_executors: int, *args: Any, **kwargs: Any) -> Any:
+        with tracing.span("launcher", names.TFCLUSTER_RUN, nodes=num_executors):
+            return original(sc, map_fun, tf_args, num_executors, *args, **kwargs)
+
+    return run
 
 
 def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:

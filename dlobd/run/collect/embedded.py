@@ -87,11 +87,16 @@ def _collect_logs(
             part = "spans" if path.name.startswith("spans-") else files.CONTAINER_LOGS
             bundle.add(path, f"{part}/{container}/{path.name}")
     bundle.add_bytes(json.dumps(cluster.daemons_now(), indent=1).encode(), files.DAEMONS)
+    missing = [] if directories else ["containers: no log directory"]
     for name, path in cluster.log_files().items():
+        begin = offsets.get(name, 0)
+        if path.stat().st_size < begin:
+            missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
+            begin = 0  # all of it is newer than that
         with path.open("rb") as file:
-            file.seek(offsets.get(name, 0))
+            file.seek(begin)
             bundle.add_bytes(file.read(), f"logs/daemons/{name}.log")
-    return [] if directories else ["containers: no log directory"]
+    return missing
 
 
 def hdfs_of(cluster: EmbeddedCluster) -> hdfs.Hdfs:

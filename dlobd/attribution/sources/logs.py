@@ -1,0 +1,257 @@
+"""Logs: of the driver, of each container, of the daemons; and whether each begins and ends as its process does.
+
+Which containers there must be, the ApplicationMaster, the driver and the daemons say independently of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dlobd.attribution.importers import jvm
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.log4j import LogLine
+from dlobd.attribution.sources import kinds
+from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well
+from dlobd.attribution.sources.kinds import Kind
+from dlobd.bundle import files
+from dlobd.tracing import names
+
+FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
+"""Levels of a log that has the lines that are read."""
+
+DRIVER_ENDS = ("Successfully stopped SparkContext", "Shutdown hook called", "SparkContext already stopped")
+SUBMITTER_ENDS = ("(state: FINISHED)", "final status:", "Shutdown hook called")
+EXECUTOR_ENDS = (
+    "Driver commanded a shutdown",
+    "Shutdown hook called",
+    "RECEIVED SIGNAL",
+    "disconnected during shutdown",
+)
+CONTAINER_BEGINS = "Registering signal handler for TERM"
+MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEIVED SIGNAL")
+"""What such a process writes first, and one of what it writes last, if it ends by itself."""
+
+LIMITS = ("max_steps", "max_seconds", "target_accuracy")
+"""Settings of a job with which it may leave a part of its input unread."""
+
+_LOST = re.compile(r"Lost executor (\S+) on ")
+_MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
+
+
+def absences(evidence: Evidence) -> Iterator[Absence]:
+    """Logs that are not there, or lack their begin or their end."""
+    if not evidence.by_hand or (evidence.path / files.DRIVER_STDERR).exists():
+        yield from _driver(evidence)
+    elif not evidence.cluster_mode:
+        yield Absence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
+    if evidence.native:
+        return
+    if evidence.on_yarn:
+        yield from _master(evidence)
+    yield from _executors(evidence)
+    yield from _daemons(evidence)
+
+
+# ---- the driver
+
+
+def _driver(evidence: Evidence) -> Iterator[Absence]:
+    for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
+        kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else _of_driver(evidence)
+        if not (evidence.path / name).exists():
+            yield Absence(kind, name, "is absent", ALL_LANES if kind.decides else ())
+    if evidence.native or evidence.by_hand:
+        return
+    life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
+    if life is None:
+        yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
+    elif ended_well(evidence) and life.exit_ns is None:
+        yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
+    if (evidence.path / files.DRIVER_STDERR).exists() and ended_well(evidence):
+        lines = evidence.submit_lines
+        ends = SUBMITTER_ENDS if evidence.cluster_mode else DRIVER_ENDS
+        silenced = [] if evidence.cluster_mode else [*_silenced(evidence, files.DRIVER_STDERR)]
+        yield from silenced or _whole(kinds.DRIVER_LOG, files.DRIVER_STDERR, lines, ends, ALL_LANES)
+        if not evidence.cluster_mode:
+            yield from _headless(evidence, lines, files.DRIVER_STDERR)
+
+
+def _of_driver(evidence: Evidence) -> Kind:
+    return kinds.NATIVE_LOG if evidence.native else kinds.DRIVER_LOG
+
+
+def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[Absence]:
+    """The log of the JVM with the SparkContext must begin before that is made."""
+    driver = evidence.driver_process
+    context = driver.named(names.SPARK_CONTEXT) if driver else ()
+    if lines and context and "JVM SparkContext" not in evidence.driver_log.points:
+        yield Absence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
+
+
+def _silenced(evidence: Evidence, name: str) -> Iterator[Absence]:
+    """From when on the user's own script let that log be silent."""
+    driver = evidence.driver_process
+    for instant in driver.instants if driver else ():
+        level = str(instant.attrs.get("level", "")).upper()
+        if instant.name == names.LOG_LEVEL and level not in FULL_LEVELS:
+            how = f"has only lines of level {level} from then on that the script called setLogLevel"
+            yield Absence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
+
+
+def _whole(
+    kind: Kind, name: str, lines: Sequence[LogLine], ends: Sequence[str], lanes: tuple[str, ...], begins: str = ""
+) -> Iterator[Absence]:
+    if not lines:
+        yield Absence(kind, name, "has no line with the stamps of dlobd's log4j2 pattern", lanes)
+    elif begins and not any(begins in line.message for line in lines[:5]):
+        yield Absence(kind, name, f"begins late: its first line is {lines[0].message[:60]!r}", lanes)
+    elif not any(end in line.message for line in lines for end in ends):
+        yield Absence(kind, name, f"ends early: its last line is {lines[-1].message[:60]!r}", lanes, lines[-1].at_ns)
+
+
+# ---- containers
+
+
+def _master(evidence: Evidence) -> Iterator[Absence]:
+    """The ApplicationMaster's container, if the application was accepted and ended well."""
+    if not ended_well(evidence) or not evidence.window["application_id"]:
+        return
+    container = next(filter(_MASTER.fullmatch, evidence.containers), None)
+    name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
+    if container is None or not (evidence.path / name / "stderr").exists():
+        yield Absence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
+    else:
+        lines = evidence.container_log(container)
+        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.cluster_mode else []
+        yield from silenced or _whole(
+            kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS
+        )
+        if evidence.cluster_mode:
+            yield from _headless(evidence, lines, f"{name}/stderr")
+        for executor in sorted(evidence.driver_log.registered.keys() - evidence.executor_containers.keys()):
+            how = f"does not name the container of executor {executor}, which registered"
+            yield Absence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
+    if container is not None:
+        yield from _jvm_log(evidence, container)
+
+
+def _executors(evidence: Evidence) -> Iterator[Absence]:
+    if not ended_well(evidence):
+        return
+    gone = {lost[1] for line in evidence.driver_lines if (lost := _LOST.search(line.message))}
+    for executor in sorted(evidence.driver_log.registered.keys() | evidence.executor_containers.keys()):
+        container = evidence.executor_containers.get(executor)
+        if container is None:
+            if not evidence.on_yarn:
+                what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
+                yield Absence(kinds.EXECUTOR_LOG, what, "is absent", (f"executor-{executor}", "rank-*", "driver"))
+            continue  # the ApplicationMaster's log lacks it
+        name = f"{files.CONTAINER_LOGS}/{container}/stderr"
+        lanes = (f"executor-{executor}", "rank-*", "driver")
+        if not (evidence.path / name).exists():
+            if executor in evidence.driver_log.registered:
+                yield Absence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
+        elif executor not in gone:
+            lines = evidence.container_log(container)
+            yield from _whole(kinds.EXECUTOR_LOG, name, lines, EXECUTOR_ENDS, lanes, CONTAINER_BEGINS)
+        if executor in evidence.driver_log.registered:
+            yield from _jvm_log(evidence, container)
+
+
+def _jvm_log(evidence: Evidence, container: str) -> Iterator[Absence]:
+    name = f"{files.CONTAINER_LOGS}/{container}/jvm.log"
+    if jvm.read(evidence.path / name) is None:
+        yield Absence(kinds.CONTAINER_JVM, name, "is absent, or has no line")
+
+
+# ---- daemons
+
+
+def _daemons(evidence: Evidence) -> Iterator[Absence]:
+    """Those of an external cluster are the cluster's own: what collection did not get, it has said."""
+    if evidence.external or not ended_well(evidence):
+        return
+    for daemon in evidence.daemons:
+        name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
+        if daemon["name"] in WANTED_ON_YARN and not evidence.on_yarn:
+            continue
+        if not (evidence.path / name).exists():
+            yield Absence(
+                kinds.kind_of(name) or kinds.DAEMON_LOGS, name, "is absent, though that daemon ran", ALL_LANES
+            )
+    yield from of_hdfs(evidence)
+    if evidence.on_yarn:
+        yield from _resourcemanager(evidence)
+        yield from _nodemanagers(evidence)
+
+
+WANTED_ON_YARN = ("resourcemanager",)
+"""Of the daemons those that have nothing to say of a job without YARN."""
+
+
+def _resourcemanager(evidence: Evidence) -> Iterator[Absence]:
+    at = evidence.yarn.application.at
+    name = f"{files.DAEMON_LOGS}/resourcemanager.log"
+    if not (evidence.path / name).exists():
+        yield Absence(kinds.RM_LOG, name, "is absent", ALL_LANES)
+    elif "ACCEPTED" not in at:
+        yield Absence(kinds.RM_LOG, name, "begins after the application was accepted", ALL_LANES)
+    elif "FINISHED" not in at:
+        yield Absence(kinds.RM_LOG, name, "ends before the application finished", ALL_LANES)
+
+
+def _nodemanagers(evidence: Evidence) -> Iterator[Absence]:
+    """Each container that ran has its lines in one of their logs."""
+    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver_log.registered}
+    containers |= {c: "AM" for c in evidence.containers if _MASTER.fullmatch(c)}
+    for container in sorted(containers):
+        marks = evidence.yarn.containers.get(container)
+        if marks is None or "START_REQUEST" not in marks.at:
+            yield Absence(
+                kinds.NM_LOG, f"the NodeManager log of {container}", "is absent, or begins after its start", ALL_LANES
+            )
+        elif "RUNNING" not in marks.at:
+            yield Absence(kinds.NM_LOG, f"the NodeManager log of {container}", "ends before it ran", ALL_LANES)
+
+
+def of_hdfs(evidence: Evidence) -> Iterator[Absence]:
+    """The logs of the NameNode and the DataNodes."""
+    audit = f"{files.DAEMON_LOGS}/namenode-audit.log"
+    if not evidence.audits:
+        yield Absence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
+    else:
+        known = {one.path for one in evidence.audits}
+        if lost := [path for _, path, _ in evidence.submit_log.uploads if path not in known]:
+            yield Absence(kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing")
+        elif _closed_unseen(evidence):
+            yield Absence(kinds.AUDIT_LOG, audit, "does not have the end of the event log: it ends early")
+    namenode = f"{files.DAEMON_LOGS}/namenode.log"
+    if not (evidence.path / namenode).exists():
+        yield Absence(kinds.NAMENODE_LOG, namenode, "is absent")
+    yield from _datanodes(evidence)
+
+
+def _closed_unseen(evidence: Evidence) -> bool:
+    """Whether Spark closed its event log, and no rename of it was audited."""
+    number = str(evidence.window["application_id"])
+    renamed = any(one.command == "rename" and number in one.path for one in evidence.audits)
+    return "event log closing" in evidence.driver_log.points and not renamed
+
+
+def _datanodes(evidence: Evidence) -> Iterator[Absence]:
+    """Their names have numbers from 0; blocks of the input that was read must be in one of them."""
+    there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
+    wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), _count(evidence, "datanode")))]
+    for name in wanted:
+        if name not in there:
+            yield Absence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
+    read = {transfer.block for transfer in evidence.transfers}
+    blocks = {block for found in evidence.blocks.values() for block in found}
+    whole = not any(evidence.job.get(limit) for limit in LIMITS)
+    if whole and (unread := sorted(blocks - read)) and len(wanted) == len(there):
+        yield Absence(kinds.TRACE_LOG, "DataNode client trace", f"has no transfer of {unread[0]}, which the job read")
+
+
+def _count(evidence: Evidence, kind: str) -> int:
+    return sum(daemon["kind"] == kind for daemon in evidence.daemons)

@@ -1,0 +1,177 @@
+"""Span files: one of each process that took part, from its first line to its last.
+
+Who must have recorded is known from others: the driver was started by us; the job has its ranks; an executor's log says
+that it ran Python; a process names those that it started, and the one that started it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import RecordedProcess, read
+from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, recorded
+from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
+from dlobd.tracing import names
+
+TRAINING = ("chief", "worker")
+SERVING = ("ps", "ps-async")
+COUNTED_SINCE = 7
+"""The version of run.json since which each rank says what carried its exchange."""
+
+_LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
+_RUNS_PYTHON = "python.PythonRunner"
+
+
+def absences(evidence: Evidence) -> Iterator[Absence]:
+    """Processes without spans, and files that lack a part; none where the recorder was off."""
+    if not recorded(evidence):
+        return
+    if evidence.driver_process is None:
+        yield Absence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
+    yield from _ranks(evidence)
+    yield from _workers(evidence)
+    if ended_well(evidence):
+        yield from _relatives(evidence)
+        yield from _counters(evidence)
+        yield from _parts(evidence)
+    yield from _lost(evidence)
+
+
+def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
+    """The lanes that hide what a process of this directory did: its executor's, those of ranks, and the driver's."""
+    executors = [
+        f"executor-{executor}" for executor, found in evidence.executor_containers.items() if found == directory
+    ]
+    return (*executors, "rank-*", "driver") if executors else ALL_LANES
+
+
+def _ranks(evidence: Evidence) -> Iterator[Absence]:
+    found = {(process.process.role, process.process.index) for process in evidence.processes}
+    if evidence.own:
+        yield from _own_ranks(evidence)
+        return
+    workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # one that failed may have started none
+    for rank in range(workers):
+        who = ("chief", 0) if rank == 0 else ("worker", rank - 1)
+        if who not in found:
+            yield Absence(RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES)
+    servers = evidence.job.get("exchange_servers", 1) if evidence.job.get("exchange") in SERVING and workers > 1 else 0
+    for server in range(servers):
+        if ("ps", server) not in found:
+            yield Absence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
+
+
+def _own_ranks(evidence: Evidence) -> Iterator[Absence]:
+    """TFCluster.run says how many nodes it starts; each runs a main function."""
+    driver = evidence.driver_process
+    nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(names.TFCLUSTER_RUN)) if driver else 0
+    mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
+    if ended_well(evidence) and mains < nodes:
+        yield Absence(
+            RANK_SPANS, f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run", "are absent", ALL_LANES
+        )  # fmt: skip
+
+
+def _workers(evidence: Evidence) -> Iterator[Absence]:
+    """Each executor that ran Python has a daemon, and its tasks have workers that recorded meanwhile."""
+    for executor, container in evidence.executor_containers.items():
+        lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
+        here = evidence.recorded_in(container)
+        lanes = lanes_of(evidence, container)
+        if lines and all(process.forked or process.process.role in TRAINING for process in here):
+            how = "is absent, though it ran Python by its log"
+            yield Absence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
+        elif lines and not any(process.forked for process in here):
+            how = "are absent, though it ran Python by its log"
+            yield Absence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
+
+
+def _relatives(evidence: Evidence) -> Iterator[Absence]:
+    """Processes that another one names: those that it started, and the one that started it."""
+    there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
+    told: set[tuple[str, int]] = set()
+    for process in evidence.processes:
+        directory = process.path.parent.name
+        for pid, kind, how in _named(process):
+            if (directory, pid) not in there and (directory, pid) not in told:
+                told.add((directory, pid))
+                what = f"the span file of process {pid} in {directory}"
+                yield Absence(
+                    kind, what, f"is absent, though process {process.process.pid} {how}", lanes_of(evidence, directory)
+                )
+
+
+def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
+    """Pids in the same container: what kind of process each is, and how it is known."""
+    for instant in process.instants:
+        if instant.name == names.WORKER_FORKED:
+            yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
+    for span in process.spans:
+        if span.name in (names.FORK_TRAINER, names.START_CHILD) and "pid" in span.attrs:
+            yield span.attrs["pid"], RANK_SPANS, "started it as a trainer"
+    if process.forked and (process.parent or 0) > 1:
+        assert process.parent is not None
+        yield process.parent, WORKER_SPANS, "was forked by it"
+
+
+def _counters(evidence: Evidence) -> Iterator[Absence]:
+    if evidence.own or evidence.job.get("workers", 1) < 2:
+        return
+    for process in evidence.processes:
+        who = process.process
+        if who.role in TRAINING and process.schema >= COUNTED_SINCE and process.instant(names.TRANSPORT) is None:
+            yield Absence(
+                COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
+            )
+
+
+def _parts(evidence: Evidence) -> Iterator[Absence]:
+    """Files without their first line, with a damaged one, with less than the recorder counted, or without an end."""
+    for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
+        directory = path.parent.name
+        process = read(path)
+        if how := _defect(process):
+            yield Absence(
+                _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
+            )
+
+
+def _defect(process: RecordedProcess | None) -> str:
+    """What is wrong with a file; empty if it is whole."""
+    if process is None:
+        return "does not begin with the line that says whose it is"
+    if process.bad_lines:
+        return f"has {process.bad_lines} damaged lines"
+    if process.cost and process.cost_at != process.cost.lines:
+        return f"has {process.cost_at} lines where its recorder wrote {process.cost.lines}"
+    if opened := [span.name for span in process.spans if span.truncated]:
+        return f"ends early: {opened[0]!r} and {len(opened) - 1} more spans have no end" if opened[1:] else (
+            f"ends early: {opened[0]!r} has no end"
+        )  # fmt: skip
+    if process.cost is None and process.schema >= COUNTED_SINCE and process.process.role in ("driver", *TRAINING):
+        return "ends early: it does not say what recording cost"
+    return ""
+
+
+def _kind(process: RecordedProcess | None, directory: str) -> Kind:
+    if process is None:
+        return DRIVER_SPANS if directory == "driver" else WORKER_SPANS
+    return {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(process.process.role, RANK_SPANS)
+
+
+def _lost(evidence: Evidence) -> Iterator[Absence]:
+    """What a disk refused: by the recorders' own counts, and where not even they could be written, by stderr."""
+    counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in evidence.processes if p.cost}
+    logs = evidence.path / "logs"
+    for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
+        directory = "driver" if path.parent == logs else path.parent.name
+        for count, pid in _LOST.findall(path.read_text(errors="replace")) if path.exists() else ():
+            key = (directory, int(pid))
+            counts[key] = max(counts.get(key, 0), int(count))
+    for (directory, pid), lost in counts.items():
+        if lost:
+            kind = WORKER_SPANS if directory != "driver" else RANK_SPANS if evidence.native else DRIVER_SPANS
+            what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
+            yield Absence(kind, what, how, lanes_of(evidence, directory))

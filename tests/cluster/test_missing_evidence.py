@@ -1,0 +1,140 @@
+"""Evidence that does not come, or goes while the job runs: the run says what is missing, and claims nothing of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from cluster.conftest import until, warnings_of
+
+from dlobd.bundle.store import Bundle
+from dlobd.layers import UNATTRIBUTED
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+
+SILENT = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.appName("silent").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+numbers = spark.sparkContext.parallelize(range(1000), 4)
+assert numbers.map(lambda n: n * n).sum() == 332833500
+spark.stop()
+"""
+"""What many people's scripts do with the log that is read."""
+
+
+def lacking(bundle: Bundle, *words: str) -> dict[str, Any]:
+    """The record of a run that is invalid for want of evidence, and names it in a warning with all `words`."""
+    run: dict[str, Any] = json.loads((bundle.path / "run.json").read_text())
+    assert run["status"] == "invalid", run["reason"]
+    assert run["reason"].startswith("missing: ")
+    said = [line for line in run["warnings"] if line.startswith("missing: ")]
+    assert any(all(word in line for word in words) for line in said), said
+    assert sum(layer["ns"] for layer in run["layers"]) + run["unattributed_ns"] == run["wall_ns"]
+    assert any(row["inside"] == UNATTRIBUTED for row in run["not_measured"])
+    return run
+
+
+def test_a_whole_run_lacks_nothing(quick_run) -> None:
+    """Nothing is missed in a good run; its inventory has every file."""
+    run = json.loads((quick_run.bundle.path / "run.json").read_text())
+    assert warnings_of(run) == []
+    inventory = json.loads((quick_run.bundle.evidence / "collected.json").read_text())["files"]
+    assert {*inventory, "run.json", "evidence/collected.json"} == set(quick_run.bundle.files())
+
+
+def test_a_script_that_silences_its_log(dlobd, tmp_path: Path) -> None:
+    """After setLogLevel the driver's log is silent: when tasks began and ended is unknown, and said to be."""
+    script = tmp_path / "silent.py"
+    script.write_text(SILENT)
+    ended = dlobd("run", "--job", str(script), "--out", str(dlobd.out))
+    run = lacking(ended.bundle, "logs/driver.stderr", "level ERROR", "setLogLevel")
+    layers = {layer["layer"]: layer["ns"] for layer in run["layers"]}
+    assert layers["yarn"] > 0  # what was before that is known as ever
+    assert run["unattributed_ns"] > 0
+
+
+def test_logs_that_are_truncated_and_removed_while_the_job_runs(dlobd) -> None:
+    """The ResourceManager's log loses its begin, as by a rotation; a container's files are cleaned away."""
+    started = dlobd.start_run("epochs=8")
+    started.trains()
+    log = dlobd.work_dir / "log" / "resourcemanager" / "resourcemanager.log"
+    os.truncate(log, 0)
+    folder = next(path.parent for path in started.span_files())
+    (folder / "stderr").unlink()
+    ended = started.ended(240)
+    run = lacking(ended.bundle, f"logs/containers/{folder.name}/stderr", "is absent")
+    said = "\n".join(run["warnings"])
+    assert "resourcemanager log: it was truncated, or another one took its place, while the job ran" in said
+    assert "logs/daemons/resourcemanager.log begins after the application was accepted" in said
+
+
+def ranks_of(started: Any) -> dict[str, psutil.Process]:
+    """`rank-0`, `rank-1` to its process, of plain processes."""
+
+    def found() -> dict[str, psutil.Process] | None:
+        ranks = {}
+        for process in psutil.Process(started.process.pid).children(recursive=True):
+            try:
+                ranks[Path(process.environ().get("LOG_DIRS", "")).name] = process
+            except psutil.Error:
+                continue
+        ranks.pop("", None)
+        return ranks if len(ranks) == 2 else None
+
+    return until(found, 120, "both ranks are started")  # type: ignore[no-any-return]
+
+
+def test_a_directory_that_takes_no_spans(dlobd) -> None:
+    """A file is in its place: the rank trains as ever, and nothing is known of what it did."""
+    started = dlobd.start_run("launcher=native")
+
+    def block() -> None:
+        deadline = time.monotonic() + 100
+        while time.monotonic() < deadline:
+            for spans in dlobd.out.glob("*/*/spans"):
+                (spans / "rank-1").touch()
+                return
+            time.sleep(0.01)
+
+    threading.Thread(target=block, daemon=True).start()
+    ended = started.ended(240)
+    run = lacking(ended.bundle, "the span file of rank 1 (worker 0)", "is absent")
+    assert any("were refused by its disk" in line for line in run["warnings"])
+    assert all(check["ok"] for check in run["checks"])  # it did train
+
+
+def test_a_disk_that_fills_up(dlobd) -> None:
+    """A limit of the size of files stands for it: what the rank records beyond is refused, and counted."""
+    started = dlobd.start_run("launcher=native", "epochs=3")
+    ranks_of(started)["rank-1"].rlimit(resource.RLIMIT_FSIZE, (6_000, 6_000))
+    ended = started.ended(240)
+    run = lacking(ended.bundle, "lines of the spans of process", "were refused by its disk")
+    assert run["overhead"]["lost_lines"] > 0
+
+
+def test_a_span_file_that_is_cut_while_it_is_written(dlobd) -> None:
+    """What the recorder counted is more than what is left of it."""
+    started = dlobd.start_run("launcher=native", "epochs=3")
+    rank = ranks_of(started)["rank-0"]
+
+    def begun() -> Path | None:
+        for path in dlobd.out.glob("*/*/spans/rank-0/*.jsonl"):
+            if "first step done" in path.read_text():
+                return path
+        return None
+
+    path = until(begun, 120, "it trains")
+    text = path.read_text()
+    os.truncate(path, text.index("\n", len(text) // 2) + 1)
+    assert rank.is_running()
+    ended = started.ended(240)
+    lacking(ended.bundle, f"the span file rank-0/{path.name}", "lines where its recorder wrote")

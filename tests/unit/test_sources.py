@@ -1,0 +1,310 @@
+"""What is missing of a run's evidence is said: each file of each captured bundle is deleted, and cut, in turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlobd.attribution import record
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.recorder import read
+from dlobd.attribution.sources import kinds
+from dlobd.attribution.sources.missing import missing
+from dlobd.bundle import files
+from dlobd.bundle.store import Bundle
+from dlobd.errors import BundleError
+from dlobd.experiment.own_job import from_dict
+from dlobd.layers import UNATTRIBUTED
+from dlobd.tracing import names
+
+DATA = Path(__file__).parents[1] / "data"
+RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
+SMALL = 0.01
+"""Of the wall: what a boundary may move."""
+
+UNREADABLE = (files.WINDOW, files.JOB)
+"""Without these nothing is computed, and one line says so."""
+
+EXTRA = (
+    "evidence/daemons.json", "evidence/hosts.json", "evidence/rm-attempts.json", "evidence/nm-containers.json",
+    "evidence/client-interfaces.json", "evidence/span_cost.json", "evidence/noise.json", "evidence/page_cache.json",
+    "evidence/resources.jsonl", "evidence/model.py", "logs/generation/logs/driver.stderr",
+    "logs/containers/container_1_0001_01_000001/stdout", "logs/containers/executor_0/stderr",
+    "logs/containers/container_1_0001_01_000001/launch_container.sh", "logs/daemons/datanode-0.log",
+    "logs/daemons/resourcemanager-audit.log", "logs/daemons/spark-master.log",
+)  # fmt: skip
+"""What bundles have besides what was captured."""
+
+
+def sources(run: str) -> list[str]:
+    """Every file of a captured bundle but its record and its hashes."""
+    found = Bundle(DATA / run).files()
+    return [name for name in found if name != files.RUN]
+
+
+EACH = [pytest.param(run, name, id=f"{run}:{name}") for run in RUNS for name in sources(run)]
+
+
+def copied(run: str, directory: Path) -> Path:
+    """A captured bundle with what recorder and collection note today: who started whom, and an inventory."""
+    path = Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b"))
+    for each in sorted((path / "spans").iterdir()):
+        _introduce(sorted(each.glob("*.jsonl")), path)
+    absent = [] if (path / files.EVENT_LOG).exists() or run == "native-run" else ["event log: not captured"]
+    Bundle(path).note_collected(absent, {})
+    return path
+
+
+def _introduce(span_files: list[Path], bundle: Path) -> None:
+    """Writes `parent` into the processes of one directory, and into their parents whom they started."""
+    driver = json.loads(next((bundle / "spans" / "driver").iterdir()).read_text().splitlines()[0])["pid"]
+    known = {path: json.loads(path.read_text().splitlines()[0]) for path in span_files}
+    processes = {path: process for path in span_files if (process := read(path))}
+    daemons = [path for path in span_files if known[path]["role"] == "python-worker" and not known[path]["forked"]]
+    for path, process in sorted(processes.items(), key=lambda item: item[1].opened_ns):
+        own = known[path]
+        parent = driver
+        if own["forked"] and process.process.role == "python-worker":
+            above = max((d for d in daemons if processes[d].opened_ns < process.opened_ns), key=_opened(processes))
+            parent = known[above]["pid"]
+            forked = {"k": "i", "n": names.WORKER_FORKED, "t": process.opened_ns, "a": {"pid": own["pid"]}}
+            with above.open("a") as file:
+                file.write(json.dumps(forked) + "\n")
+        elif own["forked"]:
+            above = next(p for p in span_files if processes[p].named(names.FORK_TRAINER))
+            parent = known[above]["pid"]
+            _told(above, own["pid"])
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(_with_parent(line, parent) for line in lines))
+
+
+def _opened(processes: dict[Path, Any]) -> Any:
+    return lambda path: processes[path].opened_ns
+
+
+def _with_parent(line: str, parent: int) -> str:
+    return line.replace('"start_ns"', f'"parent":{parent},"start_ns"', 1) if line.startswith('{"k":"process"') else line
+
+
+def _told(path: Path, pid: int) -> None:
+    """The span in which a trainer was forked has its pid."""
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(
+        line.replace('"i":', f'"a":{{"pid":{pid}}},"i":', 1) if f'"n":"{names.FORK_TRAINER}"' in line else line
+        for line in lines
+    ))  # fmt: skip
+
+
+def computed(path: Path, run: str) -> dict[str, Any]:
+    """The record of a bundle, computed anew."""
+    configuration = dataclasses.asdict(Bundle(DATA / run).read().configuration)
+    return record.computed(Bundle(path), from_dict(configuration, "test"))
+
+
+@cache
+def whole(run: str) -> dict[str, Any]:
+    """The record of the captured bundle."""
+    return computed(DATA / run, run)
+
+
+def said(found: dict[str, Any]) -> list[str]:
+    """The warnings about what is missing."""
+    return [line for line in found["warnings"] if line.startswith("missing: ")]
+
+
+def claims_nothing(found: dict[str, Any], before: dict[str, Any]) -> None:
+    """Fails if a layer has more than it had, or has less and that is not said."""
+    limit_ns = SMALL * before["wall_ns"]
+    then = {row["layer"]: row["ns"] for row in before["layers"]}
+    now = {row["layer"]: row["ns"] for row in found["layers"]}
+    assert sum(now.values()) + found["unattributed_ns"] == found["wall_ns"]
+    unknown = {row["layer"] for row in found["not_measured"] if row["inside"] == UNATTRIBUTED}
+    highest = {row["layer"]: row["hi_ns"] for row in found["layers"]}
+    for layer in then.keys() | now.keys():
+        change_ns = now.get(layer, 0) - then.get(layer, 0)
+        assert change_ns <= limit_ns, (layer, change_ns, said(found))
+        if change_ns < -limit_ns:
+            assert layer in unknown, (layer, change_ns, said(found))
+            if layer in highest:
+                assert highest[layer] >= then[layer] - limit_ns, layer
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_whole_bundle_lacks_nothing(run: str, tmp_path: Path) -> None:
+    """Neither as it was captured, nor with what is noted today; also one of a job that failed."""
+    assert said(whole(run)) == []
+    found = computed(copied(run, tmp_path), run)
+    assert said(found) == []
+    assert (found["status"], found["reason"]) == (whole(run)["status"], whole(run)["reason"])
+    assert not any(row["inside"] == UNATTRIBUTED for row in found["not_measured"])
+
+
+@pytest.mark.parametrize(("run", "name"), EACH)
+def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path) -> None:
+    """In words; the run is invalid where the breakdown depends on it, and no layer has time that is not known to be its
+    own."""
+    path = copied(run, tmp_path)
+    (path / name).unlink()
+    if name in UNREADABLE:
+        with pytest.raises(BundleError, match=r"has no (window|evidence/job\.json)"):
+            computed(path, run)
+        return
+    found = computed(path, run)
+    assert said(found), found["warnings"]
+    kind = kinds.kind_of(name)
+    assert kind
+    before = whole(run)
+    if before["status"] != "ok":
+        assert found["status"] == before["status"]  # what a job failed of stays the reason
+        return
+    claims_nothing(found, before)
+    decides = kind.decides and not (run == "native-run" and kind is kinds.DRIVER_LOG)
+    if decides:
+        assert found["status"] == "invalid"
+        assert found["reason"].startswith("missing: ")
+    else:
+        assert (found["status"], found["reason"]) == ("ok", None)
+
+
+BY_INVENTORY_ALONE = {
+    ("own-run", "logs/daemons/datanode-1-clienttrace.log"),
+    ("quick-run", "evidence/collected.json"),
+}
+"""What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
+
+
+@pytest.mark.parametrize(("run", "name"), [each for each in EACH if each.values[0] != "killed-trainer"])
+def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_path: Path) -> None:
+    """By what the other sources say: so is what never came, and was in no inventory."""
+    if name in UNREADABLE:
+        return
+    path = copied(run, tmp_path)
+    collected = json.loads((path / files.COLLECTED).read_text())
+    (path / files.COLLECTED).write_text(json.dumps({**collected, "files": {"evidence/job.json": _size(path)}}))
+    before = said(computed(path, run))
+    (path / name).unlink()
+    after = said(computed(path, run))
+    assert bool(set(after) - set(before)) != ((run, name) in BY_INVENTORY_ALONE and name != files.COLLECTED), after
+
+
+def _size(path: Path) -> int:
+    return (path / files.JOB).stat().st_size
+
+
+@pytest.mark.parametrize("run", ["quick-run", "own-run", "native-run"])
+def test_without_any_spans_nothing_is_claimed(run: str, tmp_path: Path) -> None:
+    """A recorder that could write nowhere leaves a run that is invalid, says why, and whose wall is nobody's."""
+    path = copied(run, tmp_path)
+    shutil.rmtree(path / "spans")
+    found = computed(path, run)
+    assert found["status"] == "invalid"
+    assert found["reason"].startswith("missing: the span file of the driver is absent")
+    claims_nothing(found, whole(run))
+    assert found["unattributed_ns"] > 0.9 * found["wall_ns"]
+
+
+def test_a_recorder_that_was_off_misses_nothing(tmp_path: Path) -> None:
+    """There are no spans to be missed; that it was off is a warning of its own."""
+    path = Path(shutil.copytree(DATA / "quick-run", tmp_path / "run"))
+    shutil.rmtree(path / "spans")
+    (path / files.SPAN_COST).write_text(json.dumps({"recording": "off", "span_ns": None}))
+    assert not any("span file" in line for line in said(computed(path, "quick-run")))
+
+
+CUT = [
+    each
+    for each in EACH
+    if each.values[0] in ("quick-run", "own-run", "native-run")
+    and (str(each.values[1]).startswith("spans/") or str(each.values[1]).endswith(("/stderr", "driver.stderr")))
+    and (DATA / str(each.values[0]) / str(each.values[1])).stat().st_size
+]
+
+
+@pytest.mark.parametrize("half", ["first", "last"])
+@pytest.mark.parametrize(("run", "name"), CUT)
+def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
+    """A log that was rotated, a span file on a disk that was full: by its begin or its end, without an inventory."""
+    path = Path(shutil.copytree(DATA / run, tmp_path / "run"))
+    file = path / name
+    data = file.read_bytes()
+    middle = len(data) // 2 + 1
+    file.write_bytes(data[:middle] if half == "first" else data[middle:])
+    found = computed(path, run)
+    assert said(found)
+    assert found["status"] == "invalid"
+    claims_nothing(found, whole(run))
+
+
+def test_a_line_that_is_taken_out_of_a_span_file_is_noticed(tmp_path: Path) -> None:
+    """The recorder says now and then how many lines it has written."""
+    path = copied("quick-run", tmp_path)
+    (rank,) = [file for file in (path / "spans").rglob("*.jsonl") if '"role":"chief"' in file.read_text()]
+    lines = rank.read_text().splitlines(keepends=True)
+    cost = {"spans": 9, "lines": len(lines), "bytes": 9, "flushes": 9, "wall_ns": 9, "cpu_ns": 9, "lost_lines": 0}
+    end = json.dumps({"k": "cost", **cost, "left_out": 0}) + "\n"
+    rank.write_text("".join([*lines, end]))
+    Bundle(path).note_collected([], {})
+    assert said(computed(path, "quick-run")) == []
+    rank.write_text("".join([*lines[:20], *lines[21:], end]))
+    Bundle(path).note_collected([], {})
+    (line,) = said(computed(path, "quick-run"))
+    assert f"has {len(lines) - 1} lines where its recorder wrote {len(lines)}" in line
+
+
+def test_a_disk_that_refused_spans_is_named_with_the_process(tmp_path: Path) -> None:
+    """Its message on stderr is the evidence where no count could be written."""
+    path = copied("quick-run", tmp_path)
+    log = sorted((path / files.CONTAINER_LOGS).glob("*/stderr"))[1]
+    log.write_text(log.read_text() + "dlobd: 7 lines of spans of process 22969 are lost in all\n")
+    Bundle(path).note_collected([], {})
+    found = computed(path, "quick-run")
+    assert any(f"7 lines of the spans of process 22969 in {log.parent.name}" in line for line in said(found))
+    assert found["status"] == "invalid"
+
+
+def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
+    """From the call of setLogLevel on nothing is known of jobs and tasks; what was before stays."""
+    path = copied("own-run", tmp_path)
+    log = path / files.DRIVER_STDERR
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[: len(lines) // 2]))
+    at_ns = int(lines[len(lines) // 2].split()[0])
+    spans = next((path / "spans" / "driver").iterdir())
+    level = {"k": "i", "n": names.LOG_LEVEL, "t": at_ns, "a": {"level": "ERROR"}}
+    spans.write_text(spans.read_text() + json.dumps(level) + "\n")
+    Bundle(path).note_collected([], {})
+    found = computed(path, "own-run")
+    assert found["status"] == "invalid"
+    assert any("level ERROR" in line and "setLogLevel" in line for line in said(found))
+    claims_nothing(found, whole("own-run"))
+    layers = {row["layer"]: row["ns"] for row in found["layers"]}
+    assert layers["yarn"] > 0.9 * next(row["ns"] for row in whole("own-run")["layers"] if row["layer"] == "yarn")
+
+
+def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
+    """TFCluster.run says how many it starts; each runs a main function, which has a span."""
+    path = copied("own-run", tmp_path)
+    spans = next((path / "spans" / "driver").iterdir())
+    begin = {"k": "s", "l": "launcher", "n": names.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}
+    spans.write_text(spans.read_text() + json.dumps({**begin, "a": {"nodes": 2}}) + "\n")
+    absent = [one for one in missing(Evidence(path)) if one.kind is kinds.RANK_SPANS]
+    assert [one.what for one in absent] == ["spans of 2 of 2 nodes of TFCluster.run"]
+
+
+@pytest.mark.parametrize("name", [*EXTRA, *sorted({name for run in RUNS for name in sources(run)})])
+def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
+    """One that is new needs a row in the table: which layers it tells, and what is unknown without it."""
+    kind = kinds.kind_of(name)
+    assert kind is not None
+    assert kind.unknown
+
+
+def test_a_file_without_a_rule_is_none_of_them() -> None:
+    """So that the test above can fail."""
+    assert kinds.kind_of("evidence/something-new.json") is None
