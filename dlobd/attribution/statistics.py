@@ -84,7 +84,7 @@ def spread(values: Iterable[float | None]) -> Spread:
 
 def fewest(q: float) -> int:
     """So many values are needed for their maximum to be, with 95 % confidence, no less than quantile `q` of what they
-    are drawn from: all of `n` lie below it with probability q^n."""
+    are drawn from: all of `n` independent ones lie below it with probability q^n."""
     return math.ceil(math.log(1 - CONFIDENCE) / math.log(q))
 
 

@@ -24,7 +24,7 @@ def _throughput(found: Throughput, console: Console) -> None:
     text.heading(console, f"Throughput after {found.warmup_steps} steps, as tf_cnn_benchmarks defines it")
     spread = f"+/- {text.plain(found.uncertainty)} (jitter = {text.plain(found.jitter)})"
     steps = f"{found.steps} steps of {found.samples_per_step} samples"
-    text.line(console, f"samples/s: {text.plain(found.mean)} {spread}, {steps}")
+    text.line(console, f"samples/s: {text.plain(found.mean)} {spread}, {steps}; of this run alone, runs differ by more")
     table = text.table(("milliseconds", "left", 16), *((name, "right", 10) for name in ("p50", "p90", "p95", "p99")),
                        ("max", "right", 10))  # fmt: skip
     for name, times in (("step", found.step), ("step with input", found.step_with_input)):
