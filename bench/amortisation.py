@@ -17,7 +17,7 @@ from bench import command, publish, stack_overhead
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
 from dlobd.report import blocks, charts, paired, pictures
-from dlobd.report.amortisation import Amortisation, amortisation, check_table, prediction_table, table
+from dlobd.report.amortisation import PREDICTIONS, Amortisation, amortisation, check_table, prediction_table, table
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -74,7 +74,7 @@ def write(
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
     parts = [f"![Stack overhead over epochs]({picture.name})", f"Fixed cost and cost per epoch. {paired.BY_ITSELF}"]
     parts += [of_frame(table(found))]
-    parts += ["What one more run would take:", of_frame(prediction_table(found, epochs))]
+    parts += [f"What one more run would take. {PREDICTIONS}", of_frame(prediction_table(found, epochs))]
     if found.checks:
         parts += ["What long runs took, which gave nothing to the lines:", of_frame(check_table(found))]
     publish.page(page, NAME, facts, parts)
