@@ -142,8 +142,8 @@ class Amortisation:
 
 
 PREDICTIONS = (
-    "The wall of one more run has 95 % by normal theory; in simulations of six repeats such an interval held it in 92 to "
-    "97 %."
+    "The wall of one more run has 95 % by normal theory; in simulations of six repeats such intervals held it in 92 to "
+    "97 of 100 cases."
 )
 """What is said of `prediction_table`."""
 
@@ -183,8 +183,8 @@ def report(found: Amortisation, epochs: Sequence[int]) -> list[str]:
     tables = (table(found), prediction_table(found, epochs), check_table(found))
     return [
         *(f"warning: {words}" for words in found.warnings),
-        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {paired.BY_ITSELF} "
-        f"{PREDICTIONS}",
+        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {paired.BY_ITSELF}",
+        PREDICTIONS,
         *(made.to_string(index=False) + "\n" for made in tables if len(made)),
     ]
 

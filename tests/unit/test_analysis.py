@@ -100,7 +100,7 @@ def test_amortisation_of_a_series(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
     for words in (
-        "barrier feed 6 30 (30 to 30) 2 (2 to 2) 206 (206 to 206)",
+        "barrier feed 6 30 (30 to 30) 2 (2 to 2) 206 (206 to 206) 96.9%",
         "barrier feed 20 70 (70 to 70) 0% 1.43 (1.43 to 1.43)",
     ):
         assert words.split() in lines
