@@ -81,6 +81,7 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
         "wait for the ApplicationMaster", "wait for executors", "submit job *", "wait for tasks of *",
         "* launch script", "* JVM boots", "* registers", "AM serves the driver", "AM runs the driver", "AM stops",
         "AM prepares its request", "AM asks for * container", "AM launches executor container", "end job *",
+        "lost task of *",
         "Master and Worker start executor", "wait for a job", "schedule task",
         "trainer in task", "start Python daemon", "Python worker starts",
     ),

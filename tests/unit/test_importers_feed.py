@@ -49,6 +49,34 @@ def test_a_put_waits_for_room_only_while_the_pipe_is_full() -> None:
     assert room_ns(PUTS, [], 150) == {0: 0}
 
 
+def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
+    """Its executor, which has put them and waits until they are taken, is not asked: the queue has the time. Puts of
+    the cluster that was there before are not this rank's."""
+    trainer = Process("host", "worker", 0, 1)
+    recorded = RecordedProcess(trainer, "domain", 20, True, Path("spans"), last_ns=100)
+    feeder = {"waits_for": ["@feeder"]}
+    recorded.spans = [
+        RecordedSpan(1, 0, "feed", "get", 30, 50, False, feeder, {"items": 32}, ""),
+        RecordedSpan(2, 0, "feed", "get", 60, 90, False, feeder, {"items": 32}, ""),
+    ]
+    puts = [
+        RecordedSpan(0, 0, "feed", "put", start, end, False, {}, {"items": n}, "")
+        for start, end, n in ((0, 5, 64), (22, 25, 32), (55, 65, 64))
+    ]
+    rank = Rank(recorded, "1", "worker", 0, 20, 100, whole=True)
+    spans = rank_lane.build(rank, "executor-1", 0, False, None, lambda span, wait: wait, puts)
+    executor = Span("e", None, "spark", "read rows", trainer, "executor-1", 0, 100)
+    main = Span("m", None, "client", "wait", trainer, MAIN_LANE, 30, 90, waits_for=("rank-1",))
+    found = attribute(Trace(30, 90, (main, executor, *spans)))
+    segments = [(s.start_ns, s.end_ns, s.chain[-1], s.span.name if s.span else "") for s in found.segments]
+    assert segments == [
+        (30, 50, "rank-1", "get"),
+        (50, 60, "rank-1", "trainer process"),
+        (60, 65, "executor-1", "read rows"),
+        (65, 90, "rank-1", "take block"),
+    ]
+
+
 def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -> None:
     """Until the block was put the executor is asked what it did, then the queue hands over, then the thread does. What
     the thread gets while the step loop trains is nobody's wait."""

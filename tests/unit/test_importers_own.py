@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers import log4j, spark
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.attribution.lanes import driver, executor
+from dlobd.attribution.lanes import executor
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.lanes.ranks import Rank
+from dlobd.attribution.lanes.tasks import critical, lost
 from dlobd.schema import Process
 
 DATA = Path(__file__).parents[1] / "data"
@@ -55,11 +55,30 @@ def test_jobs_and_stages_of_sql() -> None:
 def test_the_tasks_on_which_a_job_hung() -> None:
     """From the end: the last task, then the one that ended last before it began; never two at once."""
     tasks = [(0, "1", 0, 40), (1, "2", 0, 50), (2, "1", 55, 70), (3, "2", 52, 90), (4, "1", 72, 99)]
-    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start) for n, e, start, _ in tasks])
-    executors = {e: SimpleNamespace(finished={n: end for n, x, _, end in tasks if x == e}) for e in ("1", "2")}
-    found = list(driver._critical(SimpleNamespace(executors=executors), [job], 1000))  # type: ignore[arg-type]
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(n, 0, e, start, end, n) for n, e, start, end in tasks])
+    finished = {e: {n: end for n, x, _, end in tasks if x == e} for e in ("1", "2")}
+    found = list(critical([job], finished, 1000))
     # the executor cleans up until 99, but its job was over at 95
     assert found == [("j", "1", 72, 95), ("j", "1", 55, 70), ("j", "2", 0, 50)]
+
+
+def test_an_attempt_in_vain_is_not_what_a_job_hung_on() -> None:
+    """Not the one that a speculative attempt overtook, although it ended last; what a task took until it was made again
+    is lost, also where its executor died, and the attempts before it are one."""
+    winner, overtaken = spark.Task(1, 0, "2", 60, 70, 0), spark.Task(0, 0, "1", 10, None, 0)
+    job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
+    finished = {"1": {0: 90}, "2": {1: 69}}
+    assert list(critical([job], finished, 1000)) == [("j", "2", 60, 69), ("j", "", 10, 60)]
+    assert [(one.task.id, one.winner.id, one.again) for one in lost([job])] == [(0, 1, True)]
+    again = [spark.Task(n, 0, "1", 10 * n, None, 3) for n in (1, 2)] + [spark.Task(3, 0, "2", 40, 50, 3)]
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(0, 0, "2", 0, 35, 2), *again])
+    found = list(critical([job], {"2": {0: 35, 3: 48}}, 1000))
+    assert found == [("j", "2", 40, 48), ("j", "", 10, 40)]
+    # a speculative attempt that lost began later, and held up nothing
+    late = spark.Task(2, 0, "1", 60, None, 0)
+    job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(1, 0, "2", 10, 70, 0), late])
+    assert list(critical([job], {"1": {2: 80}, "2": {1: 69}}, 1000)) == [("j", "2", 10, 69)]
+    assert [one.again for one in lost([job])] == [False]
 
 
 def test_two_python_workers_of_one_task_are_told_apart() -> None:

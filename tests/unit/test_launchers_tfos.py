@@ -275,6 +275,31 @@ print(time.monotonic() - began >= 0.2)
     ]  # fmt: skip
 
 
+def test_a_get_of_a_script_says_how_many_rows_it_got(tmp_path: Path) -> None:
+    """Also one with an input mapping, and the last one, which got none: so it is known which puts it waited for."""
+    code = """
+import sys
+from dlobd import tracing
+from dlobd.job.own import hooks
+tracing.start(sys.argv[1], "worker")
+hooks.prepare_daemon("tfos")
+from tensorflowonspark import TFManager, TFNode
+manager = TFManager.start(b"key", ["input", "output", "error"])
+queue = manager.get_queue("input")
+for row in ([1, 2], [3, 4], [5, 6], None):
+    queue.put(row, block=True)
+feed = TFNode.DataFeed(TFManager.connect(manager.address, b"key"), input_mapping={"a": "x", "b": "y"})
+for _ in range(2):
+    print(feed.next_batch(2))
+manager.shutdown()
+tracing.flush()
+"""
+    said = python(code, tmp_path)
+    assert said == ["{'x': [1, 3], 'y': [2, 4]}", "{'x': [5], 'y': [6]}"]
+    (process,) = [found for found in recorder.read_all(tmp_path) if found.named("get")]
+    assert [span.attrs["items"] for span in process.named("get")] == [2, 1]
+
+
 def test_the_queues_keep_their_promises() -> None:
     """Blocks pass the manager's process in their order; the feed's join ends with the last, and not before; a get gives
     up in time; DataFeed ends at the end of the feed. No item passes through a pipe inside of the manager."""

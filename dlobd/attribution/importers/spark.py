@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dlobd.attribution.importers.log4j import LogLine
 
-_STARTING = re.compile(r"Starting task \d+\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
+_STARTING = re.compile(r"Starting task (\d+)\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
 _GOT = re.compile(r"Got assigned task (\d+)$")
 _ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
 _DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
@@ -29,13 +29,14 @@ _SPLIT = re.compile(r"Task \(TID (\d+)\) input split: hdfs://[^/]+(/.*):(\d+)\+(
 
 @dataclass(slots=True)
 class Task:
-    """One task, as the driver sees it."""
+    """One attempt of a task, as the driver sees it; `index` is that of its partition in the stage."""
 
     id: int
     stage: int
     executor: str
     start_ns: int
     end_ns: int | None = None  # when the driver had its result
+    index: int = 0
 
 
 @dataclass(slots=True)
@@ -107,8 +108,9 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
             open_ = [job for job in jobs.values() if job.end_ns is None]
             stage_job[int(match[1])] = open_[-1] if open_ else newest
         elif match := _STARTING.search(line.message):
-            if job := stage_job.get(int(match[1])):
-                task = tasks[int(match[2])] = Task(int(match[2]), int(match[1]), match[4], line.at_ns)
+            if job := stage_job.get(int(match[2])):
+                task = Task(int(match[3]), int(match[2]), match[5], line.at_ns, index=int(match[1]))
+                tasks[task.id] = task
                 job.tasks.append(task)
         elif match := _DONE.search(line.message):
             if int(match[1]) in tasks:

@@ -77,7 +77,9 @@ def assembled(evidence: Evidence) -> Trace:
         puts = [put for process in evidence.recorded_in(container) for put in process.named(names.PUT)]
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
-            before_ns = start_ns if start_ns is not None else rank.start_ns
+            # the same role may have been elsewhere before
+            other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
+            before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
             own = executor_lane.lane_of(executor)
             spans += rank_lane.build(rank, own, before_ns, inside, waits.exit_of(rank), waits.resolve, puts)
             start_ns = rank.end_ns
@@ -200,6 +202,18 @@ class _Waits:
         busy = [r.finished[1] for r in self._ranks if r.start_ns < wait.end_ns and r.finished > (False, wait.start_ns)]
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
+    def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> dict[str, Any]:
+        """TFCluster.shutdown sleeps until Spark has no job any more: it is released by the last task of the one that
+        ended, which a trainer inside of it holds up; else by the trainer's own end."""
+        jobs = [j for j in self._evidence.driver_log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
+        ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
+        if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
+            last = max(tasks, key=lambda task: task.end_ns or 0)
+            return {"waits_for": (executor_lane.lane_of(last.executor),), "released_ns": last.end_ns}
+        unfinished, done_ns = trainer.finished
+        at_work = unfinished or done_ns >= sleep.end_ns
+        return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
+
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         """Fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
@@ -213,6 +227,8 @@ class _Waits:
             trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
             if trainer is None:
                 return {**wait, "waits_for": ()}
+            if span.name == names.SLEEP:
+                return {**wait, **self._slept_for(span, trainer)}
             if span.name == names.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
                 return {"waits_for": (trainer.lane,)}  # told, not seen: no poll delayed it
             done = trainer.named(names.WRITE_DONE_MARKER)

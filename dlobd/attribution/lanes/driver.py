@@ -6,7 +6,7 @@ its own that waits for the application, and the driver lives in the ApplicationM
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
@@ -17,6 +17,7 @@ from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
+from dlobd.attribution.lanes.tasks import critical
 from dlobd.schema import Process, Span
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
@@ -292,37 +293,12 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
         if job.end_ns is not None and job.start_ns >= free_ns:
             free_ns = min(job.end_ns, end_ns)
             lane.add("spark", f"job {job.name}", job.start_ns, free_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-    for name, executor, begin_ns, done_ns in _critical(evidence, jobs, end_ns):
+    for link in critical(jobs, {name: log.finished for name, log in evidence.executors.items()}, end_ns):
         lane.add(
-            "spark", f"wait for tasks of {name}", begin_ns, done_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
-            resolution_ns=RESOLUTION_NS, waits_for=(lane_of(executor),),
+            "spark", f"{'wait for tasks' if link.executor else 'lost task'} of {link.job}", link.start_ns, link.end_ns,
+            f"{DRIVER_LOG}, {EXECUTOR_LOG}", resolution_ns=RESOLUTION_NS,
+            waits_for=(lane_of(link.executor),) if link.executor else (),
         )  # fmt: skip
-
-
-def _critical(evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> Iterator[tuple[str, str, int, int]]:
-    """The tasks on which the end of `jobs` hung, the last first: name, executor, start, end.
-
-    Each is the one that ended last before the next began: its stage, or its executor, was what the next waited for.
-    """
-    ended = sorted(
-        # an executor may still clean up when its job is over
-        (
-            min(evidence.executors[task.executor].finished[task.id], job.end_ns or end_ns, end_ns),
-            task.start_ns,
-            task.executor,
-            job.name,
-        )
-        for job in jobs
-        for task in job.tasks
-        if task.executor in evidence.executors and task.id in evidence.executors[task.executor].finished
-    )
-    while ended:
-        done_ns, begin_ns, executor, name = ended.pop()
-        if begin_ns >= done_ns:
-            continue
-        yield name, executor, begin_ns, done_ns
-        while ended and ended[-1][0] > begin_ns:
-            ended.pop()
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:

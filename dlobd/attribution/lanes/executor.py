@@ -91,6 +91,8 @@ def build(
                 lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
         if wait.get("waits_for") == [names.WAIT_TRAINER]:
             rank = latest(ranks, span.end_ns)
+            if rank and span.name == names.SLEEP and not rank.finished[0]:
+                wait["released_ns"] = min(max(rank.finished[1], span.start_ns), span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
         return resolve(span, wait)
 

@@ -1,5 +1,5 @@
 """Which put gave a get its block, and which get made room for a put. Blocks are taken in the order in which they were
-put, so that the bytes alone say it. Pure."""
+put, so that the bytes alone say it; or the items, of a script's own rows. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlobd.attribution.importers.recorder import RecordedSpan
 
 
 def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
-    """Start of each get -> when its block had been put. A get whose bytes are not known ends the list."""
+    """Start of each get -> when its block had been put. A get that does not say how much it took ends the list."""
     return _passed(_known(gets), _known(puts), 0)
 
 
@@ -24,11 +24,11 @@ def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity
 
 def _passed(ones: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
     """Start of each one -> the end of that other one with which the others had moved as many bytes, less the slack."""
-    moved = list(accumulate(_bytes(span) for span in others))
+    moved = list(accumulate(_amount(span) for span in others))
     found = {}
-    for one, upto in zip(ones, accumulate(_bytes(span) for span in ones), strict=True):
+    for one, upto in zip(ones, accumulate(_amount(span) for span in ones), strict=True):
         needed = upto - slack_bytes
-        if not _bytes(one):
+        if not _amount(one):
             continue  # the end of the feed, which no put delivered
         if needed <= 0:
             found[one.start_ns] = 0
@@ -41,11 +41,11 @@ def _known(spans: Sequence[RecordedSpan]) -> list[RecordedSpan]:
     """In their order, up to the first that did not end or does not say how much it moved."""
     known = []
     for span in sorted(spans, key=lambda span: span.start_ns):
-        if span.truncated or "bytes" not in span.attrs:
+        if span.truncated or not {"bytes", "items"} & span.attrs.keys():
             break
         known.append(span)
     return known
 
 
-def _bytes(span: RecordedSpan) -> int:
-    return int(span.attrs["bytes"])
+def _amount(span: RecordedSpan) -> int:
+    return int(span.attrs["bytes"] if "bytes" in span.attrs else span.attrs["items"])

@@ -47,7 +47,8 @@ def build(
         lane.add(*root, rank.start_ns, rank.end_ns, OWN_MARK if process.forked else f"/proc, {OWN_MARK}")
     lane.add("tensorflow", "trainer process exits", rank.end_ns, exit_ns, OWN_MARK)
 
-    given = given_ns(rank.named(names.GET), puts)
+    # an executor may have fed another trainer before
+    given = given_ns(rank.named(names.GET), [put for put in puts if rank.start_ns <= put.start_ns <= rank.end_ns])
     reader = LaneBuilder(reader_of(rank), process.process)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:

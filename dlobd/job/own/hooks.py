@@ -310,6 +310,21 @@ def _record_worker(worker: Any) -> None:
     worker.capture_outputs = capture_outputs
 
 
+def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
+    """DataFeed.next_batch, which says how many rows it got: so it is known when the feeder had put them."""
+
+    @functools.wraps(original)
+    def next_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as span:
+            batch = original(self, *args, **kwargs)
+            # with an input mapping it is a list for each tensor
+            rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
+            span.note(items=len(rows))
+            return batch
+
+    return next_batch
+
+
 def _record_feed() -> None:
     """Both ends of the queue in a trainer."""
     from tensorflowonspark import TFNode
@@ -317,6 +332,6 @@ def _record_feed() -> None:
     feed = TFNode.DataFeed
     if hasattr(feed.next_batch, "__wrapped__"):
         return
-    feed.next_batch = timed("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]})(feed.next_batch)
+    feed.next_batch = _counted_get(feed.next_batch)
     feed.batch_results = timed("feed", names.PUT_RESULTS)(feed.batch_results)
     feed.terminate = timed("feed", names.TERMINATE_FEED, TERMINATE)(feed.terminate)

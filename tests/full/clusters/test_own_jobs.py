@@ -39,6 +39,33 @@ def test_a_mode_of_tensorflowonspark(dlobd, script, settings, arguments, ranks) 
     assert found == ranks
 
 
+def test_several_clusters_in_one_script(dlobd) -> None:
+    """Each role may be on another executor the next time, one ends by an exception, and TensorFlowOnSpark's sleeps
+    outlast its jobs: what they wait for has a name, and no lane contradicts another."""
+    job = str(FOREIGN / "clusters.py")
+    ended = dlobd("run", "--job", job, "--out", str(dlobd.out), within_s=390)
+    assert ended.code == 0, ended.err
+    layers = explained(ended.bundle)
+    assert layers["tensorflow"] > 0
+    clips = {clip["kind"] for clip in ended.bundle.read_json()["clips"]}
+    assert clips & {"inconsistent", "cycle"} == set()
+
+
+def test_lost_work_is_said_and_not_counted_as_done(dlobd) -> None:
+    """An executor dies in a task, and another attempt overtakes a slow one: the attempts that count have the lanes, and
+    what was lost has a name and a line."""
+    job = str(FOREIGN / "retry.py")
+    ended = dlobd("run", "--job", job, "--out", str(dlobd.out), within_s=390)
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    run = ended.bundle.read_json()
+    lines = [line for line in run["warnings"] if line.startswith("lost work: an attempt of task 1 of collect")]
+    assert len(lines) == 2
+    (spark,) = [layer for layer in run["layers"] if layer["layer"] == "spark"]
+    # it slept for 2 s before it died, and at least 10 s before it was overtaken
+    assert dict(spark["names"])["lost task of collect"] > 12_000_000_000
+
+
 def test_a_pipeline_fits_and_transforms(dlobd, tmp_path) -> None:
     """TFEstimator and TFModel: SQL, feed, ranks and plain tasks in one application."""
     job = str(FOREIGN / "pipeline.py")
