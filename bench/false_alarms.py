@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from scipy.stats import beta
 
 from bench.short_runs import LAYERS as SHORT_LAYERS
-from dlobd.attribution import power
 from dlobd.attribution.comparison import MARGIN, Compared, compare
 from dlobd.attribution.permutation import Sides
 from dlobd.bundle.run import Run
@@ -78,8 +77,8 @@ def short_alarms(runs: Sequence[Values], order: str, size: int) -> Alarms:
 
 
 def short_power(runs: Sequence[Values], pilot: int, planted: float, trials: int) -> tuple[Count, list[int]]:
-    """Of trials: in how many a planted difference is found, with as many repeats as the tool asked for after a pilot
-    without it; and how many those were.
+    """Of trials in which the tool asks for a number of repeats after a pilot without a planted difference: in how many
+    so many fresh ones find it; and how many those were.
 
     A trial draws its blocks, which are two runs one after the other, without replacement from all recorded ones.
     """
@@ -89,11 +88,13 @@ def short_power(runs: Sequence[Values], pilot: int, planted: float, trials: int)
     for _ in range(trials):
         drawn = chance.sample(blocks, len(blocks))
         before = compare({WALL: _of_blocks(drawn[:pilot])}, planted)[WALL]
-        needed = before.runs_needed or power.MOST_RUNS
+        needed = before.runs_needed
+        if needed is None:
+            continue
         after = compare({WALL: _of_blocks(drawn[pilot : pilot + needed], 1 + planted)}, planted)[WALL]
         found += after.verdict == "slower"
         asked.append(needed)
-    return Count(found, trials), asked
+    return Count(found, len(asked)), asked
 
 
 def stack_alarms(pool: Sequence[Run], blocks: bool, size: int, trials: int) -> Alarms:
@@ -132,6 +133,17 @@ def runs_needed(pool: Sequence[Run], layer: str) -> int | None:
     half = len(pool) // 2
     (pair,) = _compared([*pool[::2][:half], *pool[1::2][:half]], half, blocks=False).pairs
     return pair.layers[layer].runs_needed
+
+
+def simulated(run: Run, scatter: float, runs: int) -> list[Run]:
+    """Runs like this one, whose layers scatter by such a share of themselves, normally."""
+    chance = random.Random(0)
+    made = []
+    for _ in range(runs):
+        rows = tuple(dataclasses.replace(row, ns=round(row.ns * chance.gauss(1, scatter))) for row in run.layers)
+        wall_ns = sum(row.ns for row in rows) + (run.unattributed_ns or 0)
+        made.append(dataclasses.replace(run, layers=rows, wall_ns=wall_ns))
+    return made
 
 
 def grown(run: Run, layer: str, by: float) -> Run:
