@@ -71,8 +71,8 @@ def _short(runs: Sequence[false_alarms.Values]) -> list[str]:
     planted = (
         f"**{PLANTED_WALL:+.0%} planted.** A pilot of 6 blocks of these runs, with `--margin {PLANTED_WALL:.0%}`, asks "
         f"in {len(asked)} of {TRIALS_WALL} trials for a number of repeats: {_range(asked)}. With so many fresh blocks, "
-        f"one side {PLANTED_WALL:+.0%}, `slower` is found in {_of(found)} trials, at least {found.at_least:.1%}; blocks "
-        "are drawn anew for each trial."
+        f"one side {PLANTED_WALL:+.0%}, `slower` is found in {_of(found)} trials, at least {found.at_least:.1%}; "
+        "blocks are drawn anew for each trial."
     )
     return [says, _table(alarms), planted]
 
