@@ -252,7 +252,7 @@ class Noise:
         wait = f"a wait ends up to {self._wait_ms:.2f} ms late"
         walls = self.earlier_walls_ns or ()
         if len(walls) < 2:
-            return f"how much runs differ here is unknown, for want of earlier ones; {self._loop()}; {wait}"
+            return f"how much runs differ here is unknown (earlier ones: {len(walls)}); {self._loop()}; {wait}"
         took = f"{len(walls)} earlier runs took {min(walls) / 1e9:.1f} to {max(walls) / 1e9:.1f} s"
         share = self.smallest_effect(runs)
         if share is None:

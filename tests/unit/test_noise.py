@@ -61,9 +61,9 @@ def test_it_speaks_of_runs_where_there_are_some() -> None:
     assert after(40, 44.9).short() == (
         "2 earlier runs took 40.0 to 44.9 s, too few to say what a comparison can show; a wait ends up to 0.13 ms late"
     )
-    for alone in (QUIET, after(), after(40)):
+    for alone, runs in ((QUIET, 0), (after(), 0), (after(40), 1)):
         assert alone.short() == (
-            "how much runs differ here is unknown, for want of earlier ones; equal loops of 25 ms vary by 1.0%, which "
+            f"how much runs differ here is unknown (earlier ones: {runs}); equal loops of 25 ms vary by 1.0%, which "
             "cannot stand for a run; a wait ends up to 0.13 ms late"
         )
     assert QUIET.sentence() == (
