@@ -61,7 +61,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
             made.append(series.run(series.opened(chosen, 0, asked.out), repeats, progress, progress.keep))
     every = blocks.taken([one.path for one in made])
     busy = [percent for one in made for percent in one.busy().values()]
-    return write(amortisation(every), [one.run for one in every], busy, asked.docs, asked.long)
+    return write(amortisation(every, asked.loaded), [one.run for one in every], busy, asked.docs, asked.long)
 
 
 def write(

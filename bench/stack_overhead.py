@@ -60,7 +60,13 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     chosen = points(asked.experiment, asked.ways)
     found = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     every = blocks.taken([found.path])
-    return write(stack_overhead(every), [one.run for one in every], [*found.busy().values()], asked.docs, asked.readme)
+    return write(
+        stack_overhead(every, asked.loaded),
+        [one.run for one in every],
+        [*found.busy().values()],
+        asked.docs,
+        asked.readme,
+    )
 
 
 def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path, readme: Path) -> list[Path]:

@@ -34,7 +34,7 @@ from dlobd.paths import python_path
 from dlobd.tracing import clock, process_use
 
 PERIOD_NS = 500_000_000
-"""A sample of a run on the embedded cluster takes 5 to 6 ms of CPU: about 1 % of one core at this period."""
+"""A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of one core at this period."""
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
