@@ -50,10 +50,10 @@ def print_cost(run: Run, per_hour: float) -> None:
 
 
 def print_bundle(bundle: Bundle) -> None:
-    """Where a bundle is, and its hash, to be noted elsewhere."""
-    print(f"bundle: {bundle.path}")
+    """A bundle's hash, to be noted elsewhere, and where it is: the last line, which scripts read."""
     if bundle.digest:
         print(f"hash: {bundle.digest}")
+    print(f"bundle: {bundle.path}")
 
 
 def print_result(bundle: Bundle) -> int:

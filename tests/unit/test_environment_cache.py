@@ -105,5 +105,5 @@ def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) ->
     assert line.startswith("The runs began with different page cache states: 0% to 100% of what they needed")
     assert [line for line in blocks.warnings(every[1:]) if "environment" in line] == []
     with pytest.raises(UsageError, match="page-cache: 0% to 100% of what they needed of their environment"):
-        environment.checked([cold, warm], ())
-    assert [one.kind for one in environment.checked([cold, warm], ("page-cache",))] == ["page-cache"]
+        environment.checked(environment.differences([cold, warm]), ())
+    environment.checked(environment.differences([cold, warm]), ("page-cache",))
