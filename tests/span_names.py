@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from dlobd.attribution.lanes import jvm
 from dlobd.tracing import names
 
 PACKAGE = Path(names.__file__).parents[1]
@@ -28,8 +29,11 @@ GENERIC = {"tracing", "attribution/lanes/builder.py", "job/launchers/imports.py"
 GIVEN = {
     "job/training/step.py": (names.FIRST_STEP, names.STEP),
     "job/own/hooks.py": ("JVM: X",),
+    "attribution/lanes/jvm.py": tuple(
+        phase.name for phase in (*jvm.DRIVER, *jvm.APPLICATION_MASTER, *jvm.REQUEST, *jvm.EXECUTOR)
+    ),
 }
-"""Module -> the names that it gives to itself by a call, which is not followed."""
+"""Module -> the names that it gives to itself by a call, or has in a table, which is not followed."""
 X = "X"
 
 Bindings = dict[str, list[tuple[ast.expr, tuple[int, ...]]]]

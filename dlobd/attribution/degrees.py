@@ -28,7 +28,8 @@ MEASURED: dict[str, tuple[str, ...]] = {
                "wait for parent process"),
     "yarn": (
         # both ends by the same log, of one RPC or of one state of one thing
-        "submit RPC", "accept application", "hand out * container", "localise * container", "start * container",
+        "submit RPC", "* RPC", "accept application", "hand out * container", "localise * container",
+        "start * container",
     ),
     "spark": (
         names.IMPORT_PYSPARK, "import pyspark.worker", names.SPARK_CONTEXT, names.SPARK_SESSION,
@@ -36,6 +37,15 @@ MEASURED: dict[str, tuple[str, ...]] = {
         names.BARRIER_JOB, names.READ_BLOCK, names.READ_ROWS, names.WAIT_FOR_TRAINER, "JVM: *", "register with Master",
         # both ends of one message
         "report task of *",
+        # a JVM's own words, at both ends of one call: see lanes/jvm.py
+        "create JVM", "configure log4j", "executor names its process", "AM registers signal handlers", "GC pause",
+        "prepare settings", "create SparkEnv", "create task scheduler", "create proxy of ResourceManager",
+        "open staging", "create launch context", "AM logs in", "AM opens staging",
+        "AM creates proxy of ResourceManager", "AM connects to driver", "AM prepares launch context",
+        "AM creates allocator", "AM prepares container requests", "executor logs in", "executor fetches settings",
+        "executor creates SparkEnv", "executor asks to be registered", "submit stage", "offer task", "send task",
+        "start task thread", "deserialise task", "read broadcast", "deserialise function", "open input",
+        "launch Python daemon",
     ),
     "launcher": (
         names.IMPORT_TENSORFLOWONSPARK, names.TFCLUSTER_RUN, names.TFCLUSTER_INFERENCE, names.TFCLUSTER_SHUTDOWN,
@@ -52,7 +62,7 @@ MEASURED: dict[str, tuple[str, ...]] = {
     ),
     "hdfs": (
         f"{names.READ} *", f"{names.WRITE} *", names.STREAM, names.OPEN, names.LIST_DIRECTORY, "* NameNode",
-        "* DataNode",
+        "* DataNode", "upload to staging", "stop event log",
     ),
     "tensorflow": (
         names.IMPORT_TENSORFLOW, names.JOIN_RANKS, names.BUILD, names.BUILD_PIPELINE, names.CHECK_RECORDS, names.DECODE,
@@ -101,8 +111,10 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
 WAITS: dict[str, bool] = {
     "NodeManager heartbeat": False,
     "ApplicationMaster asks while containers are missing": True,
+    "NodeManager heartbeat, by the driver's settings": True,
     "ApplicationMaster heartbeat": False,
     "Spark's application report poll": False,
+    "Spark's application report poll, between its last two calls": True,
     "Spark's wait for registered executors": False,
     "TensorFlowOnSpark reservation poll": False,
     "reservation poll of the compatibility layer": True,
@@ -114,9 +126,11 @@ WAITS: dict[str, bool] = {
     "TFCluster.shutdown(grace_secs)": True,
     "done-marker poll": True,
     "HDFS client's close retry": False,
+    "HDFS client's close retry, until its next try": True,
 }
-"""Beginning of a cause -> whether the length of its period was read from the run: who slept wrote down for how long.
-Else it is the default of the setting or of the code that the cause names."""
+"""Beginning of a cause -> whether the length of its period was read from the run: who slept wrote down for how long, or
+both ends of the sleep were seen. Else it is the default of the setting or of the code that the cause names. The longest
+beginning counts."""
 
 
 def degree(segment: Segment) -> Degree:
@@ -141,7 +155,8 @@ def own(layer: str, name: str) -> Own | None:
 @cache
 def is_read(cause: str) -> bool | None:
     """Whether the length of a named wait was read from the run, not a default; None where the table has no row."""
-    return next((read for begin, read in WAITS.items() if cause.startswith(begin)), None)
+    begins = [begin for begin in WAITS if cause.startswith(begin)]
+    return WAITS[max(begins, key=len)] if begins else None
 
 
 def _has(table: dict[str, tuple[str, ...]], layer: str, name: str) -> bool:

@@ -27,7 +27,9 @@ _STAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
 """Of a line of log4j: dlobd's own pattern, and Spark's."""
 _CHATTER = re.compile(
     rf"(?:{_STAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
+    r"|\S+Z \S+ INFO |Provider '|priority = |loggerContextFactory = "
 )
+"""Of Java's logs what is no error; the last ones are log4j's own."""
 
 _RACE = re.compile(
     r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",

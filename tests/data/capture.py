@@ -49,8 +49,12 @@ NOISE = re.compile(
     r"BlockManager|ParentQueue|LeafQueue|AuditLogger|logaggregation|MapOutputTracker|StateChange|"
     r"localizer|ContainersMonitor|cmd=(getfileinfo|listStatus)"
 )
+KEPT = re.compile(r"Changing view acls to:|SecurityManager: authentication|stored as values|resource-types\.xml")
+"""Noise, but for these: phases of Spark's JVMs begin or end with them."""
+LOG4J = re.compile(r"\S+Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
 EVENTS = ("SparkListenerTaskEnd", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
-JVM_MARKS = re.compile(r"\] Using|Pause|gc,heap,exit")
+SETTINGS, READ_SETTINGS = "SparkListenerEnvironmentUpdate", ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",)
+JVM_MARKS = re.compile(r"\] Using|Create VM|Pause|gc,heap,exit")
 
 
 def main(source: Path, target: Path) -> None:
@@ -61,7 +65,7 @@ def main(source: Path, target: Path) -> None:
         for path in sorted(source.glob(pattern)):
             name = str(path.relative_to(source))
             lines = path.read_text(errors="replace").splitlines(keepends=True)
-            _write(target / name, names.hide("".join(line for line in lines if _is_read(name, line))))
+            _write(target / name, names.hide("".join(_reduced(line) for line in lines if _is_read(name, line))))
     run = json.loads(names.hide((source / "run.json").read_text()))
     bundle = Bundle(target)
     # its own figures: the importers' of now, not those of the day when the job ran
@@ -74,15 +78,25 @@ def _is_read(name: str, line: str) -> bool:
     if name.endswith("jvm.log"):
         return bool(JVM_MARKS.search(line))
     if name.endswith("event-log.jsonl"):
-        return any(f'"{event}"' in line[:60] for event in EVENTS)
+        return any(f'"{event}"' in line[:60] for event in (*EVENTS, SETTINGS))
     if name.endswith("driver.stdout"):
         return "dlobd: " in line
     if name.endswith("namenode.log"):
-        return "COMMITTED but not COMPLETE" in line
+        return "COMMITTED but not COMPLETE" in line or " is closed by " in line
     if not name.startswith("logs/"):
+        return True
+    if KEPT.search(line) or LOG4J.match(line):
         return True
     event = next(log4j.parse([line], name), None)
     return event is not None and not NOISE.search(f"{event.logger} {event.message[:100]}")
+
+
+def _reduced(line: str) -> str:
+    """Of the settings in the event log only those that are read."""
+    if f'"{SETTINGS}"' not in line[:60]:
+        return line
+    hadoop = json.loads(line)["Hadoop Properties"]
+    return json.dumps({"Event": SETTINGS, "Hadoop Properties": {key: hadoop[key] for key in READ_SETTINGS}}) + "\n"
 
 
 class _Names:

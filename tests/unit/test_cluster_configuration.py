@@ -155,12 +155,16 @@ def test_a_host_that_is_no_loopback_address_is_refused(hosts: str) -> None:
 
 
 def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(written: Path) -> None:
-    """Every pattern of daemons and Spark begins with %nano and keeps %c{2}; four record files are declared."""
+    """Every pattern of daemons and Spark begins with %nano and keeps %c{2}; Spark's says its thread, and of calls only
+    their path; four record files are declared."""
     daemons = (written / "namenode" / "log4j2.properties").read_text()
     spark = (written / "spark" / "log4j2.properties").read_text()
     pattern = "property.pattern=%nano %d{yyyy-MM-dd'T'HH:mm:ss.SSS}{UTC} %p %c{2}: %m%n"
     assert pattern in daemons.splitlines()
-    assert pattern in spark.splitlines()
+    with_thread = pattern.removesuffix(": %m%n") + " [%t]: "
+    assert with_thread + "%m%n" in spark.splitlines()
+    shown = with_thread.removeprefix("property.pattern=") + r'%replace{%m}{(?s) \\x7B(?:src: ("[^"]*"))?.*}{ $1}%n'
+    assert f"appender.rpc.layout.pattern={shown}" in spark.splitlines()
     assert set(re.findall(r"hadoop\.log\.dir\}/([\w-]+\.log)", daemons)) == {
         "hdfs-audit.log", "clienttrace.log", "rm-audit.log", "nm-audit.log",
     }  # fmt: skip

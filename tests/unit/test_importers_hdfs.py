@@ -28,6 +28,10 @@ RETRY = (
     "{at} 2026-11-21T03:02:56.217 INFO namenode.FSNamesystem: BLOCK* blk_1073741832_1008 is COMMITTED but not "
     "COMPLETE(numNodes= 0 <  minimum = 1) in file {path}\n"
 )
+CLOSED = (
+    "{at} 2026-11-25T00:17:41.190 INFO hdfs.StateChange: DIR* completeFile: {path} is closed by "
+    "DFSClient_NONMAPREDUCE_1287399143_19\n"
+)
 
 
 def parsed(*lines: str) -> Iterator[log4j.LogLine]:
@@ -82,10 +86,29 @@ def test_other_lines_of_a_datanode_are_no_transfers() -> None:
 
 def test_each_refused_close_doubles_its_sleep() -> None:
     """The client sleeps 0.4 s, then 0.8 s; another file begins anew."""
-    lines = [RETRY.format(at=4963500121959 + n, path=path) for n, path in enumerate(("/a b", "/a b", "/c"))]
-    found = list(hdfs.close_retries(parsed(*lines)))
+    tries = ((4_963_500_121_959, "/a b"), (4_963_904_000_000, "/a b"), (4_963_905_000_000, "/c"))
+    found = list(hdfs.close_retries(parsed(*(RETRY.format(at=at_ns, path=path) for at_ns, path in tries))))
     assert [retry.delay_ns for retry in found] == [400_000_000, 800_000_000, 400_000_000]
     assert [retry.path for retry in found][2] == "/c"
+    assert [retry.next_ns for retry in found] == [4_963_904_000_000, None, None]
+
+
+def test_a_refused_close_was_tried_again_when_the_namenode_says_so() -> None:
+    """Both ends of the sleep are in its log; one that was shorter than the default was not the default's."""
+    found = list(
+        hdfs.close_retries(
+            parsed(
+                RETRY.format(at=14680520818665, path="/user/root/.sparkStaging/pyspark.zip"),
+                CLOSED.format(at=14680925037381, path="/user/root/.sparkStaging/pyspark.zip"),
+                RETRY.format(at=14680993583503, path="/a"),
+                CLOSED.format(at=14681093583503, path="/a"),
+            )
+        )
+    )
+    assert [(retry.next_ns, retry.delay_ns) for retry in found] == [
+        (14680925037381, 400_000_000),
+        (14681093583503, 100_000_000),
+    ]
 
 
 def test_intervals_of_a_real_run() -> None:

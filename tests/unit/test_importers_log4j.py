@@ -27,6 +27,25 @@ JVM = """\
 """
 
 
+CREATED = """\
+[15496319871838ns][startuptime] StubRoutines generation 1, 0.0002500 secs
+[15496320871838ns][gc         ] Using G1
+[15496421000163ns][startuptime] Create VM, 0.1402280 secs
+"""
+
+CONFIGURED = """\
+WARNING: Using incubator modules: jdk.incubator.vector
+2026-11-25T00:44:28.747257094Z main INFO Using provider:
+Provider 'org.apache.logging.log4j.core.impl.Log4jProvider'
+\tpriority = 10
+\tloggerContextFactory = org.apache.logging.log4j.core.impl.Log4jContextFactory
+2026-11-25T00:44:32.113649660Z main INFO Starting configuration org.apache...PropertiesConfiguration@c94fd30...
+2026-11-25T00:44:32.129584525Z main INFO Configuration org.apache...PropertiesConfiguration@c94fd30 started.
+2026-11-25T00:44:32.142342454Z main INFO Configuration org.apache...DefaultConfiguration@1530c739 stopped.
+16301761662854 2026-11-25T00:44:42.027 INFO spark.SparkContext [Thread-4]: Running Spark version 4.3.0
+"""
+
+
 def written(directory: Path, text: str) -> Path:
     """A file with `text`."""
     path = directory / "log"
@@ -68,7 +87,13 @@ def test_an_absent_log_has_no_lines(tmp_path: Path) -> None:
 def test_a_jvm_has_start_exit_and_pauses(tmp_path: Path) -> None:
     """The first stamp is the start, the last exit record the end; pauses are summed, concurrent work is no pause."""
     life = jvm.read(written(tmp_path, JVM))
-    assert life == jvm.JvmLife(4954344961592, 4970972057943, 22_925_000 + 18_458_000)
+    assert life is not None
+    assert (life.start_ns, life.exit_ns, life.created_ns) == (4954344961592, 4970972057943, None)
+    assert life.gc_pause_ns == 22_925_000 + 18_458_000
+    assert life.pauses == (
+        (4957475355059 - 22_925_000, 4957475355059),
+        (4961734496786 - 18_458_000, 4961734496786),
+    )
 
 
 def test_a_jvm_that_was_killed_has_no_exit(tmp_path: Path) -> None:
@@ -82,3 +107,35 @@ def test_a_jvm_log_without_a_stamp_is_none(tmp_path: Path) -> None:
     """A JVM that could not start wrote a message, not a log."""
     assert jvm.read(written(tmp_path, "Error: Could not create the Java Virtual Machine.\n")) is None
     assert jvm.read(written(tmp_path, "")) is None
+
+
+def test_a_line_has_its_thread_where_the_pattern_has_one(tmp_path: Path) -> None:
+    """Lines of before have none; what stands in brackets in a message is no thread."""
+    text = (
+        "14690628862379 2026-11-25T00:17:50.894 INFO util.Utils [Executor task launch worker for task 0.0 (TID 0)]: a\n"
+        "14690628862380 2026-11-25T00:17:50.894 INFO util.Utils: [main]: a\n"
+    )
+    lines = log4j.read(written(tmp_path, text), "executor")
+    assert [line.thread for line in lines] == ["Executor task launch worker for task 0.0 (TID 0)", ""]
+    assert [line.message for line in lines] == ["a", "[main]: a"]
+
+
+def test_a_jvm_says_how_long_it_took_to_create_itself(tmp_path: Path) -> None:
+    """Its start is that much before the line that says so."""
+    life = jvm.read(written(tmp_path, CREATED))
+    assert life is not None
+    assert (life.start_ns, life.created_ns) == (15496421000163 - 140_228_000, 15496421000163)
+
+
+def test_log4j_says_when_it_was_configured(tmp_path: Path) -> None:
+    """By the wall clock, which the first line of the log places to a millisecond."""
+    found = log4j.configured(written(tmp_path, CONFIGURED))
+    ahead_ns = 16301761662854 - 42_027_000_000
+    assert found == (ahead_ns + 28_747_257_000, ahead_ns + 32_129_584_000)
+
+
+def test_a_log_that_does_not_show_log4js_start_has_none(tmp_path: Path) -> None:
+    """As those of before."""
+    assert log4j.configured(written(tmp_path, FAILED_TASK)) is None
+    assert log4j.configured(written(tmp_path, CONFIGURED.replace("started.", "failed."))) is None
+    assert log4j.configured(tmp_path / "absent") is None

@@ -113,7 +113,18 @@ class Alignment:
         move = self._move_of_log(log, source)
         if life is None or move is None:
             return life
-        return replace(life, start_ns=move(life.start_ns), exit_ns=None if life.exit_ns is None else move(life.exit_ns))
+        return replace(
+            life,
+            start_ns=move(life.start_ns),
+            exit_ns=None if life.exit_ns is None else move(life.exit_ns),
+            created_ns=None if life.created_ns is None else move(life.created_ns),
+            pauses=tuple((move(begin), move(end)) for begin, end in life.pauses),
+        )
+
+    def log4j_configured(self, path: Path, source: str) -> tuple[int, int] | None:
+        """`log4j.configured` of a log, moved."""
+        move, bounds = self._move_of_log(path, source), log4j.configured(path)
+        return (move(bounds[0]), move(bounds[1])) if move and bounds else bounds
 
     def _move_of_log(self, path: Path, source: str) -> Move | None:
         offset_ns = log4j.offset_ns(path)

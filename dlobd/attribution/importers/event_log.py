@@ -95,6 +95,14 @@ def block_manager_hosts(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({event["Block Manager ID"]["Host"] for event in added}))
 
 
+def hadoop_settings(lines: Iterable[str]) -> dict[str, str]:
+    """Hadoop's settings as the driver had them, its defaults among them; empty where the log does not say."""
+    found: dict[str, str] = {}
+    for event in _events(lines, "SparkListenerEnvironmentUpdate"):
+        found |= event.get("Hadoop Properties", {})
+    return found
+
+
 def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
     info, metrics = event["Task Info"], event.get("Task Metrics") or {}
     return TaskMetrics(

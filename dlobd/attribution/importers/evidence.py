@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlobd import schema
-from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resources, spark, yarn
+from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resources, rpc, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
@@ -141,6 +141,11 @@ class Evidence:
     def submit_log(self) -> spark.DriverLog:
         """spark-submit's JVM."""
         return spark.driver(self.submit_lines)
+
+    @cached_property
+    def submit_calls(self) -> list[rpc.Call]:
+        """What spark-submit's JVM asked of HDFS and YARN."""
+        return rpc.calls(self.submit_lines)
 
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
@@ -310,6 +315,11 @@ class Evidence:
         """Id and attempt of each stage that Spark's event log completed to the call that made it."""
         return event_log.stage_calls(self.event_log)
 
+    @cached_property
+    def hadoop_settings(self) -> dict[str, str]:
+        """Hadoop's settings as the driver had them."""
+        return event_log.hadoop_settings(self.event_log)
+
     @property
     def event_log(self) -> list[str]:
         """The lines of Spark's event log."""
@@ -359,6 +369,11 @@ class Evidence:
     def container_log(self, container: str) -> list[LogLine]:
         """The JVM's log lines of one container."""
         return self._log(f"containers/{container}/stderr")
+
+    def log4j(self, container: str = "") -> tuple[int, int] | None:
+        """When log4j was configured in a container's JVM; without one, in spark-submit's."""
+        name = f"containers/{container}/stderr" if container else "driver.stderr"
+        return self.alignment.log4j_configured(self.path / "logs" / name, name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """The life of a container's JVM."""

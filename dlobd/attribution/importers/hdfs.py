@@ -62,27 +62,45 @@ def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
 
 
 CLOSE_RETRY = "HDFS client's close retry (dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s)"
+CLOSE_RETRY_SEEN = "HDFS client's close retry, until its next try (0.4 s, doubling)"
 CLOSE_RETRY_NS = 400_000_000
 """A client that closes a file before its DataNode has reported the last block is told to wait; each time twice as
 long. The default of the setting that the cause names."""
 
 _NOT_COMPLETE = re.compile(r"BLOCK\* \S+ is COMMITTED but not COMPLETE.* in file (\S+)")
+_CLOSED = re.compile(r"DIR\* completeFile: (\S+) is closed by ")
 
 
 @dataclass(frozen=True, slots=True)
 class CloseRetry:
-    """A close that the NameNode did not accept yet; the client then slept `delay_ns`."""
+    """A close that the NameNode did not accept yet; the client then slept `delay_ns`, by its default, or for less if
+    its next try came sooner. `next_ns` is when that came, if the log says so."""
 
     at_ns: int
     path: str
     delay_ns: int
+    next_ns: int | None = None
 
 
 def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
     """The refused closes in the NameNode's log."""
     seen: Counter[str] = Counter()
+    refused: dict[str, int] = {}
     for line in lines:
-        match = _NOT_COMPLETE.search(line.message)
-        if match:
-            yield CloseRetry(line.at_ns, match[1], CLOSE_RETRY_NS << seen[match[1]])
-            seen[match[1]] += 1
+        again = _NOT_COMPLETE.search(line.message)
+        match = again or _CLOSED.search(line.message)
+        if match is None:
+            continue
+        path = match[1]
+        if (at_ns := refused.pop(path, None)) is not None:
+            yield _retry(path, at_ns, seen[path], line.at_ns)
+            seen[path] += 1
+        if again:
+            refused[path] = line.at_ns
+    for path, at_ns in refused.items():
+        yield _retry(path, at_ns, seen[path], None)
+
+
+def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetry:
+    default_ns = CLOSE_RETRY_NS << number
+    return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)

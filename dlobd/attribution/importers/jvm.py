@@ -8,15 +8,19 @@ from pathlib import Path
 
 _STAMP = re.compile(r"^\[(\d+)ns\]")
 _PAUSE = re.compile(r"Pause .* (\d+[.,]\d+)ms$")
+_CREATED = re.compile(r"Create VM, (\d+[.,]\d+) secs$")
 
 
 @dataclass(frozen=True, slots=True)
 class JvmLife:
-    """`exit_ns` is None when the JVM was killed, or when its log has no exit record."""
+    """`exit_ns` is None when the JVM was killed, or when its log has no exit record; `created_ns`, when it was ready to
+    load the main class, where its log does not say so."""
 
     start_ns: int
     exit_ns: int | None
     gc_pause_ns: int
+    created_ns: int | None = None
+    pauses: tuple[tuple[int, int], ...] = ()  # begin and end of each collection for which all threads stood still
 
 
 def stamps(path: Path) -> list[int]:
@@ -29,8 +33,8 @@ def read(path: Path) -> JvmLife | None:
     """The life of the JVM that wrote `path`; None where there is no such record."""
     if not path.exists():
         return None
-    start = end = None
-    pauses = 0
+    start = end = created = None
+    pauses: list[tuple[int, int]] = []
     for line in path.read_text(errors="replace").splitlines():
         stamp = _STAMP.match(line)
         if not stamp:
@@ -39,7 +43,11 @@ def read(path: Path) -> JvmLife | None:
         start = at_ns if start is None else start
         if "gc,heap,exit" in line:
             end = at_ns
+        if length := _CREATED.search(line):
+            start, created = at_ns - round(float(length[1].replace(",", ".")) * 1e9), at_ns
         pause = _PAUSE.search(line)
         if pause:
-            pauses += round(float(pause[1].replace(",", ".")) * 1e6)
-    return None if start is None else JvmLife(start, end, pauses)
+            pauses.append((at_ns - round(float(pause[1].replace(",", ".")) * 1e6), at_ns))
+    if start is None:
+        return None
+    return JvmLife(start, end, sum(until - begin for begin, until in pauses), created, tuple(pauses))

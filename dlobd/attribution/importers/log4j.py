@@ -1,4 +1,5 @@
-"""Log lines of Hadoop's daemons and of Spark's JVMs, written with dlobd's pattern `%nano %d %p %c{2}: %m%n`.
+"""Log lines of Hadoop's daemons and of Spark's JVMs, written with dlobd's pattern `%nano %d %p %c{2}: %m%n`. Those of
+Spark's JVMs also have their thread, ` [%t]`, before the colon.
 
 `%nano` is System.nanoTime at the log call: on Linux the clock that Python's monotonic_ns reads, so that a line needs no
 wall-clock mapping. Its error is the few microseconds between what happened and the call that logs it.
@@ -15,18 +16,23 @@ from pathlib import Path
 RESOLUTION_NS = 1_000
 """What a `%nano` stamp is taken to be good for: the log call itself."""
 
-_LINE = re.compile(r"^(\d{6,}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) (\S+): (.*)$")
+_LINE = re.compile(r"^(\d{6,}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
+_STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
+"""What log4j says of itself, by the wall clock only."""
+STATUS_RESOLUTION_NS = 1_000_000
+"""Of a time on that clock: the lines by which it is placed tell milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One log event; continuation lines (stack traces) are dropped."""
+    """One log event; continuation lines (stack traces) are dropped. `thread` is "" where the pattern has none."""
 
     at_ns: int
     level: str
     logger: str
     message: str
     source: str
+    thread: str = ""
 
 
 def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
@@ -34,7 +40,7 @@ def parse(lines: Iterable[str], source: str) -> Iterator[LogLine]:
     for line in lines:
         match = _LINE.match(line)
         if match:
-            yield LogLine(int(match[1]), match[3], match[4], match[5].rstrip("\n"), source)
+            yield LogLine(int(match[1]), match[3], match[4], match[6].rstrip("\n"), source, match[5] or "")
 
 
 def offset_ns(path: Path) -> int | None:
@@ -49,11 +55,36 @@ def stamps(path: Path) -> Iterator[tuple[int, int]]:
         return
     with path.open(errors="replace") as file:
         for match in filter(None, map(_LINE.match, file)):
-            try:
-                wall = datetime.fromisoformat(match[2]).replace(tzinfo=UTC)
-            except ValueError:
-                continue
-            yield int(match[1]), round(wall.timestamp() * 1000) * 1_000_000
+            wall_ns = _wall_ns(match[2])
+            if wall_ns is not None:
+                yield int(match[1]), wall_ns
+
+
+def configured(path: Path) -> tuple[int, int] | None:
+    """When log4j began to look for its configuration and when that was in force, to a millisecond; None where the log
+    does not say both before its first line."""
+    ahead_ns, begun, ended = offset_ns(path), None, None
+    if ahead_ns is None:
+        return None
+    with path.open(errors="replace") as file:
+        for line in file:
+            if _LINE.match(line):
+                break
+            if (match := _STATUS.match(line)) and (wall_ns := _wall_ns(match[1][:26])) is not None:
+                if match[2].startswith("Using"):
+                    begun = begun or wall_ns
+                else:
+                    ended = wall_ns
+    return (begun - ahead_ns, ended - ahead_ns) if begun and ended and begun < ended else None
+
+
+def _wall_ns(stamp: str) -> int | None:
+    """Nanoseconds since the epoch, to a microsecond; None if it is no time."""
+    try:
+        wall = datetime.fromisoformat(stamp).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return round(wall.timestamp() * 1_000_000) * 1_000
 
 
 def read(path: Path, source: str | None = None) -> list[LogLine]:

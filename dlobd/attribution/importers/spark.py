@@ -12,12 +12,19 @@ from dataclasses import dataclass, field
 from dlobd.attribution.importers.log4j import LogLine
 
 _STARTING = re.compile(r"Starting task (\d+)\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\) \((\S+?),\s*executor (\S+?),")
+_RUNNING = re.compile(r"Running task \S+ in stage \S+ \(TID (\d+)\)$")
+_READING = re.compile(r"Started reading broadcast variable (\d+) ")
+_READ = re.compile(r"Block broadcast_(\d+) stored as values")
+_RUNNER = re.compile(r"Python daemon module in PySpark is set to ")
+_PYTHON = re.compile(r"Starting Python task execution - task \S+ in stage \S+ \(TID (\d+)\)$")
+_OF_TASK = re.compile(r"\(TID (\d+)\)$")
 _GOT = re.compile(r"Got assigned task (\d+)$")
 _ENDED = re.compile(r"(?:Finished task|Exception in task|Executor killed task) \S+ in stage \S+ \(TID (\d+)\)")
 _DONE = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in \d+ ms")
 _JOB = re.compile(r"Got (?:map stage )?job (\d+) \((.*)\) with")
 _JOB_END = re.compile(r"Job (\d+) (finished|failed)")
 _STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
+_TASK_SET = re.compile(r"Adding task set (\d+)\.\d+ with ")
 _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
@@ -47,7 +54,7 @@ class Job:
     name: str
     start_ns: int
     end_ns: int | None = None
-    stages: set[int] = field(default_factory=set)
+    stages: dict[int, list[int]] = field(default_factory=dict)  # when each was begun, and when its tasks were there
     tasks: list[Task] = field(default_factory=list)
 
 
@@ -97,6 +104,7 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
     stage_job: dict[int, Job] = {}
     tasks: dict[int, Task] = {}
     newest: Job | None = None
+    lines = [line for line in lines if line.level != "TRACE"]  # calls, which `rpc` reads
     for index, line in enumerate(lines):
         for name, text in DRIVER_POINTS.items():
             if text in line.message and name not in log.points:
@@ -107,6 +115,10 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
             # Spark submits a job's later stages when earlier ones are done: they belong to one that has not ended
             open_ = [job for job in jobs.values() if job.end_ns is None]
             stage_job[int(match[1])] = open_[-1] if open_ else newest
+            stage_job[int(match[1])].stages[int(match[1])] = [line.at_ns]
+        elif match := _TASK_SET.search(line.message):
+            if job := stage_job.get(int(match[1])):
+                job.stages[int(match[1])].append(line.at_ns)
         elif match := _STARTING.search(line.message):
             if job := stage_job.get(int(match[2])):
                 task = Task(int(match[3]), int(match[2]), match[5], line.at_ns, index=int(match[1]))
@@ -204,11 +216,18 @@ class ExecutorLog:
     got: dict[int, int] = field(default_factory=dict)
     finished: dict[int, int] = field(default_factory=dict)  # also those that failed or were killed
     splits: dict[int, Split] = field(default_factory=dict)  # by TID
+    running: dict[int, int] = field(default_factory=dict)
+    python: dict[int, int] = field(default_factory=dict)  # when a task's Python function was about to be run
+    deserialised: dict[int, int] = field(default_factory=dict)  # when a task asked for the first broadcast
+    broadcasts: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each that a task read
+    functions: list[tuple[int, int]] = field(default_factory=list)  # from a task's broadcast to its Python function
 
 
 def executor(lines: Iterable[LogLine]) -> ExecutorLog:
     """Reads one executor's log."""
     log = ExecutorLog()
+    reading: dict[tuple[str, str], int] = {}
+    read: dict[str, int] = {}  # thread of a task -> when its first broadcast was there
     for line in lines:
         log.first = log.first or line
         message = line.message
@@ -222,6 +241,19 @@ def executor(lines: Iterable[LogLine]) -> ExecutorLog:
             log.got[int(match[1])] = line.at_ns
         elif match := _SPLIT.search(message):
             log.splits[int(match[1])] = Split(match[2], int(match[4]), line.at_ns)
+        elif match := _RUNNING.search(message):
+            log.running[int(match[1])] = line.at_ns
+        elif match := _PYTHON.search(message):
+            log.python[int(match[1])] = line.at_ns
+        elif (match := _READING.search(message)) and (task := _OF_TASK.search(line.thread)):
+            reading[line.thread, match[1]] = line.at_ns
+            log.deserialised.setdefault(int(task[1]), line.at_ns)
+        elif match := _READ.search(message):
+            if (begun_ns := reading.pop((line.thread, match[1]), None)) is not None:
+                log.broadcasts.append((begun_ns, line.at_ns))
+                read.setdefault(line.thread, line.at_ns)
+        elif _RUNNER.match(message) and (read_ns := read.get(line.thread)) is not None:
+            log.functions.append((read_ns, line.at_ns))
         elif match := _ENDED.search(message):
             log.finished.setdefault(int(match[1]), line.at_ns)
     return log

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.spark import Asking
 from dlobd.attribution.importers.yarn import Marks
+from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
 
@@ -16,10 +20,19 @@ RM_REST = "RM REST"
 REST_RESOLUTION_NS = 1_000_000
 """REST speaks of milliseconds."""
 NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
+NM_HEARTBEAT_SET = "NodeManager heartbeat, by the driver's settings"
 NM_HEARTBEAT_NS = 1_000_000_000
 AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
 AM_HEARTBEAT_NS = 3_000_000_000
 AM_HEARTBEAT_READ = "ApplicationMaster asks while containers are missing (intervals of its log)"
+
+
+def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
+    """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
+    set_ms = evidence.hadoop_settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
+    if set_ms.isdigit():
+        return {"cause": NM_HEARTBEAT_SET, "cause_period_ns": int(set_ms) * 1_000_000}
+    return {"cause": NM_HEARTBEAT, "cause_period_ns": NM_HEARTBEAT_NS}
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
@@ -35,7 +48,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     life = evidence.container_jvm(container) if container else None
     asked_ns, asked_source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
     begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
-    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun)
+    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun, nm_heartbeat(evidence))
     python = evidence.driver_process
     if evidence.cluster_mode:
         # the container's process is the driver: its start ends where its Python's begins
@@ -63,9 +76,27 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     name, from_ns, until_ns = doing
     until_ns = until_ns or unregister or finished
     lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+    _add_jvm(lane, evidence, container, from_ns)
     lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
     lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
     return lane.spans
+
+
+def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_ns: int | None) -> None:
+    """What the ApplicationMaster's JVM says of its start. In cluster mode the lane is the driver's from then on."""
+    if not container:
+        return
+    lines = evidence.container_log(container)
+    life = evidence.container_jvm(container)
+    first = evidence.application_master.first
+    jvm.add_boot(lane, life, evidence.log4j(container), first, "AM JVM log", "AM log")
+    jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
+    jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
+    if registered_ns:
+        calls.place(
+            lane, rpc.calls(lines), lambda call: call.thread == "main" and call.start_ns < registered_ns, "AM log",
+            registered_ns,
+        )  # fmt: skip
 
 
 def add_container_start(
@@ -75,6 +106,7 @@ def add_container_start(
     asked_ns: int | None,
     asked_source: str,
     begun: tuple[int | None, str],
+    allocated_by: dict[str, Any],
     asking: Asking | None = None,
 ) -> None:
     """A container from its request to the start of its process: the same steps for the AM and for executors.
@@ -82,6 +114,7 @@ def add_container_start(
     Args:
         asking: how the ApplicationMaster asks for executors' containers, if it says so.
         begun: when the process itself says that it began, and where: the end of what no daemon's log tells apart.
+        allocated_by: the heartbeat that its allocation waits for, as fields of a span.
     """
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
@@ -103,8 +136,7 @@ def add_container_start(
         f"{asked_source}, {RM_LOG}",
         resolution_ns=RESOLUTION_NS,
         # the CapacityScheduler allocates when a node reports
-        cause=NM_HEARTBEAT,
-        cause_period_ns=NM_HEARTBEAT_NS,
+        **allocated_by,
     )
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")

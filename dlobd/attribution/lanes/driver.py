@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.importers.spark import DriverLog, Job, Task
+from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
@@ -29,6 +32,7 @@ JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
 AUDIT_LOG = "NN audit log"
 REPORT_POLL = "Spark's application report poll (spark.yarn.report.interval, 1 s)"
+REPORT_POLL_SEEN = "Spark's application report poll, between its last two calls"
 REPORT_POLL_NS = 1_000_000_000
 READY_POLL = "Spark's wait for registered executors (0.1 s poll)"
 READY_POLL_NS = 100_000_000
@@ -59,10 +63,14 @@ def build(
         _add_submitter(submitter, evidence)
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return [*submitter.spans, *driver.spans, *threads]
-    _add_start(driver, evidence, evidence.driver_process.process.start_ns if evidence.driver_process else None)
+    begun_ns = evidence.driver_process.process.start_ns if evidence.driver_process else None
+    _add_start(driver, evidence, begun_ns)
     _add_driver(driver, evidence, last_executor, resolve, held_ns)
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
+    calls.place(
+        driver, evidence.submit_calls, lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0), JVM_LOG
+    )
     return [*driver.spans, *threads]
 
 
@@ -79,6 +87,8 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
         f"{JVM_LOG}, /proc",
         resolution_ns=tick_ns() if next_ns else 1,
     )
+    jvm.add_boot(lane, life, evidence.log4j(), None, JVM_LOG, SUBMIT_LOG)
+    jvm.add_pauses(lane, life, jvm_ns, next_ns, JVM_LOG)
 
 
 def _add_driver(
@@ -95,6 +105,7 @@ def _add_driver(
     _add_context(lane, evidence, python, last_executor)
     _add_jobs(lane, evidence, python, held_ns)
     _add_stop(lane, evidence, python)
+    _add_jvm(lane, evidence)
     for wait in python.named(names.AWAIT_TRAINERS):
         lane.add("launcher", "last notice heard", last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
 
@@ -103,6 +114,17 @@ def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | 
     """When the driver had heard the last rank say that it is done, inside of its wait for them; None if it did not."""
     told = [i.at_ns for i in python.instants if i.name == names.RANK_DONE] if python else []
     return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
+
+
+def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
+    """What the JVM did in the thread that Python's calls wait for."""
+    context = evidence.driver_log.points.get("JVM SparkContext")
+    if context is None or not context.thread:
+        return
+    lines = [line for line in evidence.driver_lines if line.thread == context.thread and line.at_ns >= context.at_ns]
+    jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
+    jvm.add_pauses(lane, evidence.driver_jvm, context.at_ns, _at(evidence.driver_log, "submitting"), JVM_LOG)
+    calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
@@ -137,10 +159,19 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         resolution_ns=RESOLUTION_NS,
         waits_for=(APPLICATION,),
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
-        cause=REPORT_POLL,
-        cause_period_ns=REPORT_POLL_NS,
+        **_report_poll(evidence.submit_calls, exit_ns),
     )
     lane.add("spark", "JVM process exits", exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
+    jvm.add_phases(lane, evidence.submit_lines, jvm.SUBMISSION, SUBMIT_LOG)
+    calls.place(lane, evidence.submit_calls, lambda call: call.thread == "main", SUBMIT_LOG)
+
+
+def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
+    """The poll of a wait that ended at `end_ns`, and its period, which two calls in a row show: fields of a span."""
+    seen_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
+    if seen_ns is None:
+        return {"cause": REPORT_POLL, "cause_period_ns": REPORT_POLL_NS}
+    return {"cause": REPORT_POLL_SEEN, "cause_period_ns": seen_ns}
 
 
 def _at(log: DriverLog, name: str) -> int | None:
@@ -150,7 +181,15 @@ def _at(log: DriverLog, name: str) -> int | None:
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
     """Staging and the submit RPC."""
     log = evidence.submit_log
+    permitted = {call.path: call.end_ns for call in evidence.submit_calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
+        attrs = {"purpose": "staging", "path": path}
+        if path in permitted:
+            lane.add(
+                "hdfs", "upload to staging", line.at_ns, permitted[path], SUBMIT_LOG,
+                resolution_ns=RESOLUTION_NS, attrs=attrs,
+            )  # fmt: skip
+            continue
         # Spark sets the file's permission once it is copied: the NameNode's record of that is the upload's end
         done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
@@ -160,7 +199,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
             done or next_line_ns,
             f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
             resolution_ns=RESOLUTION_NS,
-            attrs={"purpose": "staging", "path": path},
+            attrs=attrs,
         )
     lane.add(
         "yarn", "submit RPC", _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS
@@ -207,8 +246,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             resolution_ns=RESOLUTION_NS,
             waits_for=(APPLICATION,),
             released_ns=registered_ns,
-            cause=REPORT_POLL,
-            cause_period_ns=REPORT_POLL_NS,
+            **_report_poll(evidence.submit_calls, waiting_ns or context.end_ns),
         )
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = _at(log, "ready") or context.end_ns
@@ -307,10 +345,18 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     stop = next(iter(python.named(names.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:
         return
+    attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
+    made = [call for call in rpc.calls(evidence.driver_lines) if call.start_ns > closing.at_ns]
+    last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
+    if last is not None:
+        lane.add(
+            "hdfs", "stop event log", closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs
+        )
+        return
     renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
         "hdfs", "close event log", closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
         resolution_ns=RESOLUTION_NS,
-        attrs={"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"},
+        attrs=attrs,
     )  # fmt: skip

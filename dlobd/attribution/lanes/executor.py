@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
 from dlobd.attribution.importers.yarn import Marks
-from dlobd.attribution.lanes.application import RM_LOG, add_container_start, add_process_start
+from dlobd.attribution.lanes import calls, jvm
+from dlobd.attribution.lanes.application import (
+    RM_LOG,
+    add_container_start,
+    add_process_start,
+    nm_heartbeat,
+)
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.feed import room_ns
 from dlobd.attribution.lanes.ranks import ROLES, Rank
@@ -23,6 +30,7 @@ AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
 FEED_JOIN = "TensorFlowOnSpark feed join poll (sleep 1 s)"
 FEED_JOIN_PERIOD_NS = 1_000_000_000
+TASK_THREAD = "Executor task launch worker for task "
 
 
 def lane_of(executor: str) -> str:
@@ -53,14 +61,21 @@ def build(
     lane = LaneBuilder(lane_of(executor), Process(host, "executor", _index(executor), 0))
     am = evidence.application_master
     requested = am.requested.at_ns if am.requested else None
+    accepted_ns = evidence.yarn.application.at.get("ATTEMPT_RUNNING")
     lane.add(
-        "spark", "AM prepares its request", evidence.yarn.application.at.get("ATTEMPT_RUNNING"), requested,
-        f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS,
-    )  # fmt: skip
+        "spark", "AM prepares its request", accepted_ns, requested, f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS
+    )
+    if accepted_ns is not None and requested is not None and not evidence.cluster_mode:
+        lines = evidence.container_log(evidence.containers[0])
+        jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
+        calls.place(
+            lane, rpc.calls(lines), lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
+            AM_LOG,
+        )  # fmt: skip
     life = evidence.container_jvm(container)
     begun = (life.start_ns if life else log.first.at_ns if log.first else None, EXECUTOR_LOG)
     if evidence.on_yarn:
-        add_container_start(lane, marks, "executor", requested, AM_LOG, begun, am.asking)
+        add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
     if not evidence.on_yarn:
         connected = evidence.driver_log.points.get("connected")
         lane.add(
@@ -76,7 +91,11 @@ def build(
         (marks.get("RUNNING"), life.start_ns if life else None, log.first.at_ns if log.first else None),
         (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
     )
+    jvm.add_boot(lane, life, evidence.log4j(container), log.first, "executor JVM log", EXECUTOR_LOG)
+    jvm.add_phases(lane, evidence.container_log(container), jvm.EXECUTOR, EXECUTOR_LOG, ready_ns)
+    jvm.add_pauses(lane, life, life.start_ns if life else None, ready_ns, "executor JVM log")
     _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
+    _add_parts(lane, evidence, executor, tasks)
     for rank, start_ns, until_ns in in_task:
         lane.add("spark", "trainer in task", start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
 
@@ -184,6 +203,10 @@ def _add_tasks(
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
         lane.add("spark", "schedule task", asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        begun_ns, *offered = job.stages.get(task.stage, [0])
+        if offered and asked_ns <= begun_ns:  # the executor waited for its stage
+            lane.add("spark", "submit stage", begun_ns, offered[0], DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add("spark", "offer task", offered[0], task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
         done_ns = finished.get(task.id)
         free_ns = done_ns or next_ns
         lane.add(
@@ -201,6 +224,35 @@ def _add_tasks(
     lane.add(
         "spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS
     )
+
+
+def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequence[tuple[Job, Task]]) -> None:
+    """What the executor's JVM does in the thread of each task, as far as it says so."""
+    container, log = evidence.executor_containers[executor], evidence.executors[executor]
+    daemons = [p.process.start_ns for p in evidence.recorded_in(container) if not p.forked and p.process.start_ns]
+    sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
+    for _, task in tasks:
+        got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
+        if split := log.splits.get(task.id):
+            lane.add("spark", "open input", split.at_ns, python, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+        lane.add("spark", "send task", task.start_ns, got, sources, resolution_ns=RESOLUTION_NS)
+        lane.add("spark", "start task thread", got, running, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+        lane.add(
+            "spark", "deserialise task", running, log.deserialised.get(task.id), EXECUTOR_LOG,
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+        begun_ns = min((at_ns for at_ns in daemons if python is not None and at_ns > python), default=None)
+        if begun_ns is not None and begun_ns < log.finished.get(task.id, begun_ns):
+            lane.add(
+                "spark", "launch Python daemon", python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns()
+            )  # fmt: skip
+    for name, found in (("read broadcast", log.broadcasts), ("deserialise function", log.functions)):
+        for begun_ns, ended_ns in found:
+            lane.add("spark", name, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+    calls.place(
+        lane, rpc.calls(evidence.container_log(container)), lambda call: call.thread.startswith(TASK_THREAD),
+        EXECUTOR_LOG,
+    )  # fmt: skip
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:

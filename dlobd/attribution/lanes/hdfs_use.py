@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CloseRetry, Transfer
+from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CLOSE_RETRY_SEEN, CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
@@ -27,6 +27,8 @@ AUDIT_LOG = "NN audit log"
 ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
 OPENED = f"executor log, {CLIENT_TRACE}"
+COMPLETE = "complete NameNode"
+"""The client's call that closes a file, where it logs its calls."""
 MIN_RATE_BYTES = 1 << 20
 """Only transfers of this size say anything about the peak rate; small ones measure latency."""
 
@@ -60,18 +62,32 @@ def intervals(evidence: Evidence) -> list[Interval]:
 
 def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
     """The client's sleeps inside writes, with their cause: HDFS's time, but a setting's and not a disk's."""
-    written = [span for span in spans if span.layer == "hdfs" and span.attrs.get("path")]
+    with_path = [span for span in spans if span.layer == "hdfs" and span.attrs.get("path")]
+    tries = [span for span in with_path if span.name == COMPLETE]
+    written = [span for span in with_path if span.name != COMPLETE]
     found: list[Span] = []
     for retry in evidence.close_retries:
         path = retry.path.removesuffix(".inprogress")
         for span in written:
             if span.start_ns <= retry.at_ns < span.end_ns and span.attrs["path"] == path:
-                end_ns = min(retry.at_ns + retry.delay_ns, span.end_ns)
-                found.append(_retry_span(span, retry, end_ns, len(found)))
+                mine = [t for t in tries if t.lane == span.lane and t.attrs["path"] == retry.path]
+                found.append(_retry_span(span, retry, _sleep(span, retry, mine), len(found)))
     return found
 
 
-def _retry_span(write: Span, retry: CloseRetry, end_ns: int, number: int) -> Span:
+def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
+    """From when to when the client slept: between two of its own calls where it logged these."""
+    starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
+    next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
+    return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
+
+
+def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
+    by: dict[str, Any] = (
+        {"cause": CLOSE_RETRY, "source": "NN log, client's default"}
+        if retry.next_ns is None
+        else {"cause": CLOSE_RETRY_SEEN, "source": "NN log"}
+    )
     return Span(
         f"{write.id}/retry-{number}",
         None,
@@ -79,11 +95,9 @@ def _retry_span(write: Span, retry: CloseRetry, end_ns: int, number: int) -> Spa
         "sleep before closing again",
         write.process,
         write.lane,
-        retry.at_ns,
-        end_ns,
-        cause=CLOSE_RETRY,
+        *slept,
         cause_period_ns=retry.delay_ns,
-        source="NN log, client's default",
+        **by,
         resolution_ns=RESOLUTION_NS,
     )
 

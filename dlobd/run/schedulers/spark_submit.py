@@ -8,8 +8,12 @@ from pathlib import Path
 from dlobd.paths import plain, python, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 
-JVM_LOG = "-Xlog:gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags"
-"""The JVM's own log with System.nanoTime stamps: its first line is the JVM's start, its last the exit."""
+JVM_LOG = (
+    "-Xlog:startuptime,gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags"
+    " -Dlog4j2.StatusLogger.level=INFO"
+)
+"""The JVM's own log with System.nanoTime stamps: how long it took to create itself, its pauses, its exit. And log4j
+says when it begins, on stderr and by the wall clock."""
 
 DRIVER_MEMORY_MB = 512
 

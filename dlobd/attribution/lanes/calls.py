@@ -1,0 +1,62 @@
+"""Calls of Hadoop's RPC clients as spans of YARN and HDFS, inside the span of Spark that they interrupt.
+
+Only those of the thread that carries the lane: what other threads call meanwhile holds nothing up by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dlobd.attribution.importers.log4j import RESOLUTION_NS
+from dlobd.attribution.importers.rpc import Call
+from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.schema import Span
+
+
+def place(
+    lane: LaneBuilder,
+    calls: Iterable[Call],
+    carries: Callable[[Call], bool],
+    source: str,
+    until_ns: int | None = None,
+) -> None:
+    """Places the calls of the lane's own thread.
+
+    Not those inside a wait for another lane that is not over yet, such as a poll for a state: they do not delay it.
+
+    Args:
+        carries: whether the thread of a call carries the lane then.
+        until_ns: when the lane goes on elsewhere.
+    """
+    waits = [span for span in lane.spans if span.waits_for]
+    for call in calls:
+        if not carries(call) or any(_holds(wait, call.start_ns) for wait in waits):
+            continue
+        attrs = {"path": call.path} if call.path else {}
+        end_ns = call.end_ns if until_ns is None else min(call.end_ns, until_ns)
+        if call.layer == "yarn":
+            lane.add(
+                "yarn", f"{call.method} RPC", call.start_ns, end_ns, source,
+                resolution_ns=RESOLUTION_NS, attrs=attrs,
+            )  # fmt: skip
+        else:
+            lane.add(
+                "hdfs", f"{call.method} NameNode", call.start_ns, end_ns, source,
+                resolution_ns=RESOLUTION_NS, attrs=attrs,
+            )  # fmt: skip
+
+
+def _holds(wait: Span, at_ns: int) -> bool:
+    return wait.start_ns <= at_ns < (wait.end_ns if wait.released_ns is None else wait.released_ns)
+
+
+def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
+    """How long a poller slept before its last call of `method` that began before `end_ns`: from the answer to the call
+    before it, of the same thread. None where there are not two."""
+    last, before = None, None
+    for call in calls:
+        if call.method == method and call.start_ns < end_ns:
+            last, before = call, last
+    if last is None or before is None or last.thread != before.thread:
+        return None
+    return last.start_ns - before.end_ns

@@ -1,0 +1,81 @@
+"""Calls of Hadoop's RPC clients, with real lines: whose daemon was called, by which thread, from when to when."""
+
+from __future__ import annotations
+
+from dlobd.attribution.importers import log4j, rpc
+from dlobd.attribution.importers.rpc import Call
+from dlobd.attribution.lanes import calls as call_spans
+from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.schema import Process
+
+DRIVER = """\
+16522441757635 2026-11-25T00:48:22.707 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> /127.0.0.1:11538: getNewApplication 
+16523095361286 2026-11-25T00:48:23.361 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Response <- localhost/127.0.0.1:11538: getNewApplication 
+16523097784364 2026-11-25T00:48:23.363 INFO yarn.Client [Thread-4]: Application ID is assigned: application_1_0001
+16527397156649 2026-11-25T00:48:27.662 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> localhost/127.0.0.1:11528: create "/user/a b/pyspark.zip"
+16527620346376 2026-11-25T00:48:27.886 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Response <- localhost/127.0.0.1:11528: create 
+16528141921202 2026-11-25T00:48:28.407 TRACE ipc.ProtobufRpcEngine2 [Thread-11]: 58: Call -> localhost/127.0.0.1:11528: addBlock "/user/a b/pyspark.zip"
+16528241921202 2026-11-25T00:48:28.507 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> localhost/127.0.0.1:11528: getBlockLocations "/gone"
+16528346204339 2026-11-25T00:48:28.612 TRACE ipc.ProtobufRpcEngine2 [Thread-11]: 58: Response <- localhost/127.0.0.1:11528: addBlock 
+16528446204339 2026-11-25T00:48:28.712 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Exception <- localhost/127.0.0.1:11528: getBlockLocations 
+16528546204339 2026-11-25T00:48:28.812 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> localhost/127.0.0.1:11528: getDelegationToken 
+16528646204339 2026-11-25T00:48:28.912 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Response <- localhost/127.0.0.1:11528: getDelegationToken 
+16549646204339 2026-11-25T00:48:49.912 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> localhost/127.0.0.1:11528: mkdirs "/a"
+"""  # noqa: E501, W291  as they were written
+
+POLLS = """\
+16546907073717 2026-11-25T00:48:47.172 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> localhost/127.0.0.1:11538: getApplicationReport 
+16546912882073 2026-11-25T00:48:47.178 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Response <- localhost/127.0.0.1:11538: getApplicationReport 
+16547913782582 2026-11-25T00:48:48.179 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> localhost/127.0.0.1:11538: getApplicationReport 
+16547918444291 2026-11-25T00:48:48.184 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Response <- localhost/127.0.0.1:11538: getApplicationReport 
+"""  # noqa: E501, W291
+
+
+def calls(text: str) -> list[Call]:
+    """The calls of a log."""
+    return rpc.calls(log4j.parse(text.splitlines(keepends=True), "driver"))
+
+
+def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list[tuple[str, str, int, int]]:
+    """Layer, name and bounds of the spans that the calls of Thread-4 make, beside a wait."""
+    lane = LaneBuilder("driver", Process("host", "driver", 0, 0))
+    if waits:
+        lane.add("spark", "wait", waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])
+    call_spans.place(lane, calls(text), lambda call: call.thread == "Thread-4", "driver log")
+    return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.name != "wait"]
+
+
+def test_a_call_goes_from_its_line_to_its_answer_or_exception() -> None:
+    """By its thread, though another one calls meanwhile; one that was not answered is left out."""
+    assert calls(DRIVER) == [
+        Call("getNewApplication", "", "Thread-4", 16522441757635, 16523095361286),
+        Call("create", "/user/a b/pyspark.zip", "Thread-4", 16527397156649, 16527620346376),
+        Call("addBlock", "/user/a b/pyspark.zip", "Thread-11", 16528141921202, 16528346204339),
+        Call("getBlockLocations", "/gone", "Thread-4", 16528241921202, 16528446204339),
+    ]
+
+
+def test_a_call_is_time_of_the_daemon_that_was_called() -> None:
+    """Of YARN's methods YARN's, else HDFS's; what both have is left out, as are other threads."""
+    assert lane_of(DRIVER) == [
+        ("yarn", "getNewApplication RPC", 16522441757635, 16523095361286),
+        ("hdfs", "create NameNode", 16527397156649, 16527620346376),
+        ("hdfs", "getBlockLocations NameNode", 16528241921202, 16528446204339),
+    ]
+
+
+def test_polls_inside_a_wait_are_spans_only_once_it_is_released() -> None:
+    """Until then they delay nothing: the wait is replaced by what it waited for."""
+    first, last = calls(POLLS)
+    whole = (first.start_ns - 1, last.end_ns + 1)
+    assert lane_of(POLLS, (*whole, None)) == []
+    after = lane_of(POLLS, (*whole, first.end_ns))
+    assert after == [("yarn", "getApplicationReport RPC", last.start_ns, last.end_ns)]
+
+
+def test_the_length_of_a_poll_is_what_lies_between_two_calls() -> None:
+    """From the answer to one to the next; a single call shows none."""
+    first, last = calls(POLLS)
+    assert call_spans.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
+    assert call_spans.poll_ns([first], "getApplicationReport", last.end_ns) is None
+    assert call_spans.poll_ns([first, last], "allocate", last.end_ns) is None

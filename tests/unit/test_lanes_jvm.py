@@ -1,0 +1,75 @@
+"""Phases of Spark's JVMs: from the line by which one begins to the line after it, in its own thread."""
+
+from __future__ import annotations
+
+from dlobd.attribution.importers import log4j
+from dlobd.attribution.importers.jvm import JvmLife
+from dlobd.attribution.lanes import jvm
+from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.schema import Process
+
+EXECUTOR = """\
+17455972922675 2026-11-25T01:03:56.238 INFO util.SignalUtils [main]: Registering signal handler for INT
+17458970000000 2026-11-25T01:03:59.236 INFO spark.SecurityManager [main]: Changing view acls to: root
+17458970000001 2026-11-25T01:03:59.236 INFO spark.SecurityManager [main]: Changing view acls groups to: root
+17459465680810 2026-11-25T01:03:59.731 INFO client.TransportClientFactory [netty-rpc-connection-0]: Successfully created connection to /127.0.0.1:45631 after 202 ms (0 ms spent in bootstraps)
+17460100000000 2026-11-25T01:04:00.366 INFO spark.SecurityManager [main]: Changing view acls to: root
+17463002708143 2026-11-25T01:04:03.268 INFO executor.YarnCoarseGrainedExecutorBackend [dispatcher-Executor]: Connecting to driver: spark://CoarseGrainedScheduler@127.0.0.1:45631
+17463240000000 2026-11-25T01:04:03.500 INFO spark.SecurityManager [dispatcher-Executor]: Changing view acls to: root
+17463471105875 2026-11-25T01:04:03.737 INFO executor.YarnCoarseGrainedExecutorBackend [dispatcher-Executor]: Successfully registered with driver
+"""  # noqa: E501  as they were written
+
+
+def added(text: str, until_ns: int | None = None) -> list[tuple[str, int, int]]:
+    """Name and bounds of the spans that an executor's log makes."""
+    lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
+    jvm.add_phases(lane, log4j.parse(text.splitlines(), "executor"), jvm.EXECUTOR, "executor log", until_ns)
+    return [(span.name, span.start_ns, span.end_ns) for span in lane.spans]
+
+
+def test_an_executors_phases_follow_each_other() -> None:
+    """Each ends where the next one begins; a thread beside them does not disturb."""
+    assert added(EXECUTOR) == [
+        ("executor logs in", 17455972922675, 17458970000000),
+        ("executor fetches settings", 17458970000000, 17460100000000),
+        ("executor creates SparkEnv", 17460100000000, 17463002708143),
+        ("executor asks to be registered", 17463002708143, 17463471105875),
+    ]
+
+
+def test_a_phase_ends_with_what_it_belongs_to() -> None:
+    """The driver had registered it before the answer was there; one that would begin later is none of it."""
+    assert added(EXECUTOR, 17463400000000)[-1] == ("executor asks to be registered", 17463002708143, 17463400000000)
+    assert [name for name, _, _ in added(EXECUTOR, 17460000000000)] == ["executor logs in", "executor fetches settings"]
+
+
+def test_a_phase_whose_end_was_not_logged_is_left_out() -> None:
+    """It died in it."""
+    cut = EXECUTOR[: EXECUTOR.index("17463471105875")]
+    assert [name for name, _, _ in added(cut)] == [name for name, _, _ in added(EXECUTOR)[:-1]]
+
+
+def test_lines_without_threads_show_no_phases() -> None:
+    """As those of before: whose end it is would be a guess."""
+    bare = EXECUTOR.replace(" [main]", "").replace(" [dispatcher-Executor]", "")
+    assert added(bare.replace(" [netty-rpc-connection-0]", "")) == []
+
+
+def test_what_a_jvm_says_of_its_own_start_and_pauses() -> None:
+    """It creates itself, log4j is configured, garbage is collected; a pause that sticks out is not the lane's. Of a JVM
+    that does not say when it was created nothing is known."""
+    lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
+    life = JvmLife(100, 900, 15, 140, ((50, 120), (150, 165), (890, 910)))
+    first = log4j.LogLine(350, "INFO", "a", "Started daemon with process name: 7@host", "executor", "main")
+    jvm.add_boot(lane, life, (200, 300), first, "JVM log", "log")
+    jvm.add_pauses(lane, life, 100, 900, "JVM log")
+    assert [(span.name, span.start_ns, span.end_ns) for span in lane.spans] == [
+        ("create JVM", 100, 140),
+        ("configure log4j", 200, 300),
+        ("executor names its process", 300, 350),
+        ("GC pause", 150, 165),
+    ]
+    old = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
+    jvm.add_boot(old, JvmLife(100, 900, 15, None, ((150, 165),)), None, first, "JVM log", "log")
+    jvm.add_pauses(old, JvmLife(100, 900, 15, None, ((150, 165),)), 100, 900, "JVM log")
+    assert old.spans == []
