@@ -6,11 +6,15 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.lanes.assemble import assemble
+from dlobd.attribution.lanes.ranks import last_executor
 from dlobd.errors import BundleError
 from dlobd.schema import Trace
 
@@ -151,6 +155,20 @@ def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> No
     assert (wait.end_ns, wait.released_ns) == (early_ns, None)
     assert trace.clips == ()
     adds_up(trace)
+
+
+def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> None:
+    """Also in a script that trains nothing, whose ranks do not tell: the third one came in place of a lost one."""
+    line = LogLine(0, "INFO", "yarn.YarnAllocator", "Submitted 2 unlocalized container requests.", "AM")
+    registered = {name: LogLine(at_ns, "INFO", "", "", "") for name, at_ns in (("1", 20), ("2", 10), ("3", 30))}
+    found: Any = SimpleNamespace(
+        executors=registered,
+        driver_log=SimpleNamespace(registered=registered),
+        application_master=SimpleNamespace(requested=line),
+    )
+    assert last_executor(found, ()) == "1"
+    found.application_master.requested = None
+    assert last_executor(found, ()) == "3"
 
 
 def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(bundle: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.tracing import names
 
+_REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = ("chief", "master", "worker", "ps", "evaluator")
 TRAINING = ("chief", "master", "worker")
 """Those that end by themselves: a ps or an evaluator is told to."""
@@ -75,11 +77,14 @@ def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
-    """The executor that registered last, of those that `found` trained on: one that replaces a lost executor holds
-    nothing up."""
+    """The executor that registered last, of those that `found` trained on, and of as many as were requested at first:
+    one that replaces a lost executor holds nothing up."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()
-    registered = {e: line.at_ns for e, line in evidence.driver_log.registered.items() if e in trained}
-    return max(registered, key=lambda e: registered[e], default=None)
+    registered = sorted((line.at_ns, e) for e, line in evidence.driver_log.registered.items() if e in trained)
+    requested = evidence.application_master.requested
+    wanted = _REQUESTS.search(requested.message) if requested else None
+    in_time = registered[: int(wanted[1])] if wanted else registered
+    return in_time[-1][1] if in_time else None
 
 
 def _of(process: RecordedProcess, executor: str) -> Iterator[Rank]:

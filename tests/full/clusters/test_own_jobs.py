@@ -52,18 +52,17 @@ def test_several_clusters_in_one_script(dlobd) -> None:
 
 
 def test_lost_work_is_said_and_not_counted_as_done(dlobd) -> None:
-    """An executor dies in a task, and another attempt overtakes a slow one: the attempts that count have the lanes, and
-    what was lost has a name and a line."""
+    """An executor dies in a task, which is made again: the attempt that counts has the lane, what was lost has a name
+    and a line, and the executor that replaces the dead one was not waited for at the start."""
     job = str(FOREIGN / "retry.py")
     ended = dlobd("run", "--job", job, "--out", str(dlobd.out), within_s=390)
     assert ended.code == 0, ended.err
     explained(ended.bundle)
     run = ended.bundle.read_json()
-    lines = [line for line in run["warnings"] if line.startswith("lost work: an attempt of task 1 of collect")]
-    assert len(lines) == 2
+    (line,) = [line for line in run["warnings"] if line.startswith("lost work: ")]
+    assert line.startswith("lost work: an attempt of task 1 of collect on executor ")
     (spark,) = [layer for layer in run["layers"] if layer["layer"] == "spark"]
-    # it slept for 2 s before it died, and at least 10 s before it was overtaken
-    assert dict(spark["names"])["lost task of collect"] > 12_000_000_000
+    assert dict(spark["names"])["lost task of collect"] > 2_000_000_000  # it slept so long before it died
 
 
 def test_a_pipeline_fits_and_transforms(dlobd, tmp_path) -> None:
