@@ -29,6 +29,9 @@ KEEP = (
     "evidence/blocks.json",
     "evidence/checksums.json",
     "evidence/noise.json",
+    "evidence/span_cost.json",
+    "evidence/page_cache.json",
+    "evidence/nm-containers.json",
     "evidence/rm-app.json",
     "evidence/collected.json",
     "evidence/event-log.jsonl",
@@ -52,7 +55,11 @@ NOISE = re.compile(
 KEPT = re.compile(r"Changing view acls to:|SecurityManager: authentication|stored as values|resource-types\.xml")
 """Noise, but for these: phases of Spark's JVMs begin or end with them."""
 LOG4J = re.compile(r"\S+Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
-EVENTS = ("SparkListenerTaskEnd", "SparkListenerApplicationStart", "SparkListenerApplicationEnd")
+EVENTS = (
+    "SparkListenerLogStart", "SparkListenerEnvironmentUpdate", "SparkListenerApplicationStart",
+    "SparkListenerBlockManagerAdded", "SparkListenerStageSubmitted", "SparkListenerStageCompleted",
+    "SparkListenerTaskEnd", "SparkListenerApplicationEnd",
+)  # fmt: skip
 SETTINGS, READ_SETTINGS = "SparkListenerEnvironmentUpdate", ("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms",)
 JVM_MARKS = re.compile(r"\] Using|Create VM|Pause|gc,heap,exit")
 
@@ -66,7 +73,7 @@ def main(source: Path, target: Path) -> None:
             name = str(path.relative_to(source))
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             _write(target / name, names.hide("".join(_reduced(line) for line in lines if _is_read(name, line))))
-    run = json.loads(names.hide((source / "run.json").read_text()))
+    run = json.loads(names.hide(json.dumps(Bundle(source).read_json())))
     bundle = Bundle(target)
     # its own figures: the importers' of now, not those of the day when the job ran
     run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
@@ -92,11 +99,13 @@ def _is_read(name: str, line: str) -> bool:
 
 
 def _reduced(line: str) -> str:
-    """Of the settings in the event log only those that are read."""
+    """Of Spark's account of its environment only what is read, without the machine's class path."""
     if f'"{SETTINGS}"' not in line[:60]:
         return line
-    hadoop = json.loads(line)["Hadoop Properties"]
-    return json.dumps({"Event": SETTINGS, "Hadoop Properties": {key: hadoop[key] for key in READ_SETTINGS}}) + "\n"
+    event = json.loads(line)
+    kept = {key: event[key] for key in ("Event", "JVM Information", "Spark Properties")}
+    hadoop = event["Hadoop Properties"]
+    return json.dumps({**kept, "Hadoop Properties": {key: hadoop[key] for key in READ_SETTINGS}}) + "\n"
 
 
 class _Names:

@@ -149,7 +149,7 @@ MUTATIONS = (
             instant("spans/driver/*", "rank exited", -500_000_000),
             ended("spans/driver/*", "wait for ranks", -500_000_000),
         ),
-        "the chief's own spans end later",
+        "",
     ),
     Mutation(
         "the workers unpickled the user's function, and never ran it",

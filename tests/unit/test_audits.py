@@ -25,7 +25,7 @@ OF_LATER_VERSIONS = {
 }  # fmt: skip
 """Audits of what was not recorded yet when the captures were made."""
 
-CAPTURES = ("killed-trainer", "native-run", "own-run", "quick-run")
+CAPTURES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run")
 
 Change = Callable[[Path], None]
 
@@ -71,7 +71,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
     ),
     "an input file is longer": (
         text("evidence/blocks.json", '"fileLength": 2514000', '"fileLength": 2514838'),
-        {"input file lengths", "input bytes, Spark", "input bytes, DataNodes", "bytes into the feed"},
+        {"input splits", "input file lengths", "input bytes, Spark", "input bytes, DataNodes", "bytes into the feed"},
     ),
     "HDFS holds other bytes than were staged": (
         text("evidence/checksums.json", r'("hdfs": \{"[^"]*": "\w{40})\w', r"\1x"),
@@ -121,7 +121,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
         text(RM, "totalAllocatedContainers=3", "totalAllocatedContainers=4"),
         {"containers"},
     ),
-    "a container left no log": (without_container, {"containers", "tasks at executors"}),
+    "a container left no log": (without_container, {"containers", "tasks at executors", "input splits"}),
     "the application began before spark-submit": (
         text(RM, r"startTime=1795263991", "startTime=1795263981"),
         {"application inside the window", "application's length", "application's record", "record and summary"},
@@ -152,7 +152,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
     ),
     "Spark stopped after its call": (
         text("logs/driver.stderr", r"^1005(\d+ .*Successfully stopped SparkContext)", r"1006\1"),
-        {"own marks and Spark's log", "lengths that Spark tells", "logs and lives of JVMs", "two stamps of a line"},
+        {"own marks and Spark's log", "lengths that Spark tells", "two stamps of a line"},
     ),
     "a process recorded before spark-submit": (
         text("spans/driver/*.jsonl", r'"opened_ns":10(\d+)', r'"opened_ns":9\1'),

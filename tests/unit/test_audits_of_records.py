@@ -69,7 +69,7 @@ BEAN = {"name": "ContainerResource_container_1795263978565_0001_01_000002", "PMe
 
 CASES: dict[str, tuple[str, Change]] = {
     "two stamps of a line": ("quick-run", shifted(DRIVER, "SchedulerBackend is ready", -500 * MS)),
-    "order of lines": ("quick-run", shifted(DRIVER, "SchedulerBackend is ready", -5 * S)),
+    "order of lines": ("quick-run", shifted(DRIVER, "SchedulerBackend is ready", -9 * S)),
     "clock anchors": ("quick-run", changed(WINDOW, "anchors", 0, "wall_ns", by=lambda ns: ns + S)),
     "window and anchors": ("quick-run", changed(WINDOW, "exit_ns", by=lambda ns: ns + S)),
     "spark-submit's JVM": ("quick-run", changed(WINDOW, "exit_ns", by=lambda ns: ns - S)),
@@ -130,8 +130,18 @@ CASES: dict[str, tuple[str, Change]] = {
             added(CHIEF, json.dumps(counted(10051 * S, 3)) + "\n"),
         ),
     ),
+    "bytes of staged files": (
+        "quick-run",
+        replaced(
+            "logs/daemons/datanode-0-clienttrace.log", "bytes: 185161, op: HDFS_READ", "bytes: 18516, op: HDFS_READ"
+        ),
+    ),
+    "input splits": (
+        "quick-run",
+        replaced("logs/containers/*_000003/stderr", r"tfrecord:0\+2514000", "tfrecord:0+1257000"),
+    ),
     "written bytes": ("quick-run", replaced(CHIEF, r'(/model/variables/\S*","bytes":)31645', r"\g<1>15822")),
-    "lengths that Spark tells": ("quick-run", replaced(DRIVER, r"\(TID 3\) in 6547 ms", "(TID 3) in 4547 ms")),
+    "lengths that Spark tells": ("quick-run", replaced(DRIVER, r"\(TID 3\) in 6547 ms", "(TID 3) in 547 ms")),
     "Spark's two logs": ("quick-run", replaced(EVENTS, r'"Finish Time":1795264012', '"Finish Time":1795264015')),
     "tasks at executors": ("quick-run", without_lines("logs/containers/*_000003/stderr", "Got assigned task 3$")),
     "metrics of tasks": ("quick-run", replaced(EVENTS, r'"Executor Run Time":\d', '"Executor Run Time":9')),

@@ -171,6 +171,30 @@ def _written_bytes(evidence: Evidence) -> Figures:
     return Figures(found, len(writes), doubt=doubt) if writes and kept else Figures(doubt=doubt)
 
 
+def _splits(evidence: Evidence) -> Figures:
+    """Splits tile a file: those of one pass are together as long as it."""
+    times = passes(evidence)
+    if not times or training_job(evidence)["input"] != "feed":
+        return Figures(why="Spark did not read the input of a training job")
+    splits = [split for log in evidence.executors.values() for split in log.splits.values()]
+    inputs = [split.bytes for split in splits if split.path in evidence.file_bytes]
+    files = _all_files(evidence)
+    return Figures(sum(inputs) if inputs else None, files * times if files else None, doubt=_troubled(evidence))
+
+
+def _staged_bytes(evidence: Evidence) -> Figures:
+    """Who localises a file reads all of it, with its checksums."""
+    wrote = {
+        t.block: t.bytes
+        for line, _, next_line_ns in evidence.submit_log.uploads
+        for t in evidence.transfers
+        if t.operation == "HDFS_WRITE" and line.at_ns <= t.end_ns <= next_line_ns and t.bytes <= BLOCK_BYTES
+    }
+    reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and t.block in wrote]
+    whole = sum(t.bytes == wrote[t.block] + CRC_BYTES * -(-wrote[t.block] // CHUNK_BYTES) for t in reads)
+    return Figures(whole, len(reads), doubt=_troubled(evidence)) if reads else Figures()
+
+
 FILES = "file lengths in HDFS x passes over them"
 
 RULES = (
@@ -205,5 +229,13 @@ RULES = (
     Rule(
         "written bytes", "A DataNode got each file that a rank wrote, with its bytes, while the rank wrote it.",
         "DataNode client trace: files", "write spans of the ranks", EQUAL, _written_bytes, whole=True,
+    ),
+    Rule(
+        "input splits", "The splits that Spark's tasks read are together as long as the input, once per pass.",
+        "executor logs: bytes of splits", FILES, EQUAL, _splits, whole=True,
+    ),
+    Rule(
+        "bytes of staged files", "Who localised a staged file read all of it.",
+        "DataNode client trace: whole reads", "DataNode client trace: reads", EQUAL, _staged_bytes, whole=True,
     ),
 )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
-from dlobd.attribution.audits.clocks import APART_NS
+from dlobd.attribution.audits.clocks import APART_NS, jvm_logs
+from dlobd.attribution.importers import jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import LogLine
@@ -50,8 +51,11 @@ def _logs_in_lives(evidence: Evidence) -> Figures:
     for life, lines in _lives(evidence):
         stamps = [line.at_ns for line in lines]
         outside += [life.start_ns - at_ns for at_ns in stamps[:1]]
-        outside += [at_ns - life.exit_ns for at_ns in stamps[-1:] if life.exit_ns is not None]
-    return worst(outside, APART_NS, other_clocks(evidence))
+        # threads that nobody waits for go on while their JVM ends
+        outside += [at_ns - life.exit_ns - JVM_ENDS_NS for at_ns in stamps[-1:] if life.exit_ns is not None]
+    # a JVM has one thread when it writes its first line
+    outside += [stamps[0] - min(stamps) for path in jvm_logs(evidence) if (stamps := jvm.stamps(path))]
+    return worst(outside, 0, other_clocks(evidence))
 
 
 def _containers(evidence: Evidence) -> Figures:
@@ -143,9 +147,8 @@ RULES = (
         "its JVM log and the client's clock: ns outside", "-, ns", NOT_MORE, _submitter,
     ),
     Rule(
-        "logs and lives of JVMs", "What a JVM logged, it logged between its start and its exit.",
-        "logs: ns outside of the JVM logs' start and exit", "what a busy machine may hold a thread up, ns",
-        NOT_MORE, _logs_in_lives,
+        "logs and lives of JVMs", "What a JVM logged, it logged between its first line and its exit.",
+        "logs: ns outside of the JVM logs' start and exit", "-, ns", NOT_MORE, _logs_in_lives,
     ),
     Rule(
         "containers and their JVMs", "A container's JVM began after its NodeManager started it, and ended before the "

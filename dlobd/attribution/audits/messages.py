@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
+from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, training_job, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 
@@ -34,7 +34,7 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
     yield _at(am.first), _at(am.registering)
     yield _at(am.registering), app.get("ATTEMPT_RUNNING")
     yield app.get("ATTEMPT_RUNNING"), _at(evidence.submit_log.points.get("running"))
-    yield app.get("ATTEMPT_RUNNING"), _at(am.requested)
+    yield _at(am.registering), _at(am.requested)
     yield _at(am.unregistering), app.get("ATTEMPT_FINAL_SAVING")
     yield app.get("ATTEMPT_FINAL_SAVING"), app.get("FINISHING")
     yield app.get("FINISHING"), app.get("FINISHED")
@@ -61,6 +61,11 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
 def _executors(evidence: Evidence) -> Iterator[Message]:
     """Between the driver and its executors."""
     driver = evidence.driver_log
+    splits = [split for log in evidence.executors.values() for split in log.splits.values()]
+    opened: dict[str, int] = {}
+    for audit in evidence.audits:
+        if audit.command == "open" and audit.at_ns >= evidence.window["exec_ns"]:
+            opened.setdefault(audit.path, audit.at_ns)
     for executor, log in evidence.executors.items():
         registered = driver.registered.get(executor)
         yield _at(log.connecting), _at(registered)
@@ -81,6 +86,9 @@ def _executors(evidence: Evidence) -> Iterator[Message]:
                 if split := own.splits.get(task.id):
                     yield got, split.at_ns
                     yield split.at_ns, finished
+                    if training_job(evidence):  # whose driver opens none of them
+                        first_ns = min(found.at_ns for found in splits if found.path == split.path)
+                        yield first_ns, opened.get(split.path)
 
 
 def _staging(evidence: Evidence) -> Iterator[Message]:
@@ -93,12 +101,25 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
         yield permitted, next_line_ns
 
 
+def _localisation(evidence: Evidence) -> Iterator[Message]:
+    """What was staged is opened by NodeManagers alone, while they localise a container's files."""
+    marks = [marks.at for marks in evidence.yarn.containers.values()]
+    spells = [(at["LOCALIZING"], at["SCHEDULED"]) for at in marks if {"LOCALIZING", "SCHEDULED"} <= at.keys()]
+    staged = {path for _, path, _ in evidence.submit_log.uploads}
+    for audit in evidence.audits:
+        if audit.command == "open" and audit.path in staged and spells:
+            begin_ns, end_ns = min(spells, key=lambda spell: max(spell[0] - audit.at_ns, audit.at_ns - spell[1]))
+            yield begin_ns, audit.at_ns
+            yield audit.at_ns, end_ns
+
+
 def messages(evidence: Evidence) -> Iterator[Message]:
     """All of them; a side that was not logged is None."""
     yield from _submission(evidence)
     yield from _containers(evidence)
     yield from _executors(evidence)
     yield from _staging(evidence)
+    yield from _localisation(evidence)
 
 
 def _reversed(evidence: Evidence) -> Figures:

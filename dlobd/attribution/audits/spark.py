@@ -23,9 +23,9 @@ TWICE = {
 }
 """A metric's name among the accumulables, and in the list. One of 0 is not added."""
 
-SAID_NS = 1_000_000_000
+SAID_NS = 2_000_000_000
 """What Spark counts from and to lies beside what it logs: the call of a task, of the context. Measured on
-a busy machine: up to 280 ms."""
+a busy machine: up to 340 ms."""
 
 _TASK_TOOK = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in (\d+) ms")
 _JOB_TOOK = re.compile(r"Job \d+ (?:finished|failed): (.*), took ([\d.]+) ms")
@@ -70,7 +70,10 @@ def _said(evidence: Evidence) -> Iterator[int]:
         elif match := _JOB_TOOK.search(line.message):
             start_ns = begun.get(match[1])
         elif match := _UPTIME.search(line.message):
-            start_ns = _at(evidence, "JVM SparkContext")
+            # counted from before there is a log, whose set-up may take long: it may only be longer
+            if (begun_ns := _at(evidence, "JVM SparkContext")) is not None:
+                yield line.at_ns - begun_ns - int(match[1]) * MS
+            continue
         else:
             continue
         if start_ns is not None:
@@ -107,9 +110,11 @@ def _in_both_logs(evidence: Evidence) -> Figures:
                 apart.append(abs(place.ms(ended.finish_ms) - end_ns))
     whole, points = evidence.spark_application, evidence.driver_log.points
     if whole:
-        for ms, point in ((whole.start_ms, "JVM SparkContext"), (whole.end_ms, "stopping")):
-            if ms is not None and point in points:
-                apart.append(abs(place.ms(ms) - points[point].at_ns))
+        # a context takes its start time before it has a log, whose set-up may take long
+        if (first := points.get("JVM SparkContext")) is not None:
+            apart.append(place.ms(whole.start_ms) - first.at_ns)
+        if (stopping := points.get("stopping")) is not None and whole.end_ms is not None:
+            apart.append(abs(place.ms(whole.end_ms) - stopping.at_ns))
     return worst(apart, SAID_NS + place.step_ns, other_clocks(evidence))
 
 
