@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import cli
 from dlobd.attribution import record
 from dlobd.attribution.audits import audit
 from dlobd.attribution.importers.evidence import Evidence
@@ -218,3 +219,24 @@ def test_a_change_that_was_sealed_again_is_found_too(bundle: Bundle, name: str) 
     MUTATIONS[name](bundle.path)
     bundle.seal()
     assert wrong(bundle)
+
+
+def test_a_hash_that_was_noted_elsewhere_finds_what_was_sealed_again(bundle: Bundle) -> None:
+    """Hashes are unkeyed: a change that contradicts nothing else in the bundle is found by this alone."""
+    noted = bundle.digest
+    assert noted
+    assert all(answer.ok for answer in verify(bundle, noted))
+    report("git", "commit", value="0" * 40)(bundle.path)
+    bundle.seal()
+    assert wrong(bundle) == []
+    assert [answer.question for answer in verify(bundle, noted) if not answer.ok] == ["hash is as noted"]
+
+
+def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """`dlobd show` prints it; a wrong one is exit code 7, and the help says that hashes are unkeyed."""
+    assert cli.main(["show", str(bundle.path)]) == 0
+    (noted,) = re.findall(r"^hash: (\w{64})$", capsys.readouterr().out, re.MULTILINE)
+    assert cli.main(["verify", str(bundle.path), "--against", noted]) == 0
+    assert cli.main(["verify", str(bundle.path), "--against", "0" * 64]) == 7
+    assert cli.main(["verify", "--help"]) == 0
+    assert "unkeyed" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
@@ -19,6 +20,9 @@ JVM_ENDS_NS = 10 * 10**9
 SCRIPT_NS = 20_000_000
 """spark-submit is a shell script that runs a JVM to find the command of the one that it becomes: it needs 60 ms on the
 fastest machines."""
+
+COLLECTION = r'"GET /ws/v1/(?:cluster/apps/{}|node/containers) HTTP.*"python-requests/'
+"""How a manager logs that it was asked for its record of an application, or of its containers."""
 
 
 def _ended_by_itself(evidence: Evidence) -> bool:
@@ -131,12 +135,13 @@ def _collected_after(evidence: Evidence) -> Figures:
     """dlobd asks the managers for their records of the application once spark-submit has exited."""
     if not _ended_by_itself(evidence) or evidence.own or evidence.external:
         return Figures(why="dlobd, or a script, may ask the managers earlier")
+    application = evidence.window["application_id"]
     asked = [
         line.at_ns
         for daemon in evidence.daemon_logs
         if daemon.startswith(("resourcemanager", "nodemanager"))
         for line in evidence.daemon_log(daemon)
-        if "requests." in line.logger and "python-requests" in line.message
+        if re.search(COLLECTION.format(application), line.message)
     ]
     return worst([evidence.window["exit_ns"] - at_ns for at_ns in asked], 0)
 
