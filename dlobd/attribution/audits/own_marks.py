@@ -214,7 +214,7 @@ def _file_order(evidence: Evidence) -> Figures:
             thread = line.get("th", "") if line["k"] in "sb" else open_threads.get(line.get("i"), "")
             if line["k"] == "b":
                 open_threads[line["i"]] = thread
-            if line["k"] in ("s", "b", "e") or (line["k"] == "i" and line["n"] != names.LAST_STEP_DONE):
+            if line["k"] in ("s", "b", "e"):  # an instant may be of an earlier time than it is written
                 back.append(latest[thread] - line["t"] - line.get("d", 0))
                 latest[thread] = max(latest[thread], line["t"])
     return worst(back, 0)
