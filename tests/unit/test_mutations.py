@@ -19,8 +19,8 @@ TARGET = 0.95
 
 @pytest.mark.parametrize("mutation", EVERY, ids=lambda mutation: mutation.name)
 def test_a_mutation_comes_out_as_the_page_says(tmp_path: Path, mutation: Mutation) -> None:
-    """Sealed again as a forger would: whether a headline changes, and whether it is noticed. `python -m tests.mutations`
-    writes the page."""
+    """Sealed again as a forger would: whether a headline changes, and whether it is noticed. The page is written by
+    `python -m tests.mutations`."""
     rows = {cells[0]: cells for cells in map(_cells, page.PATH.read_text().splitlines())}
     found, said = _cells(page.row(judged(mutation, tmp_path))), rows[mutation.name]
     assert found[:3] == said[:3]
