@@ -32,7 +32,7 @@ LARGE = 0.08
 """Layers with a larger share of the wall get a difference planted."""
 
 PLANTED_WALL, PLANTED_LAYER = 0.1, 0.2
-TRIALS_WALL, TRIALS, RESAMPLED = 100, 40, 500
+TRIALS_WALL, TRIALS, RESAMPLED = 40, 40, 500
 
 GATES = {20: 200, 100: 100, 1000: 40}
 """Runs a side of checks, and how many are made with nothing planted."""
