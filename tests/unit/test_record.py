@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlobd.attribution import record
+from dlobd.attribution.importers.recorder import read
 from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files
@@ -204,11 +205,13 @@ def test_hdfs_outages_that_were_survived_are_warnings(tmp_path: Path) -> None:
     daemons = [daemon("datanode-0", alive=False), daemon("datanode-1", alive=True)]
     (bundle.evidence / "daemons.json").write_text(json.dumps(daemons))
     attrs = {"address": "127.0.0.1:5", "how": "refused the connection", "path": "/x", "purpose": "model"}
-    given_up = json.dumps({"k": "i", "n": "DataNode given up", "t": 1, "a": attrs})
     path = next(bundle.spans.rglob("spans-*.jsonl"))
+    process = read(path)
+    assert process
+    given_up = json.dumps({"k": "i", "n": "DataNode given up", "t": process.last_ns, "a": attrs})
     path.write_text(path.read_text() + f"{given_up}\n{given_up}\n")
     found = filled(bundle)
-    assert found["status"] == "ok"
+    assert found["status"] == "ok", found["reason"]
     assert "datanode-0 died during the run" in found["warnings"]
     assert (
         "the DataNode at 127.0.0.1:5 refused the connection: 2 reads and writes were tried at another one"
