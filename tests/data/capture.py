@@ -52,7 +52,7 @@ NOISE = re.compile(
     r"BlockManager|ParentQueue|LeafQueue|AuditLogger|logaggregation|MapOutputTracker|StateChange|"
     r"localizer|ContainersMonitor|cmd=(getfileinfo|listStatus)"
 )
-KEPT = re.compile(r"Changing view acls to:|SecurityManager: authentication|stored as values|resource-types\.xml")
+KEPT = re.compile(r"Changing view acls to:|SecurityManager: authentication|stored as values|resource-types\.xml|Will request ")
 """Noise, but for these: phases of Spark's JVMs begin or end with them."""
 LOG4J = re.compile(r"\S+Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
 EVENTS = (
