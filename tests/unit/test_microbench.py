@@ -84,9 +84,9 @@ def test_tables_have_medians_and_ratios() -> None:
     step = [{"ring (sockets)": {"exchange": 5e-3}}]
     made = {"shm": between, "tcp": between, "all-reduce-2": many, "all-reduce-4": many}
     shm, _, two, _, last = tables({**made, "exchange": step, "exchange-1gbit": step})
-    assert shm.rows[0] == ["latency, 8 B", "2 (2-2)", "6 (6-6)", "3.00 (3.00-3.00)", "4", "6 (6-6)"]
+    assert shm.rows[0] == ["latency, 8 B", "2 (2-2)", "6 (6-6)", "3 [3 to 3]", "4", "6 (6-6)"]
     bandwidth = next(row for row in shm.rows if row[0] == "bandwidth, 64 KiB")
-    assert bandwidth[1:5] == ["32,768 (32,768-32,768)", "10,923 (10,923-10,923)", "0.33 (0.33-0.33)", ""]
+    assert bandwidth[1:5] == ["32,768 (32,768-32,768)", "10,923 (10,923-10,923)", "0.333 [0.333 to 0.333]", ""]
     assert two.rows[0] == ["4 KiB", "1 (1-1)", "2 (2-2) **2.00**"]
     assert two.rows[1] == ["64 KiB", "-", "-"]
     assert last.rows == [["ring (sockets)", "5 (5-5)", "5 (5-5)"]]
