@@ -22,6 +22,8 @@ from dlobd.selftest.triggers import TRIGGERS
 from dlobd.selftest.truth import Injection
 
 LOOK_S = 0.001
+SEARCH_S = 0.01
+"""Between two looks for a process that is not there yet: each reads all of /proc."""
 STOPPED_WITHIN_S = 2.0
 """How long stopping all threads of what is there may take."""
 
@@ -99,7 +101,7 @@ def _frozen(run: WatchedRun, point: str, seconds: float, directory: Path, stop: 
     def fired(log: str, match: re.Match[str]) -> None:
         deadline = time.monotonic() + trigger.within_s
         while not trigger.targets(run, log, match):
-            if time.monotonic() > deadline or stop.wait(LOOK_S):
+            if time.monotonic() > deadline or stop.wait(SEARCH_S):
                 return  # what was not injected is missed by the score
         freeze(point, lambda: trigger.targets(run, log, match), seconds, directory)
 

@@ -52,9 +52,10 @@ class Plan:
 _START = (
     "client/exec", "yarn/new-application", "yarn/submit", "yarn/queue", "yarn/localise", "yarn/register",
     "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/import-pyspark",
-    "spark/context", "spark/prepare", "spark/am-start", "spark/am-boot", "spark/am-register", "spark/am-request",
-    "spark/am-launch", "spark/executor-start", "spark/executor-boot", "spark/executor-register", "spark/task",
-    "spark/python-start", "hdfs/staging",
+    "spark/context", "spark/env", "spark/staging", "spark/prepare", "spark/am-start", "spark/am-boot", "spark/am-login",
+    "spark/am-staging", "spark/am-connect", "spark/am-request", "spark/am-launch", "spark/executor-start",
+    "spark/executor-boot", "spark/executor-log4j", "spark/executor-login", "spark/executor-settings",
+    "spark/executor-env", "spark/executor-register", "spark/task", "spark/python-start", "hdfs/staging",
 )  # fmt: skip
 """What every job on YARN passes until it trains."""
 

@@ -132,6 +132,11 @@ def _line(text: str) -> re.Pattern[str]:
     return re.compile(re.escape(text))
 
 
+def _call(method: str) -> re.Pattern[str]:
+    """A call of Hadoop's RPC client begins."""
+    return re.compile(f"Call -> .*: {method}")
+
+
 NODEMANAGER = r"nodemanager-\d+"
 FIRST_LINE = re.compile(f"^{APPEARED}$")
 STARTS_S = 60.0
@@ -140,9 +145,7 @@ JVM_BOOTS = _line("WARNING: Using incubator modules")
 """What a JVM of Spark writes before its main class is loaded."""
 
 TRIGGERS: Mapping[str, Trigger] = {
-    "yarn/new-application": Trigger(
-        SPARK_SUBMIT, _line("Connecting to ResourceManager at"), _daemons("resourcemanager")
-    ),
+    "yarn/new-application": Trigger(SPARK_SUBMIT, _call("getNewApplication"), _daemons("resourcemanager")),
     "yarn/submit": Trigger(SPARK_SUBMIT, _line("Submitting application application_"), _daemons("resourcemanager")),
     "yarn/localise": Trigger(NODEMANAGER, _nodemanager(1, "NEW to LOCALIZING"), _daemons("")),
     "yarn/register": Trigger("container-1", _line("Registering the ApplicationMaster"), _daemons("resourcemanager")),
@@ -152,22 +155,32 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/driver-start": Trigger(DRIVER, FIRST_LINE, _driver_python(_is_python), STARTS_S),
     "spark/import-pyspark": Trigger(DRIVER, FIRST_LINE, _driver_python(_maps("_lsprof")), STARTS_S),
     "spark/context": Trigger(DRIVER, _line("Running Spark version"), _driver_jvm),
+    "spark/env": Trigger(DRIVER, _line("Successfully started service 'sparkDriver'"), _driver_jvm),
+    "spark/staging": Trigger(SPARK_SUBMIT, _line("Application ID is assigned"), _spark_submit),
     "spark/prepare": Trigger(SPARK_SUBMIT, _line("Setting up container launch context"), _spark_submit),
     "spark/am-start": Trigger(NODEMANAGER, _nodemanager(1, "SCHEDULED to RUNNING"), _container(1)),
     "spark/am-boot": Trigger("container-1", JVM_BOOTS, _container(1, _is_java)),
-    "spark/am-register": Trigger("container-1", _line("Registering signal handler for TERM"), _container(1, _is_java)),
+    "spark/am-login": Trigger("container-1", _line("Registering signal handler for INT"), _container(1, _is_java)),
+    "spark/am-staging": Trigger("container-1", _line("ApplicationAttemptId: "), _container(1, _is_java)),
+    "spark/am-connect": Trigger(
+        "container-1", re.compile("Response <- .*: registerApplicationMaster"), _container(1, _is_java)
+    ),
     "spark/am-request": Trigger("container-1", _line("Preparing Local resources"), _container(1, _is_java)),
     "spark/am-launch": Trigger("container-1", _line("Launching container container_"), _container(1, _is_java)),
     "spark/executor-start": Trigger(NODEMANAGER, _nodemanager(2, "SCHEDULED to RUNNING"), _container(2)),
     "spark/executor-boot": Trigger("container-2", FIRST_LINE, _container(2, _is_java), STARTS_S),
-    "spark/executor-register": Trigger("container-2", _line("Registering signal handler for TERM"), _container(2)),
+    "spark/executor-log4j": Trigger("container-2", _line("main INFO Using provider"), _container(2, _is_java)),
+    "spark/executor-login": Trigger("container-2", _line("Registering signal handler for INT"), _container(2)),
+    "spark/executor-settings": Trigger("container-2", _line("Changing view acls to"), _container(2, _is_java)),
+    "spark/executor-env": Trigger("container-2", _line("DiskBlockManager"), _container(2, _is_java)),
+    "spark/executor-register": Trigger("container-2", _line("Connecting to driver: "), _container(2, _is_java)),
     "spark/task": Trigger("container-2", _line("Got assigned task 0"), _container(2, _is_java)),
     "spark/python-start": Trigger(
         "container-2", _line("Got assigned task 0"), _container(2, _is_python_daemon), STARTS_S
     ),
     "spark/stop": Trigger(DRIVER, _line("SparkContext is stopping"), _driver_jvm),
     "hdfs/staging": Trigger(SPARK_SUBMIT, _line("Uploading resource"), _daemons("namenode")),
-    "hdfs/splits": Trigger(DRIVER, _line("Created broadcast 0 from"), _daemons("namenode")),
+    "hdfs/splits": Trigger(DRIVER, _call(r'getFileInfo "/dlobd/data/\S+/train"'), _daemons("namenode")),
     "hdfs/read": Trigger(
         "namenode-audit",
         # of a reader that is redirected; dlobd's own question where the blocks are, before the window, is an open only
