@@ -148,7 +148,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     "yarn/new-application": Trigger(SPARK_SUBMIT, _call("getNewApplication"), _daemons("resourcemanager")),
     "yarn/submit": Trigger(SPARK_SUBMIT, _line("Submitting application application_"), _daemons("resourcemanager")),
     "yarn/localise": Trigger(NODEMANAGER, _nodemanager(1, "NEW to LOCALIZING"), _daemons("")),
-    "yarn/register": Trigger("container-1", _line("Registering the ApplicationMaster"), _daemons("resourcemanager")),
+    "yarn/register": Trigger("container-1", _call("registerApplicationMaster"), _daemons("resourcemanager")),
     "yarn/localise-executor": Trigger(NODEMANAGER, _nodemanager(2, "NEW to LOCALIZING"), _daemons("")),
     "spark/submit-start": Trigger(SPARK_SUBMIT, FIRST_LINE, _spark_submit),
     "spark/submit-boot": Trigger(SPARK_SUBMIT, JVM_BOOTS, _spark_submit),
