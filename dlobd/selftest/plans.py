@@ -52,10 +52,11 @@ class Plan:
 _START = (
     "client/exec", "yarn/new-application", "yarn/submit", "yarn/queue", "yarn/localise", "yarn/register",
     "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/import-pyspark",
-    "spark/context", "spark/env", "spark/staging", "spark/prepare", "spark/am-start", "spark/am-boot", "spark/am-login",
-    "spark/am-staging", "spark/am-connect", "spark/am-request", "spark/am-launch", "spark/executor-start",
-    "spark/executor-boot", "spark/executor-log4j", "spark/executor-login", "spark/executor-settings",
-    "spark/executor-env", "spark/executor-register", "spark/task", "spark/python-start", "hdfs/staging",
+    "spark/context", "spark/env", "spark/scheduler", "spark/staging", "spark/prepare", "spark/am-start",
+    "spark/am-boot", "spark/am-name", "spark/am-login", "spark/am-staging", "spark/am-connect", "spark/am-request",
+    "spark/am-launch", "spark/executor-start", "spark/executor-boot", "spark/executor-log4j", "spark/executor-name",
+    "spark/executor-login", "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/task",
+    "spark/broadcast", "spark/python-start", "hdfs/staging",
 )  # fmt: skip
 """What every job on YARN passes until it trains."""
 
@@ -65,12 +66,15 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("workers=1",),
         (
             *_START, "hdfs/splits", "launcher/rendezvous", "spark/slow-task", "feed/put", "feed/get",
-            "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log",
+            "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log", "spark/exit",
         ),
     ),
     "read": (
         ("workers=1", "input=read"),
-        (*_START, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log"),
+        (
+            *_START, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log",
+            "spark/exit",
+        ),
     ),
     "feed-cluster": (
         ("workers=1", "deploy_mode=cluster"),

@@ -139,6 +139,7 @@ def _call(method: str) -> re.Pattern[str]:
 
 NODEMANAGER = r"nodemanager-\d+"
 FIRST_LINE = re.compile(f"^{APPEARED}$")
+LOG4J_DONE = re.compile(r"main INFO Configuration \S+ started")
 STARTS_S = 60.0
 """So long a process may take that earlier delays hold up."""
 JVM_BOOTS = _line("WARNING: Using incubator modules")
@@ -156,10 +157,12 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/import-pyspark": Trigger(DRIVER, FIRST_LINE, _driver_python(_maps("_lsprof")), STARTS_S),
     "spark/context": Trigger(DRIVER, _line("Running Spark version"), _driver_jvm),
     "spark/env": Trigger(DRIVER, _line("Successfully started service 'sparkDriver'"), _driver_jvm),
+    "spark/scheduler": Trigger(DRIVER, re.compile("Using .*ShuffleManager$"), _driver_jvm),
     "spark/staging": Trigger(SPARK_SUBMIT, _line("Application ID is assigned"), _spark_submit),
     "spark/prepare": Trigger(SPARK_SUBMIT, _line("Setting up container launch context"), _spark_submit),
     "spark/am-start": Trigger(NODEMANAGER, _nodemanager(1, "SCHEDULED to RUNNING"), _container(1)),
     "spark/am-boot": Trigger("container-1", JVM_BOOTS, _container(1, _is_java)),
+    "spark/am-name": Trigger("container-1", LOG4J_DONE, _container(1, _is_java)),
     "spark/am-login": Trigger("container-1", _line("Registering signal handler for INT"), _container(1, _is_java)),
     "spark/am-staging": Trigger("container-1", _line("ApplicationAttemptId: "), _container(1, _is_java)),
     "spark/am-connect": Trigger(
@@ -170,15 +173,18 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/executor-start": Trigger(NODEMANAGER, _nodemanager(2, "SCHEDULED to RUNNING"), _container(2)),
     "spark/executor-boot": Trigger("container-2", FIRST_LINE, _container(2, _is_java), STARTS_S),
     "spark/executor-log4j": Trigger("container-2", _line("main INFO Using provider"), _container(2, _is_java)),
+    "spark/executor-name": Trigger("container-2", LOG4J_DONE, _container(2, _is_java)),
     "spark/executor-login": Trigger("container-2", _line("Registering signal handler for INT"), _container(2)),
     "spark/executor-settings": Trigger("container-2", _line("Changing view acls to"), _container(2, _is_java)),
     "spark/executor-env": Trigger("container-2", _line("DiskBlockManager"), _container(2, _is_java)),
     "spark/executor-register": Trigger("container-2", _line("Connecting to driver: "), _container(2, _is_java)),
     "spark/task": Trigger("container-2", _line("Got assigned task 0"), _container(2, _is_java)),
+    "spark/broadcast": Trigger("container-2", _line("Started reading broadcast variable"), _container(2, _is_java)),
     "spark/python-start": Trigger(
         "container-2", _line("Got assigned task 0"), _container(2, _is_python_daemon), STARTS_S
     ),
     "spark/stop": Trigger(DRIVER, _line("SparkContext is stopping"), _driver_jvm),
+    "spark/exit": Trigger(DRIVER, _line("Successfully stopped SparkContext"), _driver_jvm),
     "hdfs/staging": Trigger(SPARK_SUBMIT, _line("Uploading resource"), _daemons("namenode")),
     "hdfs/splits": Trigger(DRIVER, _call(r'getFileInfo "/dlobd/data/\S+/train"'), _daemons("namenode")),
     "hdfs/read": Trigger(

@@ -179,7 +179,8 @@ def _splits(evidence: Evidence) -> Figures:
     splits = [split for log in evidence.executors.values() for split in log.splits.values()]
     inputs = [split.bytes for split in splits if split.path in evidence.file_bytes]
     files = _all_files(evidence)
-    return Figures(sum(inputs) if inputs else None, files * times if files else None, doubt=_troubled(evidence))
+    expected = files * times if files else None
+    return Figures(sum(inputs) if inputs else None, expected, why=cut_short(evidence), doubt=_troubled(evidence))
 
 
 def _staged_bytes(evidence: Evidence) -> Figures:

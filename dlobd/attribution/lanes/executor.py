@@ -229,7 +229,8 @@ def _add_tasks(
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequence[tuple[Job, Task]]) -> None:
     """What the executor's JVM does in the thread of each task, as far as it says so."""
     container, log = evidence.executor_containers[executor], evidence.executors[executor]
-    daemons = [p.process.start_ns for p in evidence.recorded_in(container) if not p.forked and p.process.start_ns]
+    processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
+    daemons = [p.process.start_ns for p in processes if p.process.start_ns]
     sources = f"{DRIVER_LOG}, {EXECUTOR_LOG}"
     for _, task in tasks:
         got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
