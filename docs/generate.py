@@ -160,13 +160,7 @@ the edges.
 
 {lines}
 
-What was added to each layer, less what was injected into it.
-
-{totals}
-
-How much of a run lies in spans with a delay, and the largest spans without one.
-
-{covered}
+{beyond}
 
 {verdict}
 """
@@ -726,10 +720,21 @@ def selftest_page() -> str:
         delays=_table(report.DELAYS, report.by_point(whole)),
         matrix=_table(("delayed", *report.columns(whole)), report.matrix_rows(whole)),
         lines=_table(report.LINES, report.line_rows(whole)),
-        totals=_table(report.TOTALS, report.total_rows(whole)),
-        covered=_table(report.COVERED, report.covered_rows(whole)),
+        beyond=_beyond_delays(whole),
         verdict="\n".join(f"- {line.capitalize()}." for line in report.verdicts(whole)),
         **whole["target"],
+    )
+
+
+def _beyond_delays(whole: dict[str, Any]) -> str:
+    """Totals and coverage, as far as the result has them."""
+    if not whole["totals"]:
+        return "This result has no controls: it was made before there were any, with fewer points. It has no totals."
+    totals = _table(report.TOTALS, report.total_rows(whole))
+    covered = _table(report.COVERED, report.covered_rows(whole))
+    return (
+        f"What was added to each layer, less what was injected into it.\n\n{totals}\n\n"
+        f"How much of a run lies in spans with a delay, and the largest spans without one.\n\n{covered}"
     )
 
 
