@@ -100,7 +100,7 @@ which `dlobd verify` and `dlobd show` compare.
 SELFTEST_PAGE = """\
 # Self-test
 
-<!-- Made by docs/generate.py from docs/selftest.json, which is what `dlobd selftest --full --json` printed. -->
+<!-- Made by docs/generate.py from docs/selftest.json, the output of `dlobd selftest --json`. -->
 
 Is the breakdown right? `dlobd selftest` puts delays of known size into real runs on the embedded cluster, and looks for
 each one in the breakdown: in the startup of a job, its feed, its training and its end, in every layer.
@@ -728,14 +728,13 @@ def selftest_page() -> str:
 
 def _beyond_delays(whole: dict[str, Any]) -> str:
     """Totals and coverage, as far as the result has them."""
-    if not whole["totals"]:
-        return "This result has no controls: it was made before there were any, with fewer points. It has no totals."
-    totals = _table(report.TOTALS, report.total_rows(whole))
+    totals = "This result is of the four runs, which have no controls: it has no totals."
+    if whole["totals"]:
+        table = _table(report.TOTALS, report.total_rows(whole))
+        totals = f"What was added to each layer, less what was injected into it.\n\n{table}"
     covered = _table(report.COVERED, report.covered_rows(whole))
-    return (
-        f"What was added to each layer, less what was injected into it.\n\n{totals}\n\n"
-        f"How much of a run lies in spans with a delay, and the largest spans without one.\n\n{covered}"
-    )
+    said = "How much of a run lies in spans with a delay, and the largest spans without one."
+    return f"{totals}\n\n{said}\n\n{covered}"
 
 
 def layers_page() -> str:
