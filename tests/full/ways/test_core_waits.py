@@ -18,7 +18,7 @@ from dlobd.attribution.carriers import Carrier, Carriers
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assembled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
 HOGS = 4
 HOG = "while True: pass"

@@ -17,7 +17,7 @@ from cluster.conftest import until, warnings_of
 from dlobd.bundle.store import Bundle
 from dlobd.layers import UNATTRIBUTED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(480)]
 
 SILENT = """
 from pyspark.sql import SparkSession
