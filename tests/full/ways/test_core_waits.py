@@ -75,7 +75,10 @@ def test_a_hog_of_four_processes_is_waiting_for_a_core_and_no_longer_silently_sp
     assert any(warning.startswith("the machine was busy: ") for warning in run["warnings"])
     assert run["core_waits"]["foreign_cpu_ns"] > run["core_waits"]["held_up_ns"] > 0
     (had, waited), (had_before, waited_before) = (starting(one.bundle.path) for one in (ended, quick_run))
-    assert waited / had > 1.5 * waited_before / had_before
+    # where others were busy during the run without hogs too, that one waited as well
+    before = json.loads((quick_run.bundle.path / "run.json").read_text())
+    factor = 1 if before["core_waits"]["busy"] else 1.5
+    assert waited / had > factor * waited_before / had_before
     for each in (run, json.loads((quick_run.bundle.path / "run.json").read_text())):
         whole = each["core_waits"]["whole"]
         parts = ("on_core_ns", "waiting_ns", "blocked_ns", "unknown_ns")
