@@ -59,9 +59,10 @@ def selftest(
     from dlobd.selftest import report as report
 
     with Progress() as progress:
-        if full and (reason := slow_disk.obstacle(cache_dir())):
-            progress.keep(f"without a slow disk: {reason}")
-        chosen = plans.full(slow_disk=not slow_disk.obstacle(cache_dir())) if full else plans.quick()
+        obstacle = slow_disk.obstacle(cache_dir()) if full else ""
+        if obstacle:
+            progress.keep(f"without a slow disk: {obstacle}")
+        chosen = plans.full(slow_disk=not obstacle) if full else plans.quick()
         rans = runs.run(chosen, out, progress, progress.keep)
     if as_json:
         print_json(report.document(rans))

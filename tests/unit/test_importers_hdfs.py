@@ -98,8 +98,8 @@ def test_a_refused_close_was_tried_again_when_the_namenode_says_so() -> None:
     found = list(
         hdfs.close_retries(
             parsed(
-                RETRY.format(at=14680520818665, path="/user/root/.sparkStaging/pyspark.zip"),
-                CLOSED.format(at=14680925037381, path="/user/root/.sparkStaging/pyspark.zip"),
+                RETRY.format(at=14680520818665, path="/user/dlobd/.sparkStaging/pyspark.zip"),
+                CLOSED.format(at=14680925037381, path="/user/dlobd/.sparkStaging/pyspark.zip"),
                 RETRY.format(at=14680993583503, path="/a"),
                 CLOSED.format(at=14681093583503, path="/a"),
             )

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.attribution.sources.logs import LIMITS
 from dlobd.bundle.run import Audit
 
 Verdict = Literal["pass", "fail", "unknown"]
@@ -111,7 +112,7 @@ def cut_short(evidence: Evidence) -> str:
     """That training ended before its epochs did, and what that means for sums over its input; empty if it did not."""
     job = training_job(evidence)
     taken = [result["steps"] for result in evidence.results.values()]
-    limited = any(job.get(limit) for limit in ("max_steps", "max_seconds", "target_accuracy"))
+    limited = any(job.get(limit) for limit in LIMITS)
     if not limited or not taken or min(taken) >= job["steps"]:
         return ""
     return "training ended before its epochs did: what was read or fed beyond its last step is not counted"

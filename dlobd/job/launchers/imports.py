@@ -58,21 +58,31 @@ class _FirstImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-class _Loader(importlib.abc.Loader):
+class _Before(importlib.abc.Loader):
     """Stands before a module's own loader, which may load others too, and steps back once it is used."""
 
-    def __init__(self, own: importlib.abc.Loader, layer: str | None, prepare: Callable[[ModuleType], None]) -> None:
+    def __init__(self, own: importlib.abc.Loader) -> None:
         self._own = own
-        self._layer = layer
-        self._prepare = prepare
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
         return self._own.create_module(spec)
 
-    def exec_module(self, module: ModuleType) -> None:
+    def _step_back(self, module: ModuleType) -> None:
         module.__loader__ = self._own
         if module.__spec__ is not None:
             module.__spec__.loader = self._own
+
+
+class _Loader(_Before):
+    """Records an import, and prepares the module."""
+
+    def __init__(self, own: importlib.abc.Loader, layer: str | None, prepare: Callable[[ModuleType], None]) -> None:
+        super().__init__(own)
+        self._layer = layer
+        self._prepare = prepare
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._step_back(module)
         recorded = tracing.span(self._layer, f"import {module.__name__}") if self._layer else nullcontext()
         with recorded:
             self._own.exec_module(module)
@@ -133,21 +143,16 @@ class _Import:
         self.others_ns = 0
 
 
-class _Timed(importlib.abc.Loader):
-    """Stands before a module's own loader until the module is made."""
+class _Timed(_Before):
+    """Notes how long an import took, and for whom."""
 
     def __init__(self, own: importlib.abc.Loader, package: str, stack: list[_Import]) -> None:
-        self._own = own
+        super().__init__(own)
         self._package = package
         self._stack = stack
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._own.create_module(spec)
-
     def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._own
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._own
+        self._step_back(module)
         own, by = _Import(self._package), self._stack[-1] if self._stack else None
         layer = LAUNCHERS.get(self._package)
         begun_ns = monotonic_ns()
