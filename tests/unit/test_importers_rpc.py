@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dlobd.attribution.importers import log4j, rpc
+from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes import calls as call_spans
 from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.attribution.lanes.feed import without_reads
 from dlobd.schema import Process
+from dlobd.tracing import names
 
 DRIVER = """\
 16522441757635 2026-11-25T00:48:22.707 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> /127.0.0.1:11538: getNewApplication 
@@ -79,3 +82,28 @@ def test_the_length_of_a_poll_is_what_lies_between_two_calls() -> None:
     assert call_spans.poll_ns([first, last], "getApplicationReport", last.end_ns) == 1_000_900_509
     assert call_spans.poll_ns([first], "getApplicationReport", last.end_ns) is None
     assert call_spans.poll_ns([first, last], "allocate", last.end_ns) is None
+
+
+def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -> None:
+    """A feed task's Python is not held up by its JVM's calls, except where it reads a block; the last goes on after."""
+    (call,) = [call for call in calls(DRIVER) if call.method == "create"]
+    lane = LaneBuilder("executor-1", Process("host", "executor", 1, 0))
+    at_ns, length_ns = call.start_ns, call.end_ns - call.start_ns
+
+    def span(number: int, name: str, start_ns: int, end_ns: int) -> RecordedSpan:
+        return RecordedSpan(number, 0, "spark", name, at_ns + start_ns, at_ns + end_ns, False, {}, {}, "")
+
+    python = [
+        span(1, names.FEED_TASK, -5000, length_ns - 9000),
+        span(2, names.READ_BLOCK, 10_000, 20_000),
+        span(3, names.PUT, 20_100, 30_000),
+        span(4, names.READ_BLOCK, 30_000, 40_000),
+    ]
+    elsewhere = without_reads(python)
+    assert [(start_ns - at_ns, end_ns - at_ns) for start_ns, end_ns in elsewhere] == [
+        (-5000, 10_000), (20_000, 30_000), (40_000, length_ns - 9000),
+    ]  # fmt: skip
+    call_spans.place(lane, [call], lambda call: True, "executor log", elsewhere)
+    assert [(s.start_ns - at_ns, s.end_ns - at_ns) for s in lane.spans] == [
+        (10_000, 20_000), (30_000, 40_000), (length_ns - 9000, length_ns),
+    ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from dlobd.attribution.importers import rpc
@@ -95,7 +96,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     if registered_ns:
         calls.place(
             lane, rpc.calls(lines), lambda call: call.thread == "main" and call.start_ns < registered_ns, "AM log",
-            registered_ns,
+            [(registered_ns, sys.maxsize)],
         )  # fmt: skip
 
 

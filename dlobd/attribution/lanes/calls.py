@@ -5,7 +5,8 @@ Only those of the thread that carries the lane: what other threads call meanwhil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.rpc import Call
@@ -18,7 +19,7 @@ def place(
     calls: Iterable[Call],
     carries: Callable[[Call], bool],
     source: str,
-    until_ns: int | None = None,
+    elsewhere: Sequence[tuple[int, int]] = (),
 ) -> None:
     """Places the calls of the lane's own thread.
 
@@ -26,24 +27,28 @@ def place(
 
     Args:
         carries: whether the thread of a call carries the lane then.
-        until_ns: when the lane goes on elsewhere.
+        elsewhere: when something else carries the lane, in order and apart: what a call takes then is left out.
     """
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
         if not carries(call) or any(_holds(wait, call.start_ns) for wait in waits):
             continue
         attrs = {"path": call.path} if call.path else {}
-        end_ns = call.end_ns if until_ns is None else min(call.end_ns, until_ns)
-        if call.layer == "yarn":
-            lane.add(
-                "yarn", f"{call.method} RPC", call.start_ns, end_ns, source,
-                resolution_ns=RESOLUTION_NS, attrs=attrs,
-            )  # fmt: skip
-        else:
-            lane.add(
-                "hdfs", f"{call.method} NameNode", call.start_ns, end_ns, source,
-                resolution_ns=RESOLUTION_NS, attrs=attrs,
-            )  # fmt: skip
+        name = f"{call.method} RPC" if call.layer == "yarn" else f"{call.method} NameNode"
+        for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
+            lane.add(call.layer, name, start_ns, end_ns, source, resolution_ns=RESOLUTION_NS, attrs=attrs)
+
+
+def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """[start_ns, end_ns) without the `others`, which are in order and apart."""
+    for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
+        if begun_ns >= end_ns:
+            break
+        if start_ns < begun_ns:
+            yield start_ns, begun_ns
+        start_ns = ended_ns
+    if start_ns < end_ns:
+        yield start_ns, end_ns
 
 
 def _holds(wait: Span, at_ns: int) -> bool:

@@ -19,7 +19,7 @@ from dlobd.attribution.lanes.application import (
     nm_heartbeat,
 )
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
-from dlobd.attribution.lanes.feed import room_ns
+from dlobd.attribution.lanes.feed import room_ns, without_reads
 from dlobd.attribution.lanes.ranks import ROLES, Rank
 from dlobd.schema import Process, Span
 from dlobd.tracing import names
@@ -250,9 +250,11 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequ
     for name, found in (("read broadcast", log.broadcasts), ("deserialise function", log.functions)):
         for begun_ns, ended_ns in found:
             lane.add("spark", name, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+    # the thread of a task reads its input while the Python worker works, which only a read of a block waits for
+    in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     calls.place(
         lane, rpc.calls(evidence.container_log(container)), lambda call: call.thread.startswith(TASK_THREAD),
-        EXECUTOR_LOG,
+        EXECUTOR_LOG, sorted(in_python),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from dlobd.attribution.importers.recorder import RecordedSpan
+from dlobd.tracing import names
 
 
 def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
@@ -20,6 +21,23 @@ def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity
 
     Where the pipe never was too full for it, that is before anything was put."""
     return _passed(_known(puts), _known(gets), capacity_bytes)
+
+
+def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
+    """When the feed tasks of one Python worker did not read a block, which Spark hands over; in order and apart."""
+    found = []
+    reads = sorted((span.start_ns, span.end_ns) for span in spans if span.name == names.READ_BLOCK)
+    for task in spans:
+        if task.name != names.FEED_TASK:
+            continue
+        begun_ns = task.start_ns
+        for start_ns, end_ns in reads[bisect_left(reads, (task.start_ns,)) : bisect_left(reads, (task.end_ns,))]:
+            if begun_ns < start_ns:
+                found.append((begun_ns, start_ns))
+            begun_ns = end_ns
+        if begun_ns < task.end_ns:
+            found.append((begun_ns, task.end_ns))
+    return found
 
 
 def _passed(ones: Sequence[RecordedSpan], others: Sequence[RecordedSpan], slack_bytes: int) -> dict[int, int]:
