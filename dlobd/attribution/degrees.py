@@ -82,7 +82,7 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
     "yarn": (
         "allocate * container", "launch * container", "prepare * container", "allocate and launch * container",
         "localise and start * container", "allocate, localise and start * container", "register application",
-        "unregister application",
+        "unregister application", "notice lost attempt", "notice lost executor",
     ),
     "spark": (
         names.DRIVER, "Python worker", "task of *", "job *",
@@ -91,7 +91,7 @@ BETWEEN_MARKS: dict[str, tuple[str, ...]] = {
         "wait for the ApplicationMaster", "wait for executors", "submit job *", "wait for tasks of *",
         "* launch script", "* JVM boots", "* registers", "AM serves the driver", "AM runs the driver", "AM stops",
         "AM prepares its request", "AM asks for * container", "AM launches executor container", "end job *",
-        "lost task of *",
+        "lost task of *", "lost attempt", "wait for another ApplicationMaster",
         "Master and Worker start executor", "wait for a job", "schedule task",
         "trainer in task", "start Python daemon", "Python worker starts",
     ),

@@ -16,7 +16,7 @@ from dlobd.attribution.exchange_use import exchange_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.imports import imports
-from dlobd.attribution.lanes import hdfs_use, tasks
+from dlobd.attribution.lanes import application, hdfs_use, tasks
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
@@ -247,7 +247,7 @@ def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
         found.append(f"{damaged} lines of span files are truncated: their process was killed while writing")
     if lost := recording_cost.lost_lines(evidence):
         found.append(f"{lost} lines of span files are lost: they could not be written to disk")
-    found += [*hdfs_use.outages(evidence), *tasks.lost_work(evidence)]
+    found += [*hdfs_use.outages(evidence), *application.lost_attempts(evidence), *tasks.lost_work(evidence)]
     if step_ns := clock.stepped_ns(evidence.anchors):
         found.append(
             f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job was running: dates in logs shifted, "

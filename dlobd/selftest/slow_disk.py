@@ -86,5 +86,6 @@ def _remove(group: Path) -> None:
 
 
 def _device(path: Path) -> str:
-    number = path.stat().st_dev
+    there = next(one for one in (path, *path.resolve().parents) if one.exists())  # before it was ever used
+    number = there.stat().st_dev
     return f"{os.major(number)}:{os.minor(number)}"

@@ -74,6 +74,11 @@ def test_an_attempt_in_vain_is_not_what_a_job_hung_on() -> None:
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(0, 0, "2", 0, 35, 2), *again])
     found = list(critical([job], {"2": {0: 35, 3: 48}}, 1000))
     assert found == [("j", "2", 40, 48), ("j", "", 10, 40)]
+    # its executor died, and the one that made it again was started then
+    winner = spark.Task(1, 0, "3", 60, 70, 0)
+    job = spark.Job(0, "j", 0, 95, tasks=[overtaken, winner])
+    found = list(critical([job], {"3": {1: 69}}, 1000, {"1": 25}, {"1": 5, "3": 55}))
+    assert found == [("j", "3", 60, 69), ("j", "3", 25, 55), ("j", "", 10, 25)]
     # a speculative attempt that lost began later, and held up nothing
     late = spark.Task(2, 0, "1", 60, None, 0)
     job = spark.Job(0, "j", 0, 95, tasks=[spark.Task(1, 0, "2", 10, 70, 0), late])

@@ -159,6 +159,27 @@ def test_a_reservation_is_a_container_only_once_it_is_allocated() -> None:
     assert set(yarn.life(parsed(*log), [], "application_1_7").containers) == {met}
 
 
+def test_attempts_of_an_application_are_told_apart() -> None:
+    """Each has its own states; the application's are the first of any attempt, which is what its client saw."""
+    states = ((1, "ALLOCATED_SAVING", "RUNNING"), (1, "FINAL_SAVING", "FAILED"), (2, "ALLOCATED_SAVING", "RUNNING"))
+    log = [
+        line(
+            (at + 1) * 1_000_000,
+            "attempt.RMAppAttemptImpl",
+            f"appattempt_1_0007_{number:06} State change from {begin} to {end} on event = X",
+        )
+        for at, (number, begin, end) in enumerate(states)
+    ]
+    life = yarn.life(parsed(*log), [], "application_1_0007")
+    assert {number: marks.at for number, marks in life.attempts.items()} == {
+        1: {"RUNNING": 1_000_000, "FAILED": 2_000_000},
+        2: {"RUNNING": 3_000_000},
+    }
+    assert life.application.at["ATTEMPT_RUNNING"] == 1_000_000
+    names = ("container_1_0007_02_000001", "container_e17_1_0007_01_000002", "executor_0")
+    assert [yarn.attempt_of(name) for name in names] == [2, 1, 0]
+
+
 def test_without_logs_there_is_nothing() -> None:
     """A run whose application was never submitted has no life, and that is no error."""
     life = yarn.life([], [], "application_0_0")

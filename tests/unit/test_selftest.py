@@ -145,6 +145,13 @@ def test_a_slow_disk_is_a_way_of_its_own_where_there_can_be_one() -> None:
     assert totals.of_run("disk", 0, [SLOW], attribute(Trace(0, S, ()))).injected == {"hdfs": 3 * S}
 
 
+def test_the_disk_of_a_directory_is_known_before_it_is_made(tmp_path: Path) -> None:
+    """The cache is made by the first cluster, and whether its disk can be slowed is asked before."""
+    assert (
+        slow_disk.obstacle(tmp_path / "not" / "yet").partition("/")[0] == slow_disk.obstacle(tmp_path).partition("/")[0]
+    )
+
+
 def test_the_kernel_slows_a_disk_for_some_processes_alone(tmp_path: Path) -> None:
     """What one reads from the disk takes as long as the rate says, and what the kernel counted is written down."""
     if reason := slow_disk.obstacle(tmp_path):

@@ -27,24 +27,22 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
     yield app.get("NEW_SAVING"), _at(points.get("submitted"))
     yield app.get("SUBMITTED"), app.get("ACCEPTED")
     yield app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
-    if evidence.containers:
-        marks = evidence.yarn.containers.get(evidence.containers[0])
-        if marks:
-            yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
+    attempt = evidence.attempt(evidence.am_container).at
+    if marks := evidence.yarn.containers.get(evidence.am_container):
+        yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
     yield _at(am.first), _at(am.registering)
-    yield _at(am.registering), app.get("ATTEMPT_RUNNING")
+    yield _at(am.registering), attempt.get("RUNNING")
     yield app.get("ATTEMPT_RUNNING"), _at(evidence.submit_log.points.get("running"))
     yield _at(am.registering), _at(am.requested)
-    yield _at(am.unregistering), app.get("ATTEMPT_FINAL_SAVING")
-    yield app.get("ATTEMPT_FINAL_SAVING"), app.get("FINISHING")
+    yield _at(am.unregistering), attempt.get("FINAL_SAVING")
+    yield attempt.get("FINAL_SAVING"), app.get("FINISHING")
     yield app.get("FINISHING"), app.get("FINISHED")
 
 
 def _containers(evidence: Evidence) -> Iterator[Message]:
     """Between the ResourceManager, the ApplicationMaster and the NodeManagers, of each container."""
-    am = evidence.application_master
     for container, marks in evidence.yarn.containers.items():
-        at = marks.at
+        at, am = marks.at, evidence.am_log_of(container)
         yield at.get("ALLOCATED"), at.get("ACQUIRED")
         yield at.get("ACQUIRED"), at.get("START_REQUEST")
         yield at.get("START_REQUEST"), at.get("LOCALIZING")

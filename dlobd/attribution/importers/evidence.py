@@ -16,6 +16,7 @@ from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resource
 from dlobd.attribution.importers.alignment import Alignment
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.importers.yarn import Marks
 from dlobd.bundle import files
 from dlobd.errors import BundleError
 from dlobd.tracing.clock import WallToMonotonic
@@ -52,9 +53,10 @@ class Evidence:
 
     @cached_property
     def processes(self) -> list[RecordedProcess]:
-        """All processes that recorded spans."""
+        """All processes that recorded spans, but for those of a lost attempt."""
         found = [self.alignment.process(process) for process in self._recorded]
-        return sorted(found, key=lambda process: process.opened_ns)
+        counting = [process for process in found if process.path.parent.name not in self.lost_containers]
+        return sorted(counting, key=lambda process: process.opened_ns)
 
     @cached_property
     def _recorded(self) -> list[RecordedProcess]:
@@ -158,7 +160,7 @@ class Evidence:
         """The log of the JVM that has the SparkContext."""
         if not self.cluster_mode:
             return self.submit_lines
-        return self.container_log(self.containers[0]) if self.containers else []
+        return self.container_log(self.am_container) if self.am_container else []
 
     @cached_property
     def driver_log(self) -> spark.DriverLog:
@@ -170,7 +172,7 @@ class Evidence:
         """The life of the JVM that has the SparkContext."""
         if not self.cluster_mode:
             return self.submit_jvm
-        return self.container_jvm(self.containers[0]) if self.containers else None
+        return self.container_jvm(self.am_container) if self.am_container else None
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:
@@ -193,20 +195,65 @@ class Evidence:
         return self._json(files.NM_CONTAINERS, [])
 
     @cached_property
-    def containers(self) -> list[str]:
-        """Container ids, the ApplicationMaster's first."""
+    def all_containers(self) -> list[str]:
+        """Container ids of all attempts, each attempt's ApplicationMaster first."""
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
+    def lost_containers(self) -> list[str]:
+        """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
+        if not self.cluster_mode or not self.all_containers:
+            return []
+        last = yarn.attempt_of(self.all_containers[-1])
+        return [container for container in self.all_containers if yarn.attempt_of(container) != last]
+
+    @cached_property
+    def containers(self) -> list[str]:
+        """Ids of the containers whose work counts, each attempt's ApplicationMaster first."""
+        return [container for container in self.all_containers if container not in self.lost_containers]
+
+    @cached_property
+    def am_containers(self) -> list[str]:
+        """The ApplicationMaster's container of each attempt, the last one's at the end."""
+        first: dict[int, str] = {}
+        for container in self.all_containers:
+            first.setdefault(yarn.attempt_of(container), container)
+        return list(first.values())
+
+    @property
+    def am_container(self) -> str:
+        """The ApplicationMaster's container of the last attempt; empty where there is none."""
+        return self.am_containers[-1] if self.am_containers else ""
+
+    def attempt(self, container: str) -> Marks:
+        """What the ResourceManager did with the attempt of a container."""
+        return self.yarn.attempts.get(yarn.attempt_of(container), Marks())
+
+    @cached_property
+    def am_logs(self) -> dict[str, spark.AmLog]:
+        """The ApplicationMaster's log of each attempt, by its container."""
+        return {container: spark.application_master(self.container_log(container)) for container in self.am_containers}
+
+    @property
     def application_master(self) -> spark.AmLog:
-        """The ApplicationMaster's log."""
-        return spark.application_master(self.container_log(self.containers[0]) if self.containers else [])
+        """The ApplicationMaster's log of the last attempt."""
+        return self.am_logs.get(self.am_container, spark.AmLog())
+
+    def am_of(self, container: str) -> str:
+        """The ApplicationMaster's container of the attempt that a container belongs to; empty where there is none."""
+        ours = yarn.attempt_of(container)
+        return next((own for own in self.am_containers if yarn.attempt_of(own) == ours), "")
+
+    def am_log_of(self, container: str) -> spark.AmLog:
+        """The log of the ApplicationMaster that asked for a container; its own, if it is one's."""
+        return self.am_logs.get(self.am_of(container), spark.AmLog())
 
     @cached_property
     def executor_containers(self) -> dict[str, str]:
         """Executor id to the directory of its logs and spans: a container's on YARN."""
         if self.on_yarn:
-            return self.application_master.containers
+            logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
+            return {executor: container for log in logs for executor, container in log.containers.items()}
         found = (self.path / files.CONTAINER_LOGS).glob("executor_*")
         return {path.name.removeprefix("executor_"): path.name for path in found}
 

@@ -27,6 +27,7 @@ _STAGE = re.compile(r"Submitting (?:ShuffleMap|Result)Stage (\d+) ")
 _TASK_SET = re.compile(r"Adding task set (\d+)\.\d+ with ")
 _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
+_GONE = re.compile(r"Lost executor (\S+) on ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
 _UPLOAD = re.compile(r"Uploading resource (\S+) -> (hdfs://[^/]+)?(\S+)")
 _ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
@@ -77,6 +78,7 @@ class DriverLog:
     uploads: list[tuple[LogLine, str, int]] = field(default_factory=list)  # begin, HDFS path, next line's time
     errors: list[str] = field(default_factory=list)
     lost: list[LostExecutor] = field(default_factory=list)
+    gone: dict[str, int] = field(default_factory=dict)  # executor id -> when the driver gave it up, for any reason
 
 
 DRIVER_POINTS = {
@@ -132,8 +134,10 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
                 jobs[int(match[1])].end_ns = line.at_ns
         elif match := _REGISTERED.search(line.message):
             log.registered.setdefault(match[1], line)
-        elif match := _LOST.search(line.message):
-            log.lost.append(LostExecutor(line.at_ns, match[3].rstrip("."), match[2]))
+        elif match := _GONE.search(line.message):
+            log.gone.setdefault(match[1], line.at_ns)
+            if released := _LOST.search(line.message):
+                log.lost.append(LostExecutor(line.at_ns, released[3].rstrip("."), released[2]))
         elif match := _UPLOAD.search(line.message):
             after = lines[index + 1].at_ns if index + 1 < len(lines) else line.at_ns
             log.uploads.append((line, match[3], after))
@@ -167,12 +171,22 @@ class AmLog:
 
     first: LogLine | None = None
     registering: LogLine | None = None
-    requested: LogLine | None = None
+    requests: list[LogLine] = field(default_factory=list)
     asking: Asking | None = None
     unregistering: LogLine | None = None
     containers: dict[str, str] = field(default_factory=dict)  # executor id -> container id
     launching: dict[str, LogLine] = field(default_factory=dict)  # by container id
     user_exit: tuple[int, int] | None = None  # time and exit code of the driver's Python, if it failed
+
+    @property
+    def requested(self) -> LogLine | None:
+        """The first request for executors' containers."""
+        return self.requests[0] if self.requests else None
+
+    def requested_before(self, at_ns: int | None) -> int | None:
+        """When the last request before `at_ns` was made: of the container that was allocated then; else the first."""
+        made = [line.at_ns for line in self.requests]
+        return max((ns for ns in made if at_ns is not None and ns <= at_ns), default=made[0] if made else None)
 
 
 def application_master(lines: Iterable[LogLine]) -> AmLog:
@@ -183,7 +197,7 @@ def application_master(lines: Iterable[LogLine]) -> AmLog:
         if "Registering the ApplicationMaster" in line.message:
             log.registering = log.registering or line
         elif "container requests" in line.message and "Submitted" in line.message:
-            log.requested = log.requested or line
+            log.requests.append(line)
         elif log.asking is None and (match := _ASKING.search(line.message)):
             log.asking = Asking(line.at_ns, int(match[2]) * 1_000_000, int(match[1]) * 1_000_000)
         elif "Unregistering ApplicationMaster" in line.message:

@@ -10,7 +10,8 @@ from typing import Any
 from dlobd.attribution.importers.log4j import LogLine
 
 # container ids carry an epoch after a ResourceManager restart: container_e01_<timestamp>_...
-_CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_\d+_\d+\b")
+_CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
+_ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
 
 
 @dataclass(slots=True)
@@ -40,15 +41,23 @@ class LostNode:
 class YarnLife:
     """An application's and its containers' transitions.
 
-    application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED, and summary fields of the ResourceManager
+    application: SUBMITTED ACCEPTED RUNNING FINISHING FINISHED; ATTEMPT_RUNNING and such are the first of any attempt
+    attempts (by number, from 1): SUBMITTED SCHEDULED ALLOCATED LAUNCHED RUNNING FINAL_SAVING FINISHED FAILED
     containers (by id): ALLOCATED ACQUIRED START_REQUEST LOCALIZING SCHEDULED RUNNING EXITED COMPLETED; not those that
         were reserved and never allocated
     """
 
     application: Marks
+    attempts: dict[int, Marks]
     containers: dict[str, Marks]
     diagnostics: list[str]
     lost_nodes: list[LostNode]
+
+
+def attempt_of(container: str) -> int:
+    """The number of the attempt that a container belongs to, from 1; 0 of a name that is no container's."""
+    match = _CONTAINER.search(container)
+    return int(match[2]) if match else 0
 
 
 def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
@@ -79,7 +88,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
     number = application_id.removeprefix("application_")
     # application 1000 is not application 10000
     ours = re.compile(rf"(?<!\d){re.escape(number)}(?!\d)")
-    result = YarnLife(Marks(), {}, [], [])
+    result = YarnLife(Marks(), {}, {}, [], [])
 
     def container_of(message: str) -> Marks | None:
         match = _CONTAINER.search(message)
@@ -94,6 +103,8 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
             result.application.put(state[2], line)
         elif line.logger.endswith("RMAppAttemptImpl") and (state := _APP_STATE.search(line.message)):
             result.application.put(f"ATTEMPT_{state[2]}", line)
+            if attempt := _ATTEMPT.search(line.message):
+                result.attempts.setdefault(int(attempt[1]), Marks()).put(state[2], line)
         elif line.logger.endswith("RMContainerImpl") and (state := _RM_CONTAINER.search(line.message)):
             marks = container_of(line.message)
             if marks:

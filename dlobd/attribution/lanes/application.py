@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.spark import Asking
-from dlobd.attribution.importers.yarn import Marks
+from dlobd.attribution.importers.yarn import Marks, attempt_of
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
@@ -40,47 +41,95 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     """The application's spans; empty where it was never submitted."""
     lane = LaneBuilder(LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
-    container = evidence.containers[0] if evidence.containers else ""
-    marks = evidence.yarn.containers.get(container, Marks()).at
     lane.add(
         "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
     )
+    asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
+    for container in evidence.am_containers[:-1]:
+        asked_ns, source = _add_lost_attempt(lane, evidence, container, asked_ns, source), RM_LOG
+    last = evidence.am_container
+    from_ns = _add_start(lane, evidence, last, asked_ns, source)
     am = evidence.application_master
-    life = evidence.container_jvm(container) if container else None
-    asked_ns, asked_source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
-    begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
-    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun, nm_heartbeat(evidence))
+    unregister = am.unregistering.at_ns if am.unregistering else None
+    finished = app.get("FINISHED")
     python = evidence.driver_process
+    until_ns = unregister or finished
     if evidence.cluster_mode:
         # the container's process is the driver: its start ends where its Python's begins
-        begun_ns = python.process.start_ns if python else None
-        ended_ns = max((span.end_ns for span in python.spans), default=None) if python else None
-        doing = ("AM runs the driver", begun_ns, ended_ns)
+        name = "AM runs the driver"
+        until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
     else:
-        # an idle ApplicationMaster only waits for its driver
-        requested_ns = am.requested.at_ns if am.requested else None
-        begun_ns = app.get("ATTEMPT_RUNNING") or requested_ns  # it registers, and requests containers at once
-        doing = ("AM serves the driver", begun_ns, None)
-    registering_ns = am.registering.at_ns if am.registering and not evidence.cluster_mode else None
+        name = "AM serves the driver"  # an idle ApplicationMaster only waits for its driver
+    lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+    _add_jvm(lane, evidence, last, from_ns)
+    lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
+    lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
+    return lane.spans
+
+
+def _add_start(
+    lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
+) -> int | None:
+    """An ApplicationMaster's container and process, until it serves or is the driver. Returns when it does."""
+    marks = evidence.yarn.containers.get(container, Marks()).at
+    am = evidence.am_log_of(container)
+    life = evidence.container_jvm(container) if container else None
+    begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
+    add_container_start(lane, marks, "AM", asked_ns, asked_source, begun, nm_heartbeat(evidence))
+    running_ns = evidence.attempt(container).at.get("RUNNING")
+    if evidence.cluster_mode:
+        python = evidence.driver_process
+        from_ns = python.process.start_ns if python and container == evidence.am_container else None
+        registering_ns = None
+    else:
+        # it registers, and requests containers at once
+        from_ns = running_ns or (am.requested.at_ns if am.requested else None)
+        registering_ns = am.registering.at_ns if am.registering else None
     add_process_start(
         lane,
         "AM",
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
-        (registering_ns or begun_ns, "/proc" if evidence.cluster_mode else "AM log", begun_ns is None),
+        (registering_ns or from_ns, "/proc" if evidence.cluster_mode else "AM log", from_ns is None),
     )
     lane.add(
-        "yarn", "register application", registering_ns, app.get("ATTEMPT_RUNNING"), f"AM log, {RM_LOG}",
-        resolution_ns=RESOLUTION_NS,
-    )  # fmt: skip
-    unregister = am.unregistering.at_ns if am.unregistering else None
-    finished = app.get("FINISHED")
-    name, from_ns, until_ns = doing
-    until_ns = until_ns or unregister or finished
-    lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
-    _add_jvm(lane, evidence, container, from_ns)
-    lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
-    lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
-    return lane.spans
+        "yarn", "register application", registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS
+    )
+    return from_ns
+
+
+def lost_ns(evidence: Evidence, container: str) -> int | None:
+    """When the ApplicationMaster of a lost attempt was gone, as far as any log says."""
+    life, marks = evidence.container_jvm(container), evidence.yarn.containers.get(container, Marks()).at
+    last = evidence.container_log(container)[-1:]
+    ends = (life.exit_ns if life else None, marks.get("EXITED"), last[0].at_ns if last else None)
+    return next(filter(None, ends), None)
+
+
+def _add_lost_attempt(
+    lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
+) -> int | None:
+    """An attempt whose ApplicationMaster was lost. With the driver in it all of it was lost, else the driver went on.
+    Returns when the next attempt was made."""
+    gone_ns, number = lost_ns(evidence, container), attempt_of(container)
+    again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
+    if evidence.cluster_mode:
+        lane.add("spark", "lost attempt", asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+    else:
+        from_ns = _add_start(lane, evidence, container, asked_ns, asked_source)
+        _add_jvm(lane, evidence, container, from_ns)
+        lane.add("spark", "AM serves the driver", from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=("driver",))
+    lane.add("yarn", "notice lost attempt", gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+    return again_ns
+
+
+def lost_attempts(evidence: Evidence) -> Iterator[str]:
+    """A line for each attempt of the application that was made again."""
+    for container in evidence.am_containers[:-1]:
+        gone_ns, number = lost_ns(evidence, container), attempt_of(container)
+        begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
+        how = f" after {(gone_ns - begun_ns) / 1e9:.3f} s" if gone_ns and begun_ns else ""
+        what = "the driver and all its work were" if evidence.cluster_mode else "its executors were"
+        yield f"lost work: attempt {number} of the application lost its ApplicationMaster{how}; {what} started again"
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_ns: int | None) -> None:
@@ -89,7 +138,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
         return
     lines = evidence.container_log(container)
     life = evidence.container_jvm(container)
-    first = evidence.application_master.first
+    first = evidence.am_log_of(container).first
     jvm.add_boot(lane, life, evidence.log4j(container), first, "AM JVM log", "AM log")
     jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)

@@ -214,6 +214,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     log = evidence.driver_log
     registered_ns = evidence.yarn.application.at.get("ATTEMPT_RUNNING")
     if evidence.cluster_mode:
+        registered_ns = evidence.attempt(evidence.am_container).at.get("RUNNING")
         lane.add(
             "spark",
             "SparkEnv and UI start",
@@ -331,7 +332,10 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
         if job.end_ns is not None and job.start_ns >= free_ns:
             free_ns = min(job.end_ns, end_ns)
             lane.add("spark", f"job {job.name}", job.start_ns, free_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-    for link in critical(jobs, {name: log.finished for name, log in evidence.executors.items()}, end_ns):
+    finished = {name: log.finished for name, log in evidence.executors.items()}
+    log = evidence.driver_log
+    registered = {executor: line.at_ns for executor, line in log.registered.items()}
+    for link in critical(jobs, finished, end_ns, log.gone, registered):
         lane.add(
             "spark", f"{'wait for tasks' if link.executor else 'lost task'} of {link.job}", link.start_ns, link.end_ns,
             f"{DRIVER_LOG}, {EXECUTOR_LOG}", resolution_ns=RESOLUTION_NS,

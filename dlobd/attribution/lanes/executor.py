@@ -10,12 +10,16 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
-from dlobd.attribution.importers.yarn import Marks
+from dlobd.attribution.importers.yarn import Marks, attempt_of
 from dlobd.attribution.lanes import calls, jvm
+from dlobd.attribution.lanes.application import (
+    LANE as APPLICATION,
+)
 from dlobd.attribution.lanes.application import (
     RM_LOG,
     add_container_start,
     add_process_start,
+    lost_ns,
     nm_heartbeat,
 )
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
@@ -59,14 +63,23 @@ def build(
     marks = evidence.yarn.containers.get(container, Marks()).at
     log = evidence.executors[executor]
     lane = LaneBuilder(lane_of(executor), Process(host, "executor", _index(executor), 0))
-    am = evidence.application_master
-    requested = am.requested.at_ns if am.requested else None
-    accepted_ns = evidence.yarn.application.at.get("ATTEMPT_RUNNING")
-    lane.add(
-        "spark", "AM prepares its request", accepted_ns, requested, f"{RM_LOG}, {AM_LOG}", resolution_ns=RESOLUTION_NS
-    )
+    am = evidence.am_log_of(container)
+    requested = am.requested_before(marks.get("ALLOCATED"))
+    accepted_ns = evidence.attempt(container).at.get("RUNNING")
+    _add_lost_attempt(lane, evidence, container, accepted_ns)
+    if am.requested is None or requested == am.requested.at_ns:
+        lane.add(
+            "spark", "AM prepares its request", accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
+    else:  # in place of another one, of which the ApplicationMaster had to hear first
+        lost = [at_ns for at_ns in evidence.driver_log.gone.values() if requested is not None and at_ns < requested]
+        lane.add(
+            "yarn", "notice lost executor", max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
+            resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
     if accepted_ns is not None and requested is not None and not evidence.cluster_mode:
-        lines = evidence.container_log(evidence.containers[0])
+        lines = evidence.container_log(evidence.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         calls.place(
             lane, rpc.calls(lines), lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
@@ -139,6 +152,16 @@ def build(
         besides += second.spans
         besides += of_threads(lane.lane, process, _outside(process, ranks, threads=True), own)
     return [*lane.spans, *besides]
+
+
+def _add_lost_attempt(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
+    """Before an executor of a later attempt is asked for: until there is another ApplicationMaster."""
+    before = [am for am in evidence.am_containers if attempt_of(am) < attempt_of(container)]
+    if before and not evidence.cluster_mode:
+        lane.add(
+            "spark", "wait for another ApplicationMaster", lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
+            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION,),
+        )  # fmt: skip
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:

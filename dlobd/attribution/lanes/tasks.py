@@ -8,6 +8,8 @@ from typing import NamedTuple
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.spark import Job, Task
 
+_NONE: Mapping[str, int] = {}
+
 
 class Link(NamedTuple):
     """A stretch of a job: its name, the executor of the task that it waited for, from when to when. Without an executor
@@ -61,13 +63,21 @@ def _latest_first(one: Lost) -> int:
     return -one.task.start_ns
 
 
-def critical(jobs: Iterable[Job], finished: Mapping[str, Mapping[int, int]], end_ns: int) -> Iterator[Link]:
+def critical(
+    jobs: Iterable[Job],
+    finished: Mapping[str, Mapping[int, int]],
+    end_ns: int,
+    gone: Mapping[str, int] = _NONE,
+    registered: Mapping[str, int] = _NONE,
+) -> Iterator[Link]:
     """What the end of `jobs` hung on, the last first. Each is the task that ended last before the next began: its stage
-    or its executor was what that waited for. Before a task that was made again there is the attempt that was lost.
+    or its executor was what that waited for. Before a task that was made again there is the attempt that was lost; and
+    between them the start of an executor, if it was made by one that there was not yet.
 
     Args:
         finished: executor to its tasks' ends, as its log has them.
         end_ns: until when is looked.
+        gone, registered: executor to when the driver gave it up, and to when it had it.
     """
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}
@@ -86,7 +96,13 @@ def critical(jobs: Iterable[Job], finished: Mapping[str, Mapping[int, int]], end
             continue
         yield Link(job.name, task.executor, begin_ns, done_ns)
         if (before := failed.get(task.id)) is not None:
-            yield Link(job.name, "", before.start_ns, begin_ns)
+            over_ns = finished.get(before.executor, {}).get(before.id) or gone.get(before.executor) or begin_ns
+            here_ns = min(registered.get(task.executor, 0), begin_ns)
+            if before.start_ns < over_ns < here_ns:
+                yield Link(job.name, task.executor, over_ns, here_ns)
+            else:
+                over_ns = begin_ns
+            yield Link(job.name, "", before.start_ns, over_ns)
             begin_ns = before.start_ns
         while ended and ended[-1][0] > begin_ns:
             ended.pop()

@@ -41,6 +41,13 @@ def ended_well(evidence: Evidence) -> bool:
     return bool(evidence.window["exit_code"] == 0 and not evidence.window["ended_by"])
 
 
+def killed(evidence: Evidence) -> set[str]:
+    """The containers of executors that the driver lost, and of lost attempts: what they recorded ends somewhere."""
+    gone = evidence.driver_log.gone
+    lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
+    return {*lost, *evidence.lost_containers}
+
+
 def recorded(evidence: Evidence) -> bool:
     """Whether the recorder was on; a bundle that does not say is of a time when nobody switched it off."""
     return str(evidence.span_cost.get("recording", "on")) != "off"

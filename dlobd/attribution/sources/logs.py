@@ -12,7 +12,7 @@ from dlobd.attribution.importers import jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.sources import kinds
-from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well
+from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed
 from dlobd.attribution.sources.kinds import Kind
 from dlobd.bundle import files
 from dlobd.tracing import names
@@ -35,7 +35,6 @@ MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEI
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 """Settings of a job with which it may leave a part of its input unread."""
 
-_LOST = re.compile(r"Lost executor (\S+) on ")
 _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 
@@ -117,7 +116,7 @@ def _master(evidence: Evidence) -> Iterator[Absence]:
     """The ApplicationMaster's container, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
-    container = next(filter(_MASTER.fullmatch, evidence.containers), None)
+    container = next(filter(_MASTER.fullmatch, reversed(evidence.am_containers)), None)
     name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
     if container is None or not (evidence.path / name / "stderr").exists():
         yield Absence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
@@ -139,7 +138,7 @@ def _master(evidence: Evidence) -> Iterator[Absence]:
 def _executors(evidence: Evidence) -> Iterator[Absence]:
     if not ended_well(evidence):
         return
-    gone = {lost[1] for line in evidence.driver_lines if (lost := _LOST.search(line.message))}
+    gone = killed(evidence)
     for executor in sorted(evidence.driver_log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
         if container is None:
@@ -152,7 +151,7 @@ def _executors(evidence: Evidence) -> Iterator[Absence]:
         if not (evidence.path / name).exists():
             if executor in evidence.driver_log.registered:
                 yield Absence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
-        elif executor not in gone:
+        elif container not in gone:
             lines = evidence.container_log(container)
             yield from _whole(kinds.EXECUTOR_LOG, name, lines, EXECUTOR_ENDS, lanes, CONTAINER_BEGINS)
         if executor in evidence.driver_log.registered:
@@ -204,7 +203,7 @@ def _resourcemanager(evidence: Evidence) -> Iterator[Absence]:
 def _nodemanagers(evidence: Evidence) -> Iterator[Absence]:
     """Each container that ran has its lines in one of their logs."""
     containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver_log.registered}
-    containers |= {c: "AM" for c in evidence.containers if _MASTER.fullmatch(c)}
+    containers |= {c: "AM" for c in evidence.am_containers if _MASTER.fullmatch(c)}
     for container in sorted(containers):
         marks = evidence.yarn.containers.get(container)
         if marks is None or "START_REQUEST" not in marks.at:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, read
-from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, recorded
+from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
 from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
 from dlobd.tracing import names
 
@@ -22,6 +22,7 @@ COUNTED_SINCE = 7
 
 _LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _RUNS_PYTHON = "python.PythonRunner"
+_PYTHON_DONE = "Times: "
 
 
 def absences(evidence: Evidence) -> Iterator[Absence]:
@@ -76,8 +77,11 @@ def _own_ranks(evidence: Evidence) -> Iterator[Absence]:
 
 def _workers(evidence: Evidence) -> Iterator[Absence]:
     """Each executor that ran Python has a daemon, and its tasks have workers that recorded meanwhile."""
+    gone = killed(evidence)
     for executor, container in evidence.executor_containers.items():
         lines = [line for line in evidence.container_log(container) if line.logger == _RUNS_PYTHON]
+        if container in gone and not any(line.message.startswith(_PYTHON_DONE) for line in lines):
+            continue  # it may have died while its first worker started
         here = evidence.recorded_in(container)
         lanes = lanes_of(evidence, container)
         if lines and all(process.forked or process.process.role in TRAINING for process in here):
@@ -92,10 +96,11 @@ def _relatives(evidence: Evidence) -> Iterator[Absence]:
     """Processes that another one names: those that it started, and the one that started it."""
     there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
     told: set[tuple[str, int]] = set()
+    gone = killed(evidence)  # it may have died before it wrote a line
     for process in evidence.processes:
         directory = process.path.parent.name
         for pid, kind, how in _named(process):
-            if (directory, pid) not in there and (directory, pid) not in told:
+            if (directory, pid) not in there and (directory, pid) not in told and directory not in gone:
                 told.add((directory, pid))
                 what = f"the span file of process {pid} in {directory}"
                 yield Absence(
@@ -129,10 +134,12 @@ def _counters(evidence: Evidence) -> Iterator[Absence]:
 
 def _parts(evidence: Evidence) -> Iterator[Absence]:
     """Files without their first line, with a damaged one, with less than the recorder counted, or without an end."""
+    gone = killed(evidence)
     for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
         directory = path.parent.name
         process = read(path)
-        if how := _defect(process):
+        how = _defect(process)
+        if how and not (process and directory in gone and process.bad_lines <= 1):
             yield Absence(
                 _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
             )

@@ -142,8 +142,8 @@ class EmbeddedCluster:
         return self.endpoints.rm_url
 
     def log_files(self) -> dict[str, Path]:
-        """Name -> path of each daemon's log, and of the records kept apart from it once there is one:
-        namenode-audit, resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit."""
+        """Name -> path of each daemon's log, and of the records kept apart from it: namenode-audit,
+        resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. Those are made with the first record."""
         extra = {
             "namenode": ("audit", "hdfs-audit.log"),
             "datanode": ("clienttrace", "clienttrace.log"),
@@ -155,8 +155,7 @@ class EmbeddedCluster:
             directory = self.work_dir / "log" / name
             files[name] = directory / f"{name}.log"
             suffix, file_name = extra[kind]
-            if (directory / file_name).exists():
-                files[f"{name}-{suffix}"] = directory / file_name
+            files[f"{name}-{suffix}"] = directory / file_name
         return files
 
     def container_log_dirs(self, application_id: str) -> dict[str, Path]:

@@ -16,7 +16,11 @@ from dlobd.run.collect import application, hdfs
 
 def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
     """Where each daemon log ends now, in bytes: a run's slice begins there."""
-    return {name: path.stat().st_size for name, path in cluster.log_files().items()}
+    return {name: _size(path) for name, path in cluster.log_files().items()}
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def collect(
@@ -90,12 +94,18 @@ def _collect_logs(
     missing = [] if directories else ["containers: no log directory"]
     for name, path in cluster.log_files().items():
         begin = offsets.get(name, 0)
-        if path.stat().st_size < begin:
+        if not path.exists() and (begin or path.stem == name):  # a daemon has its log from the start, but no record
+            missing.append(f"{name} log: it is gone")
+            continue
+        if _size(path) < begin:
             missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
             begin = 0  # all of it is newer than that
-        with path.open("rb") as file:
-            file.seek(begin)
-            bundle.add_bytes(file.read(), f"logs/daemons/{name}.log")
+        content = b""
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(begin)
+                content = file.read()
+        bundle.add_bytes(content, f"logs/daemons/{name}.log")
     return missing
 
 

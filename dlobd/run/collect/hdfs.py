@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +53,10 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
 
 def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle) -> None:
     # in cluster mode its name ends with the attempt; it is still named .inprogress if the driver was killed
-    names = [f"{application_id}{suffix}" for suffix in ("", "_1", ".inprogress", "_1.inprogress")]
-    found = [name for name in client.list(events_dir) if name in names]
+    of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
+    matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
+    # that of the last attempt; the whole one, where both are there
+    found = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
     if not found:
         raise ValueError(
             f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"

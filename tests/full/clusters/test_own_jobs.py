@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
+from cluster.conftest import until
 from cluster.test_ways import explained
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.lanes.assemble import assemble
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -51,11 +57,13 @@ def test_several_clusters_in_one_script(dlobd) -> None:
     assert clips & {"inconsistent", "cycle"} == set()
 
 
-def test_lost_work_is_said_and_not_counted_as_done(dlobd) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_lost_work_is_said_and_not_counted_as_done(dlobd, workers) -> None:
     """An executor dies in a task, which is made again: the attempt that counts has the lane, what was lost has a name
-    and a line, and the executor that replaces the dead one was not waited for at the start."""
+    and a line, and the executor that replaces the dead one was not waited for at the start. Without another one the job
+    waits for it."""
     job = str(FOREIGN / "retry.py")
-    ended = dlobd("run", "--job", job, "--out", str(dlobd.out), within_s=390)
+    ended = dlobd("run", "--job", job, "--set", f"workers={workers}", "--out", str(dlobd.out), within_s=390)
     assert ended.code == 0, ended.err
     explained(ended.bundle)
     run = ended.bundle.read_json()
@@ -63,6 +71,41 @@ def test_lost_work_is_said_and_not_counted_as_done(dlobd) -> None:
     assert line.startswith("lost work: an attempt of task 1 of collect on executor ")
     (spark,) = [layer for layer in run["layers"] if layer["layer"] == "spark"]
     assert dict(spark["names"])["lost task of collect"] > 2_000_000_000  # it slept so long before it died
+    (yarn,) = [layer for layer in run["layers"] if layer["layer"] == "yarn"]
+    assert ("notice lost executor" in dict(yarn["names"])) == (workers == 1)
+
+
+@pytest.mark.parametrize(("mode", "master"), [("client", "ExecutorLauncher"), ("cluster", "yarn.ApplicationMaster")])
+def test_another_attempt_of_the_application(dlobd, tmp_path, mode, master) -> None:
+    """The ApplicationMaster is killed while tasks run: what the first attempt took is in the breakdown, by its name,
+    and a line says what was started again. With the driver in it, it all was."""
+    job, begun = str(FOREIGN / "attempts.py"), tmp_path / "begun"
+    line = ("spark-submit", "--deploy-mode", mode, "--conf", "spark.yarn.maxAppAttempts=2", job, str(begun))
+    started = dlobd.start("submit", "--out", str(dlobd.out), "--", *line)
+    until(begun.exists, 90, "a task runs")
+    started.container(master).kill()
+    killed_ns = time.monotonic_ns()
+    ended = started.ended(200)
+    assert ended.code == 0, ended.err
+    explained(ended.bundle)
+    run = ended.bundle.read_json()
+    lost = [warning for warning in run["warnings"] if warning.startswith("lost work: attempt ")]
+    again = "the driver and all its work were" if mode == "cluster" else "its executors were"
+    assert [re.sub(r"[\d.]+ s", "T s", one) for one in lost] == [
+        f"lost work: attempt 1 of the application lost its ApplicationMaster after T s; {again} started again"
+    ]
+    found = {layer["layer"]: dict(layer["names"]) for layer in run["layers"]}
+    if mode == "cluster":
+        assert found["spark"]["lost attempt"] > 2_000_000_000  # its driver started, and asked for executors
+        assert found["yarn"]["notice lost attempt"] > 0
+    else:
+        assert found["spark"]["lost task of collect"] > 0
+    # what made it again was started: another ApplicationMaster, and other executors
+    path = attribute(assemble(ended.bundle.path)).segments
+    after = {(s.span.lane.rstrip("0123456789"), s.span.name) for s in path if s.span and s.start_ns > killed_ns}
+    assert {("application", "AM logs in"), ("executor-", "executor logs in")} <= after
+    assert {clip["kind"] for clip in run["clips"]} & {"inconsistent", "cycle"} == set()
+    assert [warning for warning in run["warnings"] if warning.startswith("missing: ")] == []
 
 
 def test_a_pipeline_fits_and_transforms(dlobd, tmp_path) -> None:
