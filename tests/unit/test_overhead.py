@@ -18,6 +18,7 @@ from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import load
+from dlobd.paths import shipped
 from dlobd.run import commands
 from dlobd.schema import Segment
 from dlobd.tracing import span_cost
@@ -191,9 +192,17 @@ def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPa
         assert tracing.SWITCH not in " ".join([*on.argv, *on.environment])
         monkeypatch.setenv(tracing.SWITCH, "off")
         off = commands.command_of(experiment, target, tmp_path)
-        assert off.environment == {**on.environment, "DLOBD_TRACE": "off"}
-        added = set(off.argv) - set(on.argv)
+        different = {name for name in off.environment if off.environment[name] != on.environment.get(name)}
+        assert different <= {tracing.SWITCH, "SPARK_SUBMIT_OPTS"}
+        assert off.environment[tracing.SWITCH] == "off"
+        added = {word for word in set(off.argv) - set(on.argv) if "-Xlog:" not in word}
         assert added == {"spark.executorEnv.DLOBD_TRACE=off", "spark.yarn.appMasterEnv.DLOBD_TRACE=off"}
+        # nor does any JVM write the lines that only an analysis needs
+        for command, told in ((on, True), (off, False)):
+            jvms = [word for word in (*command.argv, *command.environment.values()) if "-Xlog:" in word]
+            assert {("startuptime" in word, "-Drpc.log.level=off" in word) for word in jvms} == {(told, not told)}
+            assert len(jvms) >= 3
+        assert "${sys:rpc.log.level:-trace}" in (shipped("yarn") / "base" / "log4j2-spark.properties").read_text()
         assert span_cost.evidence(tmp_path) == {"recording": "off", "span_ns": None}
 
 

@@ -5,17 +5,26 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dlobd import tracing
 from dlobd.paths import plain, python, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 
-JVM_LOG = (
-    "-Xlog:startuptime,gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags"
-    " -Dlog4j2.StatusLogger.level=INFO"
-)
-"""The JVM's own log with System.nanoTime stamps: how long it took to create itself, its pauses, its exit. And log4j
-says when it begins, on stderr and by the wall clock."""
+_JVM_LOG = "-Xlog:{tags}gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags {more}"
+RPC_LEVEL = "rpc.log.level"
+"""The Java property by which yarn/base/log4j2-spark.properties sets how calls of Hadoop's RPC clients are logged."""
 
 DRIVER_MEMORY_MB = 512
+
+
+def jvm_log(file: str | Path) -> str:
+    """Options for a JVM's own log with System.nanoTime stamps: how long it took to create itself, its pauses, its exit.
+    And log4j says when it begins, on stderr and by the wall clock.
+
+    Without a recorder there is no more than when the JVM began and ended, and no call of an RPC client: what recording
+    costs is what all of that costs."""
+    if tracing.switched_off():
+        return _JVM_LOG.format(tags="", file=file, more=f"-D{RPC_LEVEL}=off")
+    return _JVM_LOG.format(tags="startuptime,", file=file, more="-Dlog4j2.StatusLogger.level=INFO")
 
 
 def common_conf(target: Target, submission: Submission) -> dict[str, str]:
@@ -83,7 +92,7 @@ def _plain(entry: str) -> str:
 
 def client_jvm_options(target: Target, evidence: Path) -> str:
     """Options of the JVM that runs beside dlobd."""
-    return JVM_LOG.format(file=evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"
+    return jvm_log(evidence / "driver-jvm.log") + f" -Djava.io.tmpdir={target.tmp_dir}"
 
 
 def on_spark_workers(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
@@ -98,7 +107,7 @@ def on_spark_workers(submission: Submission, target: Target, evidence: Path, mas
         # as settings: spark-submit's own options for these do not reach local-cluster
         "spark.executor.cores": str(submission.executor_cores),
         "spark.executor.memory": f"{submission.executor_memory_mb}m",
-        "spark.executor.extraJavaOptions": JVM_LOG.format(file="jvm.log"),
+        "spark.executor.extraJavaOptions": jvm_log("jvm.log"),
         "spark.executorEnv.LOG_DIRS": ".",
         "spark.executorEnv.SPARK_LOCAL_IP": target.bind_ip,
         "spark.executorEnv.TFOS_BIND_IP": target.bind_ip,

@@ -8,11 +8,11 @@ from dlobd.paths import plain, python, shipped, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.run.schedulers.spark_submit import (
     DRIVER_MEMORY_MB,
-    JVM_LOG,
     client_jvm_options,
     common_conf,
     driver_address,
     environment,
+    jvm_log,
 )
 
 AM_MEMORY_MB = 512
@@ -29,7 +29,7 @@ class YarnScheduler:
     def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
         """The spark-submit line."""
         home = spark_home()
-        container_log = JVM_LOG.format(file="<LOG_DIR>/jvm.log")
+        container_log = jvm_log("<LOG_DIR>/jvm.log")
         conf = {
             **common_conf(target, submission),
             "spark.executor.memoryOverhead": f"{submission.executor_overhead_mb}m",
