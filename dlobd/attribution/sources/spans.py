@@ -139,7 +139,9 @@ def _parts(evidence: Evidence) -> Iterator[Absence]:
         directory = path.parent.name
         process = read(path)
         how = _defect(process)
-        if how and not (process and directory in gone and process.bad_lines <= 1):
+        # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
+        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.own)
+        if how and not (process and ends_so and process.bad_lines <= 1):
             yield Absence(
                 _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
             )

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 from cluster.conftest import warnings_of
 from cluster.test_ways import explained, same_training
+
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.sources.missing import missing
+from dlobd.bundle import files
+from dlobd.bundle.store import Bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -85,9 +95,27 @@ def unknown(scheduler: str, launcher: str, source: str) -> set[str]:
     return found | BY_SPARK if source == "read" else found
 
 
+def unnoticed(bundle: Bundle, scratch: Path) -> list[str]:
+    """The span files and logs whose absence nothing says, each deleted by itself, from the inventory too."""
+    told = {(one.what, one.how) for one in missing(Evidence(bundle.path))}
+    found = []
+    for number, name in enumerate(name for name in bundle.files() if name.startswith(("spans/", "logs/"))):
+        copy = scratch / str(number)
+        shutil.copytree(bundle.path, copy, copy_function=os.link)
+        (copy / name).unlink()
+        collected = json.loads((copy / files.COLLECTED).read_text())
+        (copy / files.COLLECTED).unlink()  # a link: what is written there would be the bundle's
+        (copy / files.COLLECTED).write_text(json.dumps({**collected, "files": {}}))
+        if {(one.what, one.how) for one in missing(Evidence(copy))} <= told:
+            found.append(name)
+        shutil.rmtree(copy)
+    return found
+
+
 @pytest.mark.parametrize(("scheduler", "launcher", "source", "mode"), WAYS)
-def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, scheduler, launcher, source, mode) -> None:
-    """It ends well, its parts sum exactly, 95 % is explained, and every step has the loss of the main job's."""
+def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, tmp_path, scheduler, launcher, source, mode) -> None:
+    """It ends well, its parts sum exactly, 95 % is explained, every step has the loss of the main job's, and nothing
+    that it left could be lacking without a word."""
     ended = dlobd.run(f"scheduler={scheduler}", f"launcher={launcher}", f"input={source}", f"deploy_mode={mode}")
     assert ended.code == 0, ended.err
     run = ended.bundle.read_json()
@@ -100,3 +128,4 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, scheduler, launcher
     same_training(ended.bundle, quick_run.bundle)
     sampled = {process["role"] for process in run["resources"]["processes"] if process["cpu_ns"]}
     assert {"chief", "worker"} | ({"executor"} if scheduler != "none" else set()) <= sampled
+    assert unnoticed(ended.bundle, tmp_path / "copies") == []
