@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster.conftest import until
+from cluster.deletions import unnoticed
 from cluster.test_ways import explained
 
 from dlobd.attribution.attribute import attribute
@@ -30,8 +31,9 @@ JOBS = [
 
 
 @pytest.mark.parametrize(("script", "settings", "arguments", "ranks"), JOBS)
-def test_a_mode_of_tensorflowonspark(dlobd, script, settings, arguments, ranks) -> None:
-    """It ends well, 95 % is explained, and the person's main function is TensorFlow's time."""
+def test_a_mode_of_tensorflowonspark(dlobd, tmp_path, script, settings, arguments, ranks) -> None:
+    """It ends well, 95 % is explained, the person's main function is TensorFlow's time, and nothing that it left could
+    be lacking without a word."""
     sets = [word for setting in settings for word in ("--set", setting)]
     job = str(FOREIGN / script)
     ended = dlobd("run", "--job", job, *sets, "--out", str(dlobd.out), "--", *arguments, within_s=390)
@@ -43,6 +45,7 @@ def test_a_mode_of_tensorflowonspark(dlobd, script, settings, arguments, ranks) 
         assert layers["feed"] > 0
     found = {(rank["role"], rank["index"]) for rank in ended.bundle.read_json()["ranks"]}
     assert found == ranks
+    assert unnoticed(ended.bundle, tmp_path / "copies") == []
 
 
 def test_several_clusters_in_one_script(dlobd) -> None:

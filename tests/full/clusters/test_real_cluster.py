@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from cluster.conftest import until, warnings_of
+from cluster.deletions import unnoticed
 from cluster.test_by_hand import prepared, small_archive, submitted
 from cluster.test_ways import explained, same_training
 
@@ -38,8 +39,9 @@ OTHERWISE = ("page_cache=warm", "replication=2", "executor_cores=2", "executor_m
 
 
 @pytest.mark.parametrize(("mode", "knobs"), [("client", OTHERWISE), ("cluster", ())])
-def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, mode, knobs) -> None:
-    """The same training and a full explanation; TensorFlow and Spark come from what was unpacked in the containers."""
+def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, tmp_path, mode, knobs) -> None:
+    """The same training and a full explanation; TensorFlow and Spark come from what was unpacked in the containers.
+    Nothing of what the cluster's own interfaces gave could be lacking without a word."""
     # the first run of both unpacks 1.9 GB before its ApplicationMaster starts
     sets = [word for knob in (f"deploy_mode={mode}", "accept_timeout_s=600", *knobs) for word in ("--set", knob)]
     conf = str(shared_cluster.client_conf_dir)
@@ -47,6 +49,7 @@ def test_the_packed_environment_is_what_runs(shared_cluster, alone, quick_run, m
     assert ended.code == 0, ended.err
     assert "yarn" in explained(ended.bundle)
     same_training(ended.bundle, quick_run.bundle)
+    assert unnoticed(ended.bundle, tmp_path / "copies") == []
     paths = tensorflow_paths(ended.bundle)
     assert len(paths) == 2
     assert all("/environment/lib/python3." in path and sys.prefix not in path for path in paths), paths

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from pathlib import Path
-
 import pytest
 from cluster.conftest import warnings_of
+from cluster.deletions import unnoticed
 from cluster.test_ways import explained, same_training
-
-from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.sources.missing import missing
-from dlobd.bundle import files
-from dlobd.bundle.store import Bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -93,23 +84,6 @@ def unknown(scheduler: str, launcher: str, source: str) -> set[str]:
     if scheduler != "yarn":
         found |= ON_YARN
     return found | BY_SPARK if source == "read" else found
-
-
-def unnoticed(bundle: Bundle, scratch: Path) -> list[str]:
-    """The span files and logs whose absence nothing says, each deleted by itself, from the inventory too."""
-    told = {(one.what, one.how) for one in missing(Evidence(bundle.path))}
-    found = []
-    for number, name in enumerate(name for name in bundle.files() if name.startswith(("spans/", "logs/"))):
-        copy = scratch / str(number)
-        shutil.copytree(bundle.path, copy, copy_function=os.link)
-        (copy / name).unlink()
-        collected = json.loads((copy / files.COLLECTED).read_text())
-        (copy / files.COLLECTED).unlink()  # a link: what is written there would be the bundle's
-        (copy / files.COLLECTED).write_text(json.dumps({**collected, "files": {}}))
-        if {(one.what, one.how) for one in missing(Evidence(copy))} <= told:
-            found.append(name)
-        shutil.rmtree(copy)
-    return found
 
 
 @pytest.mark.parametrize(("scheduler", "launcher", "source", "mode"), WAYS)
