@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster.deletions import unnoticed
 from cluster.test_ways import explained
 from compose.cluster import FABRIC, LAN, MiniCluster
 
@@ -54,9 +56,11 @@ def main_job(cluster: MiniCluster) -> Bundle:
     return cluster.bundle(ended)
 
 
-def test_the_main_job_on_three_hosts(main_job: Bundle) -> None:
-    """TensorFlowOnSpark's own way; the verdict names the network that all hosts are on, and whose addresses."""
+def test_the_main_job_on_three_hosts(main_job: Bundle, tmp_path: Path) -> None:
+    """TensorFlowOnSpark's own way; the verdict names the network that all hosts are on, and whose addresses. Nothing
+    that came from the hosts could be lacking without a word."""
     run = believable(main_job, 3)
+    assert unnoticed(main_job, tmp_path) == []
     assert [event["event"] for event in run["startup"]][-1] == "first step done"
     grpc = plane(main_job, "tensorflow-grpc")
     assert grpc["kind"] == "tcp"
