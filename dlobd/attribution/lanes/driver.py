@@ -223,6 +223,11 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             f"{DRIVER_LOG}, {RM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )
+        registering = evidence.application_master.registering
+        lane.add(
+            "yarn", "register application", registering.at_ns if registering else None, registered_ns,
+            f"{DRIVER_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS,
+        )  # fmt: skip
         waiting_ns = registered_ns
     elif not evidence.on_yarn:
         for name, opens, closes in (

@@ -99,6 +99,9 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, tmp_path, scheduler
     assert {name for name, verdict in verdicts.items() if verdict == "unknown"} == unknown(scheduler, launcher, source)
     layers = explained(ended.bundle)
     assert ("yarn" in layers) == (scheduler == "yarn")
+    if scheduler == "yarn":  # also where the driver's lane holds it
+        names = {row["layer"]: dict(row["names"]) for row in run["layers"]}
+        assert names["yarn"]["register application"] > 0
     same_training(ended.bundle, quick_run.bundle)
     sampled = {process["role"] for process in run["resources"]["processes"] if process["cpu_ns"]}
     assert {"chief", "worker"} | ({"executor"} if scheduler != "none" else set()) <= sampled
