@@ -258,9 +258,7 @@ def _said(evidence: Evidence) -> str | None:
     """The driver's last words. spark-submit puts both of its outputs into its own standard output, or YARN into that of
     the ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
-    outputs += [
-        evidence.path / files.CONTAINER_LOGS / container / "stdout" for container in evidence.am_containers[-1:]
-    ]
+    outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.am_container / "stdout")
     texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
     said = [str(line) for text in texts for line in _SAID.findall(text)]
     # the user's own script prints what it likes; the driver's record has its last line

@@ -45,7 +45,7 @@ def _lives(evidence: Evidence) -> Iterator[tuple[JvmLife, list[LogLine]]]:
     """Each JVM's life with what it logged."""
     if evidence.submit_jvm and not evidence.by_hand:
         yield evidence.submit_jvm, evidence.submit_lines
-    for container in evidence.all_containers:
+    for container in evidence.containers:
         if life := evidence.container_jvm(container):
             yield life, evidence.container_log(container)
 

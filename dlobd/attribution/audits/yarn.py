@@ -80,7 +80,7 @@ def _containers(evidence: Evidence) -> Figures:
     # Spark gives back what it did not ask for; nothing ever ran in such a container
     unused = sum("RELEASED" in m.at and "RM_RUNNING" not in m.at for m in evidence.yarn.containers.values())
     return Figures(
-        len(evidence.all_containers) if evidence.all_containers else None,
+        len(evidence.containers) if evidence.containers else None,
         None if given is None else given - unused,
         why=_not_on_yarn(evidence),
         doubt=_doubt(evidence),
@@ -149,9 +149,9 @@ def _states(evidence: Evidence) -> Figures:
 
 def _container_states(evidence: Evidence) -> Figures:
     """Of each container with a log, the steps to its start are in the logs of both managers."""
-    known = [evidence.yarn.containers.get(container) for container in evidence.all_containers]
+    known = [evidence.yarn.containers.get(container) for container in evidence.containers]
     found = sum(state in marks.at for marks in known if marks for state in CONTAINER_THROUGH)
-    expected = len(CONTAINER_THROUGH) * len(evidence.all_containers)
+    expected = len(CONTAINER_THROUGH) * len(evidence.containers)
     return Figures(
         expected or None,
         found if evidence.yarn.containers else None,

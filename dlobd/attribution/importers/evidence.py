@@ -195,30 +195,26 @@ class Evidence:
         return self._json(files.NM_CONTAINERS, [])
 
     @cached_property
-    def all_containers(self) -> list[str]:
+    def containers(self) -> list[str]:
         """Container ids of all attempts, each attempt's ApplicationMaster first."""
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
     def lost_containers(self) -> list[str]:
         """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
-        if not self.cluster_mode or not self.all_containers:
-            return []
-        last = yarn.attempt_of(self.all_containers[-1])
-        return [container for container in self.all_containers if yarn.attempt_of(container) != last]
+        return [one for one in self.containers if self.cluster_mode and self.am_of(one) != self.am_container]
 
     @cached_property
-    def containers(self) -> list[str]:
-        """Ids of the containers whose work counts, each attempt's ApplicationMaster first."""
-        return [container for container in self.all_containers if container not in self.lost_containers]
+    def _am_of_attempt(self) -> dict[int, str]:
+        first: dict[int, str] = {}
+        for container in self.containers:
+            first.setdefault(yarn.attempt_of(container), container)
+        return first
 
-    @cached_property
+    @property
     def am_containers(self) -> list[str]:
         """The ApplicationMaster's container of each attempt, the last one's at the end."""
-        first: dict[int, str] = {}
-        for container in self.all_containers:
-            first.setdefault(yarn.attempt_of(container), container)
-        return list(first.values())
+        return list(self._am_of_attempt.values())
 
     @property
     def am_container(self) -> str:
@@ -241,8 +237,7 @@ class Evidence:
 
     def am_of(self, container: str) -> str:
         """The ApplicationMaster's container of the attempt that a container belongs to; empty where there is none."""
-        ours = yarn.attempt_of(container)
-        return next((own for own in self.am_containers if yarn.attempt_of(own) == ours), "")
+        return self._am_of_attempt.get(yarn.attempt_of(container), "")
 
     def am_log_of(self, container: str) -> spark.AmLog:
         """The log of the ApplicationMaster that asked for a container; its own, if it is one's."""

@@ -190,7 +190,7 @@ class AmLog:
 
 
 def application_master(lines: Iterable[LogLine]) -> AmLog:
-    """Reads the log of container 1."""
+    """Reads the log of one attempt's ApplicationMaster."""
     log = AmLog()
     for line in lines:
         log.first = log.first or line

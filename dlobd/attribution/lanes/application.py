@@ -79,7 +79,7 @@ def _add_start(
     running_ns = evidence.attempt(container).at.get("RUNNING")
     if evidence.cluster_mode:
         python = evidence.driver_process
-        from_ns = python.process.start_ns if python and container == evidence.am_container else None
+        from_ns = python.process.start_ns if python else None
         registering_ns = None
     else:
         # it registers, and requests containers at once

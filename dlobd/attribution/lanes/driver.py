@@ -212,7 +212,6 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     if context is None:
         return
     log = evidence.driver_log
-    registered_ns = evidence.yarn.application.at.get("ATTEMPT_RUNNING")
     if evidence.cluster_mode:
         registered_ns = evidence.attempt(evidence.am_container).at.get("RUNNING")
         lane.add(
@@ -251,7 +250,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             DRIVER_LOG,
             resolution_ns=RESOLUTION_NS,
             waits_for=(APPLICATION,),
-            released_ns=registered_ns,
+            released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
             **_report_poll(evidence.submit_calls, waiting_ns or context.end_ns),
         )
     registered = log.registered.get(last_executor) if last_executor else None

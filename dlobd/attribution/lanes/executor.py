@@ -12,9 +12,7 @@ from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
 from dlobd.attribution.importers.yarn import Marks, attempt_of
 from dlobd.attribution.lanes import calls, jvm
-from dlobd.attribution.lanes.application import (
-    LANE as APPLICATION,
-)
+from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import (
     RM_LOG,
     add_container_start,
@@ -66,7 +64,7 @@ def build(
     am = evidence.am_log_of(container)
     requested = am.requested_before(marks.get("ALLOCATED"))
     accepted_ns = evidence.attempt(container).at.get("RUNNING")
-    _add_lost_attempt(lane, evidence, container, accepted_ns)
+    _add_wait_for_am(lane, evidence, container, accepted_ns)
     if am.requested is None or requested == am.requested.at_ns:
         lane.add(
             "spark", "AM prepares its request", accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
@@ -154,7 +152,7 @@ def build(
     return [*lane.spans, *besides]
 
 
-def _add_lost_attempt(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
+def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
     """Before an executor of a later attempt is asked for: until there is another ApplicationMaster."""
     before = [am for am in evidence.am_containers if attempt_of(am) < attempt_of(container)]
     if before and not evidence.cluster_mode:

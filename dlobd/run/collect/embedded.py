@@ -100,13 +100,17 @@ def _collect_logs(
         if _size(path) < begin:
             missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
             begin = 0  # all of it is newer than that
-        content = b""
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(begin)
-                content = file.read()
-        bundle.add_bytes(content, f"logs/daemons/{name}.log")
+        bundle.add_bytes(_from(path, begin), f"logs/daemons/{name}.log")
     return missing
+
+
+def _from(path: Path, begin: int) -> bytes:
+    """What a file has from there on; nothing where there is no file."""
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        file.seek(begin)
+        return file.read()
 
 
 def hdfs_of(cluster: EmbeddedCluster) -> hdfs.Hdfs:

@@ -10,8 +10,6 @@ from dlobd.paths import plain, python, spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
 
 _JVM_LOG = "-Xlog:{tags}gc+init=info,gc=info,gc+heap+exit=info:file={file}:timenanos,tags {more}"
-RPC_LEVEL = "rpc.log.level"
-"""The Java property by which yarn/base/log4j2-spark.properties sets how calls of Hadoop's RPC clients are logged."""
 
 DRIVER_MEMORY_MB = 512
 
@@ -23,7 +21,7 @@ def jvm_log(file: str | Path) -> str:
     Without a recorder there is no more than when the JVM began and ended, and no call of an RPC client: what recording
     costs is what all of that costs."""
     if tracing.switched_off():
-        return _JVM_LOG.format(tags="", file=file, more=f"-D{RPC_LEVEL}=off")
+        return _JVM_LOG.format(tags="", file=file, more="-Drpc.log.level=off")  # of log4j2-spark.properties
     return _JVM_LOG.format(tags="startuptime,", file=file, more="-Dlog4j2.StatusLogger.level=INFO")
 
 
