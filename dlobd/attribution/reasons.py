@@ -248,7 +248,7 @@ def _name(evidence: Evidence, container: str) -> str:
     executors = {found: executor for executor, found in evidence.executor_containers.items()}
     if container in executors:
         return f"executor {executors[container]} ({container})"
-    if container in evidence.am_containers or container.endswith("_000001"):
+    if container in evidence.attempts.ams or container.endswith("_000001"):
         who = "the driver's JVM, which is the ApplicationMaster" if evidence.cluster_mode else "the ApplicationMaster"
         return f"{who} ({container})"
     return container
@@ -258,7 +258,7 @@ def _said(evidence: Evidence) -> str | None:
     """The driver's last words. spark-submit puts both of its outputs into its own standard output, or YARN into that of
     the ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
-    outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.am_container / "stdout")
+    outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
     texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
     said = [str(line) for text in texts for line in _SAID.findall(text)]
     # the user's own script prints what it likes; the driver's record has its last line

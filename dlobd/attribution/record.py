@@ -26,9 +26,11 @@ from dlobd.attribution.sources.missing import missing
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
 from dlobd.attribution.transport import disagreements, planes
+from dlobd.bundle import files
 from dlobd.bundle.run import Audit, Check
 from dlobd.bundle.store import Bundle
 from dlobd.bundle.transport import Plane
+from dlobd.errors import BundleError
 from dlobd.schema import Attribution, OwnJob, Runnable, Status, Trace
 from dlobd.tracing import clock, names
 
@@ -48,7 +50,10 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         BundleError: nothing was submitted, so that there is no window; or what was to be run is not there.
     """
     evidence = Evidence(bundle.path)
-    evidence.require_job()
+    if not evidence.on_file(files.JOB):
+        raise BundleError(
+            f"{bundle.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
+        )
     trace = assembled(evidence)
     attribution = attribute(trace)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)

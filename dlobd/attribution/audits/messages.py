@@ -27,8 +27,8 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
     yield app.get("NEW_SAVING"), _at(points.get("submitted"))
     yield app.get("SUBMITTED"), app.get("ACCEPTED")
     yield app.get("ACCEPTED"), app.get("ATTEMPT_ALLOCATED")
-    attempt = evidence.attempt(evidence.am_container).at
-    if marks := evidence.yarn.containers.get(evidence.am_container):
+    attempt = evidence.yarn.attempt(evidence.attempts.am).at
+    if marks := evidence.yarn.containers.get(evidence.attempts.am):
         yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
     yield _at(am.first), _at(am.registering)
     yield _at(am.registering), attempt.get("RUNNING")

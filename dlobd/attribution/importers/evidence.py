@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from dlobd import schema
 from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resources, rpc, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers.attempts import Attempts
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
-from dlobd.attribution.importers.yarn import Marks
 from dlobd.bundle import files
 from dlobd.errors import BundleError
 from dlobd.tracing.clock import WallToMonotonic
@@ -91,13 +91,6 @@ class Evidence:
         """The trainer that evaluates; rank 0 of a training job."""
         return next((p for p in self.processes if p.process.role == "chief"), None)
 
-    def require_job(self) -> None:
-        """Raises BundleError without what the job was told: it says in which way it ran."""
-        if not self.on_file(files.JOB):
-            raise BundleError(
-                f"{self.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
-            )
-
     @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict; empty where it was not written."""
@@ -160,7 +153,7 @@ class Evidence:
         """The log of the JVM that has the SparkContext."""
         if not self.cluster_mode:
             return self.submit_lines
-        return self.container_log(self.am_container) if self.am_container else []
+        return self.container_log(self.attempts.am) if self.attempts.am else []
 
     @cached_property
     def driver_log(self) -> spark.DriverLog:
@@ -172,7 +165,7 @@ class Evidence:
         """The life of the JVM that has the SparkContext."""
         if not self.cluster_mode:
             return self.submit_jvm
-        return self.container_jvm(self.am_container) if self.am_container else None
+        return self.container_jvm(self.attempts.am) if self.attempts.am else None
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:
@@ -200,48 +193,29 @@ class Evidence:
         return sorted(path.name for path in (self.path / files.CONTAINER_LOGS).glob("container_*"))
 
     @cached_property
-    def lost_containers(self) -> list[str]:
-        """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
-        return [one for one in self.containers if self.cluster_mode and self.am_of(one) != self.am_container]
+    def attempts(self) -> Attempts:
+        """The application's attempts."""
+        return Attempts(self.containers)
 
     @cached_property
-    def _am_of_attempt(self) -> dict[int, str]:
-        first: dict[int, str] = {}
-        for container in self.containers:
-            first.setdefault(yarn.attempt_of(container), container)
-        return first
-
-    @property
-    def am_containers(self) -> list[str]:
-        """The ApplicationMaster's container of each attempt, the last one's at the end."""
-        return list(self._am_of_attempt.values())
-
-    @property
-    def am_container(self) -> str:
-        """The ApplicationMaster's container of the last attempt; empty where there is none."""
-        return self.am_containers[-1] if self.am_containers else ""
-
-    def attempt(self, container: str) -> Marks:
-        """What the ResourceManager did with the attempt of a container."""
-        return self.yarn.attempts.get(yarn.attempt_of(container), Marks())
+    def lost_containers(self) -> list[str]:
+        """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
+        ams = self.attempts
+        return [one for one in self.containers if self.cluster_mode and ams.am_of(one) != ams.am]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
         """The ApplicationMaster's log of each attempt, by its container."""
-        return {container: spark.application_master(self.container_log(container)) for container in self.am_containers}
+        return {container: spark.application_master(self.container_log(container)) for container in self.attempts.ams}
 
     @property
     def application_master(self) -> spark.AmLog:
         """The ApplicationMaster's log of the last attempt."""
-        return self.am_logs.get(self.am_container, spark.AmLog())
-
-    def am_of(self, container: str) -> str:
-        """The ApplicationMaster's container of the attempt that a container belongs to; empty where there is none."""
-        return self._am_of_attempt.get(yarn.attempt_of(container), "")
+        return self.am_logs.get(self.attempts.am, spark.AmLog())
 
     def am_log_of(self, container: str) -> spark.AmLog:
         """The log of the ApplicationMaster that asked for a container; its own, if it is one's."""
-        return self.am_logs.get(self.am_of(container), spark.AmLog())
+        return self.am_logs.get(self.attempts.am_of(container), spark.AmLog())
 
     @cached_property
     def executor_containers(self) -> dict[str, str]:
@@ -296,23 +270,12 @@ class Evidence:
     @cached_property
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
-        try:
-            located: dict[str, Any] = self._json(files.BLOCKS, {})
-            return {
-                path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
-                for path, answer in located.items()
-            }
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+        return hdfs.blocks(self._json(files.BLOCKS, {}))
 
     @cached_property
     def file_bytes(self) -> dict[str, int]:
         """HDFS path of an input file to its length, as the NameNode has it."""
-        try:
-            located: dict[str, Any] = self._json(files.BLOCKS, {})
-            return {path: int(answer["LocatedBlocks"]["fileLength"]) for path, answer in located.items()}
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
+        return hdfs.lengths(self._json(files.BLOCKS, {}))
 
     @cached_property
     def checksums(self) -> dict[str, Any]:
@@ -340,12 +303,7 @@ class Evidence:
     @cached_property
     def datanode_addresses(self) -> tuple[str, ...]:
         """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
-        try:
-            located: dict[str, Any] = self._json(files.BLOCKS, {})
-            blocks = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
-            return tuple(sorted({place["ipAddr"] for block in blocks for place in block["locations"]}))
-        except (KeyError, TypeError, AttributeError):
-            return ()
+        return hdfs.datanodes(self._json(files.BLOCKS, {}))
 
     @cached_property
     def tasks(self) -> list[event_log.TaskMetrics]:

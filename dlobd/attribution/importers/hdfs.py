@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dlobd.attribution.importers.log4j import LogLine
 
@@ -104,3 +105,35 @@ def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
 def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetry:
     default_ns = CLOSE_RETRY_NS << number
     return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)
+
+
+def blocks(located: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Path of each file to its blocks.
+
+    Args:
+        located: path to what the NameNode answered of its blocks; where it is damaged, nothing is known.
+    """
+    try:
+        return {
+            path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
+            for path, answer in located.items()
+        }
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def lengths(located: Mapping[str, Any]) -> dict[str, int]:
+    """Path of each file to its length in bytes; `located` as for `blocks`."""
+    try:
+        return {path: int(answer["LocatedBlocks"]["fileLength"]) for path, answer in located.items()}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def datanodes(located: Mapping[str, Any]) -> tuple[str, ...]:
+    """The addresses of the DataNodes that have the blocks; `located` as for `blocks`."""
+    try:
+        found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
+        return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))
+    except (KeyError, TypeError, AttributeError):
+        return ()

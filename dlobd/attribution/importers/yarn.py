@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlobd.attribution.importers.attempts import CONTAINER, attempt_of
 from dlobd.attribution.importers.log4j import LogLine
 
-# container ids carry an epoch after a ResourceManager restart: container_e01_<timestamp>_...
-_CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?(\d+_\d+)_(\d+)_\d+\b")
 _ATTEMPT = re.compile(r"\bappattempt_\d+_\d+_(\d+)\b")
 
 
@@ -53,11 +52,9 @@ class YarnLife:
     diagnostics: list[str]
     lost_nodes: list[LostNode]
 
-
-def attempt_of(container: str) -> int:
-    """The number of the attempt that a container belongs to, from 1; 0 of a name that is no container's."""
-    match = _CONTAINER.search(container)
-    return int(match[2]) if match else 0
+    def attempt(self, container: str) -> Marks:
+        """What the ResourceManager did with the attempt of a container."""
+        return self.attempts.get(attempt_of(container), Marks())
 
 
 def add_rest_times(life: YarnLife, record: Mapping[str, Any], monotonic_ns: Callable[[int], int]) -> None:
@@ -91,7 +88,7 @@ def life(resourcemanager: Iterable[LogLine], nodemanagers: Iterable[LogLine], ap
     result = YarnLife(Marks(), {}, {}, [], [])
 
     def container_of(message: str) -> Marks | None:
-        match = _CONTAINER.search(message)
+        match = CONTAINER.search(message)
         return result.containers.setdefault(match[0], Marks()) if match and match[1] == number else None
 
     for line in resourcemanager:

@@ -46,7 +46,7 @@ def _submission(evidence: Evidence) -> Events:
     found: Events = []
     window, log = evidence.window, evidence.submit_log
     app = evidence.yarn.application.at
-    am = evidence.yarn.containers.get(evidence.am_container, yarn.Marks()).at
+    am = evidence.yarn.containers.get(evidence.attempts.am, yarn.Marks()).at
     python = evidence.driver_process
     if evidence.by_hand:
         _add(found, "application submitted", window["exec_ns"], RM_REST, REST_RESOLUTION_NS)
@@ -63,9 +63,9 @@ def _submission(evidence: Evidence) -> Events:
     _add(found, "AM container allocated", am.get("ALLOCATED"), RM_LOG, RESOLUTION_NS)
     _add(found, "AM start requested", am.get("START_REQUEST"), NM_LOG, RESOLUTION_NS)
     _add(found, "AM localised", am.get("SCHEDULED"), NM_LOG, RESOLUTION_NS)
-    life = evidence.container_jvm(evidence.am_container) if evidence.am_container else None
+    life = evidence.container_jvm(evidence.attempts.am) if evidence.attempts.am else None
     _add(found, "AM process up", life.start_ns if life else None, "AM JVM log")
-    _add(found, "AM registered", evidence.attempt(evidence.am_container).at.get("RUNNING"), RM_LOG, RESOLUTION_NS)
+    _add(found, "AM registered", evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING"), RM_LOG, RESOLUTION_NS)
     return found
 
 

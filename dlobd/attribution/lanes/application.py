@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dlobd.attribution.importers import rpc
+from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.spark import Asking
-from dlobd.attribution.importers.yarn import Marks, attempt_of
+from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
@@ -45,9 +46,9 @@ def build(evidence: Evidence, host: str) -> list[Span]:
         "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
     )
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
-    for container in evidence.am_containers[:-1]:
+    for container in evidence.attempts.ams[:-1]:
         asked_ns, source = _add_lost_attempt(lane, evidence, container, asked_ns, source), RM_LOG
-    last = evidence.am_container
+    last = evidence.attempts.am
     from_ns = _add_start(lane, evidence, last, asked_ns, source)
     am = evidence.application_master
     unregister = am.unregistering.at_ns if am.unregistering else None
@@ -76,7 +77,7 @@ def _add_start(
     life = evidence.container_jvm(container) if container else None
     begun = (life.start_ns if life else am.first.at_ns if am.first else None, "AM log")
     add_container_start(lane, marks, "AM", asked_ns, asked_source, begun, nm_heartbeat(evidence))
-    running_ns = evidence.attempt(container).at.get("RUNNING")
+    running_ns = evidence.yarn.attempt(container).at.get("RUNNING")
     if evidence.cluster_mode:
         python = evidence.driver_process
         from_ns = python.process.start_ns if python else None
@@ -124,7 +125,7 @@ def _add_lost_attempt(
 
 def lost_attempts(evidence: Evidence) -> Iterator[str]:
     """A line for each attempt of the application that was made again."""
-    for container in evidence.am_containers[:-1]:
+    for container in evidence.attempts.ams[:-1]:
         gone_ns, number = lost_ns(evidence, container), attempt_of(container)
         begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
         how = f" after {(gone_ns - begun_ns) / 1e9:.3f} s" if gone_ns and begun_ns else ""

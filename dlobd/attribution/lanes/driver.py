@@ -213,7 +213,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
         return
     log = evidence.driver_log
     if evidence.cluster_mode:
-        registered_ns = evidence.attempt(evidence.am_container).at.get("RUNNING")
+        registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
         lane.add(
             "spark",
             "SparkEnv and UI start",

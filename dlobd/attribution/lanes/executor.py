@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dlobd.attribution.importers import rpc
+from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
-from dlobd.attribution.importers.yarn import Marks, attempt_of
+from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import (
@@ -63,7 +64,7 @@ def build(
     lane = LaneBuilder(lane_of(executor), Process(host, "executor", _index(executor), 0))
     am = evidence.am_log_of(container)
     requested = am.requested_before(marks.get("ALLOCATED"))
-    accepted_ns = evidence.attempt(container).at.get("RUNNING")
+    accepted_ns = evidence.yarn.attempt(container).at.get("RUNNING")
     _add_wait_for_am(lane, evidence, container, accepted_ns)
     if am.requested is None or requested == am.requested.at_ns:
         lane.add(
@@ -77,7 +78,7 @@ def build(
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     if accepted_ns is not None and requested is not None and not evidence.cluster_mode:
-        lines = evidence.container_log(evidence.am_of(container))
+        lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         calls.place(
             lane, rpc.calls(lines), lambda call: call.thread == "main" and accepted_ns < call.start_ns < requested,
@@ -154,7 +155,7 @@ def build(
 
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
     """Before an executor of a later attempt is asked for: until there is another ApplicationMaster."""
-    before = [am for am in evidence.am_containers if attempt_of(am) < attempt_of(container)]
+    before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
     if before and not evidence.cluster_mode:
         lane.add(
             "spark", "wait for another ApplicationMaster", lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,

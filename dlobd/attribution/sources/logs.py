@@ -116,7 +116,7 @@ def _master(evidence: Evidence) -> Iterator[Absence]:
     """The ApplicationMaster's container, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
-    container = next(filter(_MASTER.fullmatch, reversed(evidence.am_containers)), None)
+    container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
     name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
     if container is None or not (evidence.path / name / "stderr").exists():
         yield Absence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
@@ -203,7 +203,7 @@ def _resourcemanager(evidence: Evidence) -> Iterator[Absence]:
 def _nodemanagers(evidence: Evidence) -> Iterator[Absence]:
     """Each container that ran has its lines in one of their logs."""
     containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver_log.registered}
-    containers |= {c: "AM" for c in evidence.am_containers if _MASTER.fullmatch(c)}
+    containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
         marks = evidence.yarn.containers.get(container)
         if marks is None or "START_REQUEST" not in marks.at:

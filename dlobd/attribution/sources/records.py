@@ -82,7 +82,7 @@ def _names(sentence: str, name: str) -> bool:
 def _of_file(evidence: Evidence, name: str, how: str) -> Absence:
     kind = kinds.kind_of(name) or kinds.CONTAINER_FILES
     parts = name.split("/")
-    if kind is kinds.EXECUTOR_LOG and parts[2] in evidence.am_containers and evidence.on_yarn:
+    if kind is kinds.EXECUTOR_LOG and parts[2] in evidence.attempts.ams and evidence.on_yarn:
         kind = kinds.MASTER_LOG
     if kind is kinds.DRIVER_LOG and evidence.native:
         kind = kinds.NATIVE_LOG
