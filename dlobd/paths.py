@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,7 +134,7 @@ def _linked(top: Path) -> Path:
     with _own_links(str(top)) as links:
         link = links / _digest(str(top))
         if not (link.is_symlink() and os.readlink(link) == str(top)):
-            aside = link.with_name(f".{link.name}-{os.getpid()}")
+            aside = link.with_name(f".{link.name}-{os.getpid()}-{threading.get_ident()}")
             aside.unlink(missing_ok=True)  # of a process that was killed
             aside.symlink_to(top)
             aside.replace(link)
