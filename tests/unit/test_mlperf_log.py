@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,7 @@ def test_the_log_of_a_real_run_complies(run: str, tmp_path: Path, capsys: pytest
     """The checker accepts it, and the command says how to ask it. Its clock is the wall clock, from the first touch of
     the data to the end of the evaluation that reached the target; what came before is initialisation."""
     bundle, log = exported(run, tmp_path, target=0.7)
-    assert f"--config {RULES} {log}" in capsys.readouterr().out
+    assert f"--config {shlex.quote(str(RULES))} {shlex.quote(str(log))}" in capsys.readouterr().out
     assert complies(log)
     events = told(log)
     at = {event["key"]: event["time_ms"] for event in events}
