@@ -22,6 +22,13 @@ PREPARED = ("cluster_up_ns", "staging_ns", "page_cache_ns", "noise_ns")
 BEGIN_S = 60
 """A run's id and its `started_at` are of one moment; loading of modules lies between, at most so long."""
 
+LOAD_S, LOAD_KEPT = 5, 1884 / 2048
+"""The kernel adds to its load of one minute so often, and keeps so much of what it was (include/linux/sched/loadavg.h).
+"""
+
+LOAD_DIGITS = 0.02
+"""It tells two digits, and cuts off others."""
+
 _VERSION = re.compile(r"Running Spark version (\S+)$")
 _JAVA = re.compile(r"Java version (\d[\d.]*)")
 _SYSTEM = re.compile(r"OS info (\w+), (\S+), (\w+)$")
@@ -75,6 +82,7 @@ def _versions(run: Run, evidence: Evidence) -> Iterator[str]:
 def _platform(run: Run, evidence: Evidence) -> Iterator[str]:
     said = run.platform
     own = evidence.window["anchors"][0]["domain"].split("/")[0]
+    yield from _load(run, evidence)
     yield from _differ("platform.host", said.get("host"), "the client's clock", own)
     if not (evidence.cluster_mode or evidence.by_hand or evidence.native):  # else its JVM may be of another machine
         for line in evidence.driver_lines:
@@ -85,6 +93,23 @@ def _platform(run: Run, evidence: Evidence) -> Iterator[str]:
         yield from _differ("platform.cores", said.get("cores"), "the sampler", host.cores)
         yield from _differ("platform.memory_bytes", said.get("memory_bytes"), "the sampler", host.memory_bytes)
         yield from _differ("platform.host", said.get("host"), "the sampler", host.host)
+
+
+def _load(run: Run, evidence: Evidence) -> Iterator[str]:
+    """The load when the run began, and that when the noise was measured: the kernel forgets a load only so fast."""
+    said, later = run.platform.get("load_1m"), (evidence.noise or {}).get("load_1m")
+    if evidence.by_hand or later is None or not isinstance(said, int | float):
+        return
+    kept = said * LOAD_KEPT ** (max(_before_window_s(run, evidence), 0) / LOAD_S + 1)
+    if later < kept - LOAD_DIGITS:
+        yield f"platform.load_1m: {said} in run.json, of which {kept:.2f} were left when the noise's was {later}"
+
+
+def _before_window_s(run: Run, evidence: Evidence) -> float:
+    """How long a run prepared."""
+    anchor = evidence.window["anchors"][0]
+    window_s: float = (anchor["wall_ns"] + evidence.window["exec_ns"] - anchor["monotonic_ns"]) / 1e9
+    return window_s - datetime.fromisoformat(run.started_at).timestamp()
 
 
 def _options(command: Sequence[str]) -> dict[str, str]:
@@ -146,6 +171,8 @@ def _settings(run: Run, evidence: Evidence) -> Iterator[str]:
             # YARN rounds up to its unit of allocation
             if (match := _CAPACITY.search(line.message)) and match[1] in containers and int(match[2]) < asked:
                 yield f"configuration: executors of {asked} MB in run.json, {match[2]} MB by the ResourceManager"
+    asked = (evidence.page_cache or {}).get("asked")
+    yield from _differ("configuration.page_cache", settings.get("page_cache"), "the page cache's record", asked)
     seed = settings.get("seed")
     for name, value in run.to_json()["seeds"].items():
         yield from _differ(f"seeds.{name}", value, "the configuration", seed)
@@ -160,8 +187,7 @@ def _times(run: Run, evidence: Evidence) -> Iterator[str]:
     named = datetime.strptime(f"{run.run_id.partition('-')[0]}+0000", f"{_RUN_ID}%z").timestamp()
     if not -1 <= began - named <= BEGIN_S:
         yield f"started_at: {run.started_at} in run.json, {run.run_id} by the id"
-    anchor = evidence.window["anchors"][0]
-    window_s = (anchor["wall_ns"] + evidence.window["exec_ns"] - anchor["monotonic_ns"]) / 1e9
+    prepared_s = _before_window_s(run, evidence)
     took_s = sum((run.setup.get(part) or 0) for part in PREPARED) / 1e9
-    if began + took_s > window_s + 1:
-        yield f"setup: {took_s:.1f} s after {run.started_at} in run.json, {window_s - began:.1f} s to the window"
+    if took_s > prepared_s + 1:
+        yield f"setup: {took_s:.1f} s after {run.started_at} in run.json, {prepared_s:.1f} s to the window"

@@ -7,6 +7,7 @@ whichever is right.
 from __future__ import annotations
 
 from dlobd.attribution.audits import (
+    calls,
     clocks,
     hdfs,
     lives,
@@ -25,7 +26,7 @@ from dlobd.bundle.run import Audit
 
 AUDITS: tuple[Rule, ...] = (
     *hdfs.RULES, *samples.RULES, *yarn.RULES, *spark.RULES, *recorder.RULES,
-    *clocks.RULES, *lives.RULES, *messages.RULES, *own_marks.RULES, *training.RULES, *noted.RULES,
+    *clocks.RULES, *lives.RULES, *messages.RULES, *calls.RULES, *own_marks.RULES, *training.RULES, *noted.RULES,
 )  # fmt: skip
 
 

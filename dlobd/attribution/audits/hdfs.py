@@ -34,7 +34,7 @@ PREFETCH_BYTES = 10 * BLOCK_BYTES
 dfs.blocksize). The NameNode logs each time as an open."""
 
 
-def _troubled(evidence: Evidence) -> str:
+def troubled(evidence: Evidence) -> str:
     """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
     why = foreign(evidence) or disturbed(evidence, "namenode", "datanode") or _untold(evidence)
     if not why and any(i.name == names.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
@@ -71,7 +71,7 @@ def _input_read_by_spark(evidence: Evidence) -> Figures:
         return Figures(why="the ranks read the input, not Spark")
     read = sum(task.read_bytes for task in evidence.tasks) if evidence.tasks and job else None
     expected = files * times if files and times else None
-    return Figures(read, expected, why=cut_short(evidence), doubt=_troubled(evidence))
+    return Figures(read, expected, why=cut_short(evidence), doubt=troubled(evidence))
 
 
 def _input_sent_by_datanodes(evidence: Evidence) -> Figures:
@@ -85,7 +85,7 @@ def _input_sent_by_datanodes(evidence: Evidence) -> Figures:
     lengths = evidence.file_bytes.values()
     expected = sum(n + CRC_BYTES * -(-n // CHUNK_BYTES) for n in lengths) * (times or 0)
     sent_bytes = sent if evidence.transfers and blocks else None
-    return Figures(sent_bytes, expected or None, why=cut_short(evidence), doubt=_troubled(evidence))
+    return Figures(sent_bytes, expected or None, why=cut_short(evidence), doubt=troubled(evidence))
 
 
 def _input_opened(evidence: Evidence) -> Figures:
@@ -97,7 +97,7 @@ def _input_opened(evidence: Evidence) -> Figures:
         if window["exec_ns"] <= a.at_ns <= window["exit_ns"]
     )
     expected = len(evidence.file_bytes) * (times or 0)
-    doubt = _troubled(evidence)
+    doubt = troubled(evidence)
     if max(evidence.file_bytes.values(), default=0) > PREFETCH_BYTES:
         doubt = doubt or "a client asks more than once where the blocks of a file this long are"
     return Figures(opened if evidence.audits else None, expected or None, why=cut_short(evidence), doubt=doubt)
@@ -129,7 +129,7 @@ def _files_written(evidence: Evidence) -> Figures:
     return Figures(
         len(written) if evidence.processes and run_dir else None,
         len(created) if evidence.audits and run_dir else None,
-        doubt=_troubled(evidence),
+        doubt=troubled(evidence),
     )
 
 
@@ -150,7 +150,7 @@ def _writes_and_creations(evidence: Evidence) -> Figures:
         for span in process.spans
         if run_dir and _is_write_below(span, run_dir) and not span.truncated and span.attrs["path"] in created
     ]
-    return worst(outside, RESOLUTION_NS, _troubled(evidence) or other_clocks(evidence))
+    return worst(outside, RESOLUTION_NS, troubled(evidence) or other_clocks(evidence))
 
 
 def _written_bytes(evidence: Evidence) -> Figures:
@@ -167,7 +167,7 @@ def _written_bytes(evidence: Evidence) -> Figures:
         any(t.bytes == w.attrs["bytes"] and w.start_ns <= t.end_ns <= w.end_ns + RESOLUTION_NS for t in kept)
         for w in writes
     )
-    doubt = _troubled(evidence) or other_clocks(evidence)
+    doubt = troubled(evidence) or other_clocks(evidence)
     return Figures(found, len(writes), doubt=doubt) if writes and kept else Figures(doubt=doubt)
 
 
@@ -180,7 +180,7 @@ def _splits(evidence: Evidence) -> Figures:
     inputs = [split.bytes for split in splits if split.path in evidence.file_bytes]
     files = _all_files(evidence)
     expected = files * times if files else None
-    return Figures(sum(inputs) if inputs else None, expected, why=cut_short(evidence), doubt=_troubled(evidence))
+    return Figures(sum(inputs) if inputs else None, expected, why=cut_short(evidence), doubt=troubled(evidence))
 
 
 def _staged_bytes(evidence: Evidence) -> Figures:
@@ -193,7 +193,7 @@ def _staged_bytes(evidence: Evidence) -> Figures:
     }
     reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and t.block in wrote]
     whole = sum(t.bytes == wrote[t.block] + CRC_BYTES * -(-wrote[t.block] // CHUNK_BYTES) for t in reads)
-    return Figures(whole, len(reads), doubt=_troubled(evidence)) if reads else Figures()
+    return Figures(whole, len(reads), doubt=troubled(evidence)) if reads else Figures()
 
 
 FILES = "file lengths in HDFS x passes over them"

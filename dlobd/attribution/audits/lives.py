@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, worst
 from dlobd.attribution.audits.clocks import APART_NS, jvm_logs
 from dlobd.attribution.importers import jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import LogLine
+from dlobd.bundle import files
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
@@ -20,6 +21,18 @@ JVM_ENDS_NS = 10 * 10**9
 SCRIPT_NS = 20_000_000
 """spark-submit is a shell script that runs a JVM to find the command of the one that it becomes: it needs 60 ms on the
 fastest machines."""
+
+STOPPING = ("G1", "Parallel", "Serial")
+"""Collectors that collect only while all threads stand still; others count time in which they do not."""
+
+BESIDE = "(Concurrent Start)"
+
+COLLECTED_NS = 50_000_000
+"""The JVM times a pause for its log and for those who ask, one beside the other."""
+
+MS = 1_000_000
+
+_DIED = re.compile(r"trainer process (\d+)\b.* died: killed by signal")
 
 COLLECTION = r'"GET /ws/v1/(?:cluster/apps/{}|node/containers) HTTP.*"python-requests/'
 """How a manager logs that it was asked for its record of an application, or of its containers."""
@@ -116,7 +129,8 @@ def _opened(evidence: Evidence) -> Figures:
 
 
 def _seen_to_exit(evidence: Evidence) -> Figures:
-    """A parent sees that a rank has exited after that rank's last record."""
+    """A parent sees that a rank has exited, or was killed, after that rank's last record."""
+    by_pid = {p.process.pid: p.last_ns for p in evidence.processes}
     by_rank = {
         p.process.index + (p.process.role == "worker"): p.last_ns
         for p in evidence.processes
@@ -128,7 +142,43 @@ def _seen_to_exit(evidence: Evidence) -> Figures:
         for instant in process.instants
         if instant.name == names.RANK_EXITED and instant.attrs.get("rank") in by_rank
     ]
-    return worst(early, 0, other_clocks(evidence))
+    for process in evidence.processes:
+        for instant in process.instants:
+            died = _DIED.search(str(instant.attrs.get("cause", ""))) if instant.name == names.TRAINER_DIED else None
+            if died and int(died[1]) in by_pid:
+                early.append(by_pid[int(died[1])] - instant.at_ns)
+    # elsewhere containers may have process ids of their own
+    return worst(early, 0, foreign(evidence) or other_clocks(evidence))
+
+
+def _numbers(evidence: Evidence) -> Figures:
+    """A JVM numbers its collections from 0, and writes all of them into one file. One that goes on beside the program
+    has the number after the pause that starts it, and no pause of its own if it is cut short."""
+    logs = [found for path in jvm_logs(evidence) if (found := jvm.collections(path))]
+    missing = [
+        number
+        for found in logs
+        for number in range(max(found))
+        if number not in found and BESIDE not in found.get(number - 1, "")
+    ]
+    return Figures(len(missing), 0) if logs else Figures()
+
+
+def _garbage(evidence: Evidence) -> Figures:
+    """A task's time for garbage collection is that of its JVM meanwhile, whoever made the garbage."""
+    tasks = {task.id: task for job in evidence.driver_log.jobs for task in job.tasks}
+    excess = []
+    for ended in evidence.tasks:
+        task, collected_ms = tasks.get(ended.id), ended.raw.get("JVM GC Time")
+        container = evidence.executor_containers.get(task.executor, "") if task else ""
+        log, life = evidence.executors.get(task.executor) if task else None, evidence.container_jvm(container)
+        if task is None or collected_ms is None or log is None or life is None or ended.id not in log.got:
+            continue
+        if jvm.collector(evidence.path / files.CONTAINER_LOGS / container / "jvm.log") in STOPPING:
+            begin_ns, end_ns = log.got[ended.id], log.finished.get(ended.id, evidence.window["exit_ns"])
+            pauses = [until - begin for begin, until in life.pauses if until >= begin_ns and begin <= end_ns]
+            excess.append(collected_ms * MS - sum(pauses) - (len(pauses) + 1) * MS)
+    return worst(excess, COLLECTED_NS)
 
 
 def _collected_after(evidence: Evidence) -> Figures:
@@ -175,8 +225,17 @@ RULES = (
         "/proc: ns outside", "client clock and span files, ns", NOT_MORE, _opened,
     ),
     Rule(
-        "exits of ranks", "A parent saw a rank's exit after that rank's last record.",
+        "exits of ranks", "A parent saw a rank's exit, or its death, after that rank's last record.",
         "span files: ns by which it is earlier", "one machine's clock, ns", NOT_MORE, _seen_to_exit,
+    ),
+    Rule(
+        "numbers of collections", "A JVM numbers its collections, and none is missing from its log.",
+        "JVM logs: numbers that are missing", "-", EQUAL, _numbers,
+    ),
+    Rule(
+        "collections in tasks", "A task's time for garbage collection is in the pauses of its executor's JVM.",
+        "event log: ns that are not in pauses of the JVM log", "what a busy machine may hold a thread up, ns",
+        NOT_MORE, _garbage,
     ),
     Rule(
         "collection after the window", "dlobd asked YARN's managers for their records after spark-submit's exit.",

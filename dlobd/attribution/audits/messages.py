@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, training_job, worst
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 
@@ -32,7 +33,11 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
         yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
     yield _at(am.first), _at(am.registering)
     yield _at(am.registering), attempt.get("RUNNING")
-    yield app.get("ATTEMPT_RUNNING"), _at(evidence.submit_log.points.get("running"))
+    running = points.get("running")
+    yield app.get("ATTEMPT_RUNNING"), _at(running)
+    if running and running.thread and training_job(evidence):  # which has one SparkContext, and asks nothing itself
+        asked = (call for call in evidence.submit_calls if call.method == "getApplicationReport")
+        yield max((call.end_ns for call in asked if call.thread == running.thread), default=None), running.at_ns
     yield _at(am.registering), _at(am.requested)
     yield _at(am.unregistering), attempt.get("FINAL_SAVING")
     yield attempt.get("FINAL_SAVING"), app.get("FINISHING")
@@ -51,9 +56,24 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
         yield at.get("RUNNING"), at.get("EXITED")
         if container in am.containers.values():
             yield _at(am.requested), at.get("ALLOCATED")
+            yield from _allocation(evidence, container)
         launching = am.launching.get(container)
         yield at.get("ACQUIRED"), _at(launching)
         yield _at(launching), at.get("START_REQUEST")
+
+
+def _allocation(evidence: Evidence, container: str) -> Iterator[Message]:
+    """By the calls of the ApplicationMaster that started it: its first one with requests came before a container was
+    allocated, and one of them fetched it."""
+    at, requested = evidence.yarn.containers[container].at, evidence.am_log_of(container).requested
+    every = rpc.calls(evidence.container_log(evidence.attempts.am_of(container)))
+    calls = [call for call in every if call.method == "allocate" and requested and call.end_ns >= requested.at_ns]
+    if calls:
+        yield calls[0].start_ns, at.get("ALLOCATED")
+        if (acquired_ns := at.get("ACQUIRED")) is not None:
+            fetched = min(calls, key=lambda call: max(call.start_ns - acquired_ns, acquired_ns - call.end_ns))
+            yield fetched.start_ns, acquired_ns
+            yield acquired_ns, fetched.end_ns
 
 
 def _executors(evidence: Evidence) -> Iterator[Message]:
@@ -99,6 +119,16 @@ def _staging(evidence: Evidence) -> Iterator[Message]:
         yield permitted, next_line_ns
 
 
+def _input(evidence: Evidence) -> Iterator[Message]:
+    """A DataNode sends of a file what the NameNode was asked for; of a shared cluster others may have asked before."""
+    begun_ns = evidence.window["exec_ns"]
+    sent = [t for t in evidence.transfers if t.operation == "HDFS_READ" and t.start_ns >= begun_ns]
+    for path, blocks in evidence.blocks.items() if not evidence.external else ():
+        asked = [a.at_ns for a in evidence.audits if a.command == "open" and a.path == path and a.at_ns >= begun_ns]
+        first_ns = min((transfer.start_ns for transfer in sent if transfer.block in blocks), default=None)
+        yield min(asked, default=None), first_ns
+
+
 def _localisation(evidence: Evidence) -> Iterator[Message]:
     """What was staged is opened by NodeManagers alone, while they localise a container's files."""
     marks = [marks.at for marks in evidence.yarn.containers.values()]
@@ -117,6 +147,7 @@ def messages(evidence: Evidence) -> Iterator[Message]:
     yield from _containers(evidence)
     yield from _executors(evidence)
     yield from _staging(evidence)
+    yield from _input(evidence)
     yield from _localisation(evidence)
 
 
@@ -132,7 +163,7 @@ def _reversed(evidence: Evidence) -> Figures:
 RULES = (
     Rule(
         "order of messages", "What one process tells another is logged there after it was logged here: submission, "
-        "registration, containers, executors, tasks, results, uploads.",
+        "registration, containers, executors, tasks, results, uploads, reads.",
         "logs of both: ns by which an effect comes before its cause", "what a busy machine may hold a thread up, ns",
         NOT_MORE, _reversed,
     ),

@@ -47,6 +47,9 @@ CAUSES: dict[str, str] = {
 }
 """A span of this name has a cause that begins so, with a period."""
 
+ALL_OF_IT = (names.DRIVER, names.PARENT, names.USER_CODE)
+"""Spans of a driver, of a parent, or of the user's own script, that hold all others."""
+
 RENDEZVOUS: dict[str, str] = {
     names.JOIN_RANKS: names.JOIN_RANKS,
     names.WAIT_FOR_PEERS: names.PEERS_RENDEZVOUS,
@@ -228,6 +231,24 @@ def _file_names(evidence: Evidence) -> Figures:
     return Figures(same, len(evidence.processes))
 
 
+def _waiting(evidence: Evidence) -> Figures:
+    """From the first batch of any rank to the last rank's done-marker the driver is in a span other than that of all
+    that it does: it has nothing to do but to wait."""
+    driver = evidence.driver_process
+    ranks = [process for process in evidence.processes if process.process.role in ("chief", "worker")]
+    first = [mark.at_ns for rank in ranks if (mark := rank.instant(names.FIRST_BATCH))]
+    last = [mark.at_ns for rank in ranks if (mark := rank.instant(names.LAST_STEP_DONE))]
+    last += [span.end_ns for rank in ranks for span in rank.named(names.WRITE_DONE_MARKER)]
+    if driver is None or not training_job(evidence) or not first or not last:
+        return Figures()
+    gaps, until_ns = [], min(first)
+    for span in sorted(driver.spans, key=lambda span: span.start_ns):
+        if span.name not in ALL_OF_IT:
+            gaps.append(min(span.start_ns, max(last)) - until_ns)
+            until_ns = max(until_ns, span.end_ns)
+    return worst([*gaps, max(last) - until_ns], APART_NS, other_clocks(evidence))
+
+
 def _told(evidence: Evidence) -> Figures:
     """A span tells what those of its name tell: a get its bytes, the user's code in a task its task."""
     without = seen = 0
@@ -298,6 +319,10 @@ RULES = (
     Rule(
         "marks in pairs", "Where a phase has a span and an instant beside it, both are there.",
         "phases with one of the two", "-", EQUAL, _paired, whole=True,
+    ),
+    Rule(
+        "waits of the driver", "While ranks train, the driver is in a span: it waits for them.",
+        "span files: ns without one", "what a busy machine may hold a thread up, ns", NOT_MORE, _waiting, whole=True,
     ),
     Rule(
         "order of records", "A thread's lines in its span file stand in the order in which they were made.",

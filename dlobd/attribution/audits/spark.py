@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from math import ceil
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, outside_ns, worst
+from dlobd.attribution.audits.messages import LOG_NS
+from dlobd.attribution.audits.own_marks import ALL_OF_IT
+from dlobd.attribution.importers.event_log import TaskMetrics, stage_sums
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.tracing import names
@@ -27,9 +31,19 @@ SAID_NS = 2_000_000_000
 """What Spark counts from and to lies beside what it logs: the call of a task, of the context. Measured on
 a busy machine: up to 340 ms."""
 
+SLEWED = 1000
+"""A wall clock is slewed by at most one part in 2,000 (adjtime, NTP)."""
+
+WORKER_NS = 20_000_000
+"""A Python worker's times are whole milliseconds, and it takes them beside what it times, in the same thread."""
+
+SHORT_NS = 20_000_000
+"""A call into the JVM that is shorter than 1 ms is no span; one that waited for a job of this length took longer."""
+
 _TASK_TOOK = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in (\d+) ms")
 _JOB_TOOK = re.compile(r"Job \d+ (?:finished|failed): (.*), took ([\d.]+) ms")
 _JOB_CALL = re.compile(r"Starting job: (.*)$")
+_PYTHON_CALL = re.compile(r" at \S+\.py:\d+$")
 _UPTIME = re.compile(r"Successfully stopped SparkContext \(Uptime: (\d+) ms\)")
 
 
@@ -142,6 +156,54 @@ def _accumulables(evidence: Evidence) -> Figures:
     return Figures(wrong, 0) if seen else Figures()
 
 
+def _stage_sums(evidence: Evidence) -> Figures:
+    """A stage tells at its end the sums of what its tasks added until then."""
+    tasks: dict[tuple[int, int], list[TaskMetrics]] = defaultdict(list)
+    for task in evidence.tasks:
+        tasks[task.stage].append(task)
+    wrong = seen = 0
+    for stage, (count, sums) in stage_sums(evidence.event_log).items():
+        if len(tasks[stage]) == count and all(task.ok for task in tasks[stage]):
+            for name in TWICE if sums else ():
+                seen += 1
+                wrong += sum(task.added.get(name, 0) for task in tasks[stage]) != sums.get(name, 0)
+    return Figures(wrong, 0) if seen else Figures()
+
+
+def _python_times(evidence: Evidence) -> Figures:
+    """A task ran for as long as its Python worker did, and the worker for as long as the function in it."""
+    ended = {task.id for job in evidence.driver_log.jobs for task in job.tasks if task.end_ns is not None}
+    logs = evidence.executors.values()
+    times = {task: each for log in logs for task, each in log.python_times.items() if task in ended}
+    excess = [
+        (each.total_ms - task.run_ms) * MS for task in evidence.tasks if task.ok for each in times.get(task.id, ())
+    ]
+    functions: dict[int, list[int]] = defaultdict(list)
+    for process in evidence.processes:
+        for span in process.spans:
+            if (task := span.attrs.get("task_attempt")) in times and not span.truncated:
+                functions[task].append(span.end_ns - span.start_ns)
+    for task, lengths_ns in functions.items():
+        said_ns = sorted((each.finish_ms * MS for each in times[task]), reverse=True)
+        if len(said_ns) >= len(lengths_ns):  # a worker whose rows were not wanted to the last says nothing
+            pairs = zip(sorted(lengths_ns, reverse=True), said_ns, strict=False)
+            excess += [length_ns - length_ns // SLEWED - finish_ns for length_ns, finish_ns in pairs]
+    return worst(excess, WORKER_NS + WallToMonotonic(evidence.anchors).step_ns)
+
+
+def _jobs_of_script(evidence: Evidence) -> Figures:
+    """The script's Python waits for each job that it starts: what it called then is a span of it."""
+    driver = evidence.driver_process
+    if not evidence.own or driver is None or not any(span.attrs.get("jvm_call") for span in driver.spans):
+        return Figures(why="no calls of a script were recorded")
+    told = [(line.at_ns, match) for line in evidence.driver_lines if (match := _JOB_TOOK.match(line.message))]
+    # a job of the JVM itself is not called in a line of Python; a short call is no span
+    ended = [at_ns for at_ns, match in told if _PYTHON_CALL.search(match[1]) and float(match[2]) * MS > SHORT_NS]
+    calls = [span for span in driver.spans if span.name not in ALL_OF_IT]
+    found = sum(any(outside_ns(span, at_ns) <= LOG_NS for span in calls) for at_ns in ended)
+    return Figures(found, len(ended), doubt=other_clocks(evidence)) if ended else Figures(found)
+
+
 RULES = (
     Rule(
         "run time inside the task",
@@ -174,5 +236,19 @@ RULES = (
     Rule(
         "metrics of tasks", "What a task's end lists is what it added to the sums of its stage.",
         "event log: metrics that differ", "-", EQUAL, _accumulables,
+    ),
+    Rule(
+        "sums of stages", "What the tasks of a stage added is what the stage has at its end.",
+        "event log: sums that differ", "-", EQUAL, _stage_sums,
+    ),
+    Rule(
+        "times of Python workers", "By the executor's log no Python worker ran for longer than its task did, nor a "
+        "function for longer than its worker.",
+        "event log, executor logs, span files: ns by which one does", "what the worker's clock may be off, ns",
+        NOT_MORE, _python_times,
+    ),
+    Rule(
+        "jobs of a script", "While a job of a script ended, its driver's Python was in a call that was recorded.",
+        "span files: jobs", "driver log: jobs", EQUAL, _jobs_of_script, whole=True,
     ),
 )  # fmt: skip

@@ -57,6 +57,16 @@ def stage_calls(lines: Iterable[str]) -> dict[tuple[int, int], str]:
     return found
 
 
+def stage_sums(lines: Iterable[str]) -> dict[tuple[int, int], tuple[int, dict[str, Any]]]:
+    """Id and attempt of each completed stage to how many tasks it had, and the sums of what they added, by name."""
+    found = {}
+    for event in _events(lines, "SparkListenerStageCompleted"):
+        info = event["Stage Info"]
+        sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
+        found[info["Stage ID"], info["Stage Attempt ID"]] = info["Number of Tasks"], sums
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Application:
     """An application as its event log begins and ends; times are wall-clock milliseconds of the driver, `properties`

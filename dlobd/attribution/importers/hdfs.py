@@ -83,21 +83,34 @@ class CloseRetry:
     next_ns: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CloseAnswer:
+    """What the NameNode logged of a try to close a file: that it is closed, or that a block has too few copies yet."""
+
+    at_ns: int
+    path: str
+    closed: bool
+
+
+def close_answers(lines: Iterable[LogLine]) -> Iterator[CloseAnswer]:
+    """The answered closes in the NameNode's log."""
+    for line in lines:
+        again = _NOT_COMPLETE.search(line.message)
+        if match := again or _CLOSED.search(line.message):
+            yield CloseAnswer(line.at_ns, match[1], again is None)
+
+
 def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
     """The refused closes in the NameNode's log."""
     seen: Counter[str] = Counter()
     refused: dict[str, int] = {}
-    for line in lines:
-        again = _NOT_COMPLETE.search(line.message)
-        match = again or _CLOSED.search(line.message)
-        if match is None:
-            continue
-        path = match[1]
+    for answer in close_answers(lines):
+        path = answer.path
         if (at_ns := refused.pop(path, None)) is not None:
-            yield _retry(path, at_ns, seen[path], line.at_ns)
+            yield _retry(path, at_ns, seen[path], answer.at_ns)
             seen[path] += 1
-        if again:
-            refused[path] = line.at_ns
+        if not answer.closed:
+            refused[path] = answer.at_ns
     for path, at_ns in refused.items():
         yield _retry(path, at_ns, seen[path], None)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STAMP = re.compile(r"^\[(\d+)ns\]")
+_COLLECTION = re.compile(r"\] GC\((\d+)\) (.*)")
+_USING = re.compile(r"\] Using (\w+)")
 _PAUSE = re.compile(r"Pause .* (\d+[.,]\d+)ms$")
 _CREATED = re.compile(r"Create VM, (\d+[.,]\d+) secs$")
 
@@ -27,6 +29,20 @@ def stamps(path: Path) -> list[int]:
     """The monotonic stamps of a JVM's own log, in the order of the file; none where it is absent."""
     lines = path.read_text(errors="replace").splitlines() if path.exists() else []
     return [int(stamp[1]) for stamp in map(_STAMP.match, lines) if stamp]
+
+
+def collector(path: Path) -> str:
+    """What collects the garbage of the JVM that wrote `path`: G1, Parallel; empty where its log does not say so."""
+    using = _USING.search(path.read_text(errors="replace")) if path.exists() else None
+    return using[1] if using else ""
+
+
+def collections(path: Path) -> dict[int, str]:
+    """The number of each collection of a JVM to the first that its own log says of it."""
+    found: dict[int, str] = {}
+    for number, what in _COLLECTION.findall(path.read_text(errors="replace") if path.exists() else ""):
+        found.setdefault(int(number), what)
+    return found
 
 
 def read(path: Path) -> JvmLife | None:

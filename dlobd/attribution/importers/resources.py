@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ class HostSample:
     gpus: tuple[tuple[int, int] | None, ...]
     cost_ns: int  # CPU time of the sampler
     pressure: tuple[int, int] | None = None  # some task waited for a core, some was blocked by a disk; nanoseconds
+    received_bytes: Mapping[str, int] = field(default_factory=dict)  # by interface, loopback too
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, Sampled
 
 def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
     at_ns, net = line["t"], line["net"]
+    by_interface = {name: received for name, (received, _) in net.items()}
     loopback = net.pop("lo", None)
     found.samples.append(
         HostSample(
@@ -179,6 +181,7 @@ def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledPr
             gpus=tuple(tuple(gpu) if gpu else None for gpu in line["gpu"]),
             cost_ns=line["cost"],
             pressure=tuple(line["pressure"]) if line.get("pressure") else None,
+            received_bytes=by_interface,
         )
     )
     for pid, (user_ns, system_ns, *more) in line["p"].items():

@@ -1,0 +1,120 @@
+"""Calls of HDFS, each told by both sides: by the JVM that made it, where it logs its calls, and by the NameNode."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from dlobd.attribution.audits.base import EQUAL, Figures, Rule, other_clocks, training_job
+from dlobd.attribution.audits.hdfs import troubled
+from dlobd.attribution.audits.messages import LOG_NS
+from dlobd.attribution.importers import rpc
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.hdfs import Audit, close_answers
+
+STAGING: dict[str, tuple[str, ...]] = {
+    "create": ("create",),
+    "mkdirs": ("mkdirs",),
+    "setPermission": ("setPermission",),
+    "setReplication": ("setReplication",),
+}
+"""What spark-submit does to its staging directory: as the NameNode logs it, and as the client's log calls it. To remove
+it is left to who ends last, whose log may have ended before."""
+
+EVENT_LOG: dict[str, tuple[str, ...]] = {"create": ("create",), "rename": ("rename", "rename2")}
+"""What the driver does to the file of its event log."""
+
+INPUT: dict[str, tuple[str, ...]] = {"open": ("getBlockLocations",)}
+"""What an executor does to a file that is fed."""
+
+ENDS = ("complete", "addBlock")
+"""Calls that may end a block, so that the NameNode says whether it has enough copies of it."""
+
+Expected = tuple[Audit, Sequence[str]]
+"""What the NameNode logged, and how the call for it may be called."""
+
+
+def _made(evidence: Evidence) -> dict[str, list[rpc.Call]]:
+    """The calls that the application's JVMs logged, by the path that they are about."""
+    made: dict[str, list[rpc.Call]] = defaultdict(list)
+    containers = (rpc.calls(evidence.container_log(container)) for container in evidence.containers)
+    for call in chain(evidence.submit_calls, *containers):
+        made[call.path].append(call)
+    return made
+
+
+def _expected(evidence: Evidence) -> Iterator[Expected]:
+    """What at the NameNode was done by a JVM of the application that has a log."""
+    application, window = evidence.window["application_id"], evidence.window
+    staging = f"/.sparkStaging/{application}"
+    fed = evidence.file_bytes if training_job(evidence).get("input") == "feed" and evidence.executors else {}
+    for audit in evidence.audits:
+        if audit.protocol != "rpc" or not window["exec_ns"] <= audit.at_ns <= window["exit_ns"]:
+            continue
+        if staging in audit.path:
+            if evidence.submit_lines and audit.command in STAGING:
+                yield audit, STAGING[audit.command]
+        elif audit.path.rpartition("/")[2].startswith(str(application)):
+            if evidence.driver_lines and audit.command in EVENT_LOG:
+                yield audit, EVENT_LOG[audit.command]
+        elif audit.path in fed and audit.command in INPUT:
+            yield audit, INPUT[audit.command]
+
+
+def _holds(call: rpc.Call, at_ns: int) -> bool:
+    return call.start_ns - LOG_NS <= at_ns <= call.end_ns + LOG_NS
+
+
+def _told_by_both(evidence: Evidence) -> Figures:
+    made = _made(evidence)
+    if not made:
+        return Figures(why="no JVM of the application logs its calls")
+    expected = list(_expected(evidence))
+    found = sum(any(c.method in methods and _holds(c, a.at_ns) for c in made[a.path]) for a, methods in expected)
+    return Figures(found, len(expected), doubt=_doubt(evidence)) if expected else Figures(found)
+
+
+def _doubt(evidence: Evidence) -> str:
+    if evidence.own:
+        return "your script may set the level of its log"
+    lost = any("Lost executor" in line.message for line in evidence.driver_lines)
+    clocks = "evidence of several clocks" if evidence.alignment.clocks else other_clocks(evidence)
+    return ("an executor was lost" if lost else "") or troubled(evidence) or clocks
+
+
+def _closes(evidence: Evidence) -> Figures:
+    """The NameNode logs each try to close a file: that it is closed, or that a block has too few copies yet."""
+    made, window = _made(evidence), evidence.window
+    created = {path: calls for path, calls in made.items() if any(call.method == "create" for call in calls)}
+    answers = [
+        answer
+        for answer in close_answers(evidence.daemon_log("namenode"))
+        if answer.path in created and window["exec_ns"] <= answer.at_ns <= window["exit_ns"]
+    ]
+    if not any(answer.closed for answer in answers):
+        return Figures(why="no JVM of the application logs its calls, or the NameNode does not log what it closes")
+    unanswered = sum(
+        not any(answer.path == path and _holds(call, answer.at_ns) for answer in answers)
+        for path, calls in created.items()
+        for call in calls
+        if call.method == "complete"
+    )
+    unasked = sum(
+        not any(call.method in ENDS and _holds(call, answer.at_ns) for call in created[answer.path])
+        for answer in answers
+    )
+    return Figures(unanswered + unasked, 0, doubt=_doubt(evidence))
+
+
+RULES = (
+    Rule(
+        "calls of the NameNode", "What the NameNode logs that spark-submit, the driver and the executors did, these "
+        "logged too, as calls that were open at that time.",
+        "logs of JVMs: calls", "NameNode audit log: operations", EQUAL, _told_by_both, whole=True,
+    ),
+    Rule(
+        "closes of files", "The NameNode answered each try of a JVM to close a file, and no others.",
+        "logs of JVMs and NameNode log: those that only one has", "-", EQUAL, _closes, whole=True,
+    ),
+)  # fmt: skip
