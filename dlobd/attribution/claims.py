@@ -171,8 +171,8 @@ def _settings(run: Run, evidence: Evidence) -> Iterator[str]:
             # YARN rounds up to its unit of allocation
             if (match := _CAPACITY.search(line.message)) and match[1] in containers and int(match[2]) < asked:
                 yield f"configuration: executors of {asked} MB in run.json, {match[2]} MB by the ResourceManager"
-    asked = (evidence.page_cache or {}).get("asked")
-    yield from _differ("configuration.page_cache", settings.get("page_cache"), "the page cache's record", asked)
+    cache = (evidence.page_cache or {}).get("asked")
+    yield from _differ("configuration.page_cache", settings.get("page_cache"), "the page cache's record", cache)
     seed = settings.get("seed")
     for name, value in run.to_json()["seeds"].items():
         yield from _differ(f"seeds.{name}", value, "the configuration", seed)

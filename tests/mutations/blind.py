@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.mutations import blind_sources, blind_spans
+from tests.mutations import blind_later, blind_sources, blind_spans
 
-MUTATIONS = (*blind_spans.MUTATIONS, *blind_sources.MUTATIONS)
+MUTATIONS = (*blind_spans.MUTATIONS, *blind_sources.MUTATIONS, *blind_later.MUTATIONS)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dlobd.bundle import files
-from tests.mutations.edits import Edit, both, changed, replaced, without
+from tests.mutations.edits import Edit, both, changed, moved, replaced, without
 from tests.mutations.mutation import Mutation
 
 DAEMONS = "logs/daemons/"
@@ -22,26 +20,6 @@ def _added(name: str, content: Any) -> Edit:
 
     def edit(path: Path) -> None:
         (path / name).write_text(json.dumps(content))
-
-    return edit
-
-
-def _moved(name: str, pattern: str, by_ns: int) -> Edit:
-    """Moves the lines in which a pattern is found by both their clocks, to where they belong in the log then."""
-
-    def moved(line: str) -> str:
-        nano, wall, rest = line.split(" ", 2)
-        time = datetime.fromisoformat(wall) + timedelta(microseconds=by_ns // 1000)
-        return f"{int(nano) + by_ns} {time.isoformat(timespec='milliseconds')} {rest}"
-
-    def edit(path: Path) -> None:
-        file = path / name
-        lines = file.read_text().splitlines(keepends=True)
-        found = [line for line in lines if re.search(pattern, line)]
-        if not found:
-            raise LookupError(f"{pattern} is not in {name}")
-        kept = [line for line in lines if line not in found]
-        file.write_text("".join(sorted([*kept, *map(moved, found)], key=lambda line: int(line.split(" ", 1)[0]))))
 
     return edit
 
@@ -80,7 +58,7 @@ MUTATIONS = (
     Mutation(
         "the executor's files are there at once",
         "quick-run",
-        _moved(f"{DAEMONS}nodemanager-0.log", "_000003 transitioned from LOCALIZING to SCHEDULED", -1_200_000_000),
+        moved(f"{DAEMONS}nodemanager-0.log", "_000003 transitioned from LOCALIZING to SCHEDULED", -1_200_000_000),
         "the localiser's reads at the NameNode and the DataNodes, and the container, which starts 1.2 s later",
     ),
     Mutation(
@@ -109,7 +87,7 @@ MUTATIONS = (
     Mutation(
         "the training files were opened a second earlier",
         "quick-run",
-        _moved(f"{DAEMONS}namenode-audit.log", "cmd=open\tsrc=.*/train/part-00001", -1_000_000_000),
+        moved(f"{DAEMONS}namenode-audit.log", "cmd=open\tsrc=.*/train/part-00001", -1_000_000_000),
         "",
     ),
     Mutation(
@@ -129,19 +107,19 @@ MUTATIONS = (
     Mutation(
         "the second executor registered 1.5 s earlier",
         "quick-run",
-        _moved(files.DRIVER_STDERR, r"Registered executor .* with ID 2,", -1_500_000_000),
+        moved(files.DRIVER_STDERR, r"Registered executor .* with ID 2,", -1_500_000_000),
         "the executor connected to the driver after that",
     ),
     Mutation(
         "the wait for executors is no poll",
         "quick-run",
-        _moved(files.DRIVER_STDERR, "SchedulerBackend is ready for scheduling", -85_000_000),
+        moved(files.DRIVER_STDERR, "SchedulerBackend is ready for scheduling", -85_000_000),
         "",
     ),
     Mutation(
         "staging ends 0.3 s later",
         "quick-run",
-        _moved(files.DRIVER_STDERR, "Submitting application application_", 300_000_000),
+        moved(files.DRIVER_STDERR, "Submitting application application_", 300_000_000),
         "the ResourceManager stored the application before",
     ),
     Mutation(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,29 @@ def shifted(name: str, pattern: str, by_ns: int, count: int = 1) -> Edit:
         return f"{int(line[1]) + by_ns}{line[2]}"
 
     return replaced(name, rf"^(\d{{6,}})( .*(?:{pattern}))", moved, count)
+
+
+def moved(name: str, pattern: str, by_ns: int) -> Edit:
+    """Moves the lines in which a pattern is found by both their clocks, to where they belong in the log then."""
+
+    def later(line: str) -> str:
+        nano, wall, rest = line.split(" ", 2)
+        time = datetime.fromisoformat(wall) + timedelta(microseconds=by_ns // 1000)
+        return f"{int(nano) + by_ns} {time.isoformat(timespec='milliseconds')} {rest}"
+
+    def edit(path: Path) -> None:
+        file, at_ns = path / name, 0
+        placed: list[tuple[int, str]] = []
+        for line in file.read_text().splitlines(keepends=True):
+            # a line without a stamp belongs to the one before it
+            at_ns = int(stamp[1]) if (stamp := re.match(r"(\d{6,}) ", line)) else at_ns
+            placed.append((at_ns + by_ns, later(line)) if re.search(pattern, line) else (at_ns, line))
+        new = "".join(line for _, line in sorted(placed, key=lambda each: each[0]))
+        if new == file.read_text():
+            raise LookupError(f"{pattern} is not in {name}")
+        file.write_text(new)
+
+    return edit
 
 
 def without(name: str) -> Edit:

@@ -21,6 +21,7 @@ S, MS = 10**9, 10**6
 WINDOW, MARKERS, JOB = "evidence/window.json", "evidence/markers.json", "evidence/job.json"
 RM, NM = "logs/daemons/resourcemanager.log", "logs/daemons/nodemanager-1.log"
 DRIVER, EVENTS, COLLECTED = "logs/driver.stderr", "evidence/event-log.jsonl", "evidence/collected.json"
+PAGE_CACHE = "evidence/page_cache.json"
 CHIEF = "spans/*_000003/spans-22956-*.jsonl"
 DOMAIN = "host/00000000-0000-0000-0000-000000000000/time:[4026531834]"
 
@@ -61,6 +62,11 @@ def counted(at_ns: int, received: int) -> dict[str, Any]:
     """A rank's reading of the loopback interface."""
     lo = {"name": "lo", "counts": {"received_bytes": received}}
     return {"k": "i", "n": "transport", "t": at_ns, "a": {"after": {"at_ns": at_ns, "interfaces": [lo]}}}
+
+
+def halved(name: str, pattern: str) -> Change:
+    """The numbers that a pattern finds."""
+    return replaced(name, pattern, lambda found: f"{found[1]}{int(found[2]) // 2}", 0)
 
 
 NOISE = {"sleep_over_p50_ns": 2, "sleep_over_p99_ns": 1}
@@ -123,13 +129,34 @@ CASES: dict[str, tuple[str, Change]] = {
     "files in the page cache": ("quick-run", as_json("evidence/page_cache.json", CACHE)),
     "bytes in the page cache": ("quick-run", as_json("evidence/page_cache.json", CACHE)),
     "memory of executors": ("quick-run", as_json("evidence/nm-containers.json", [BEAN])),
-    "counters of loopback": (
+    "counters of interfaces": (
         "quick-run",
         both(
             sampled(*({"k": "sample", "t": 10050 * S + at * S, "net": {"lo": [at, at]}} for at in (0, 2))),
             added(CHIEF, json.dumps(counted(10051 * S, 3)) + "\n"),
         ),
     ),
+    "memory that executors kept": ("sampled-run", halved(COLLECTED, r'("executor_peak_bytes": )(\d+)')),
+    "cost of a span": ("sampled-run", changed("evidence/span_cost.json", "span_ns", by=lambda ns: ns // 10)),
+    "files kept in the page cache": ("sampled-run", changed(PAGE_CACHE, "resident_bytes", by=lambda size: 0)),
+    "reads from disk": ("sampled-run", changed(PAGE_CACHE, "resident_bytes", by=lambda size: 0)),
+    "calls of the NameNode": ("seen-run", without_lines(DRIVER, r"Call -> .*: setReplication ")),
+    "closes of files": ("seen-run", without_lines(DRIVER, r"^1810372685\d+ .*Call -> .*: complete ")),
+    "sums of stages": (
+        "sampled-run",
+        both(
+            halved(EVENTS, r'("Executor Run Time":)(\d+)'),
+            halved(EVENTS, r'("internal.metrics.executorRunTime","Update":)(\d+)'),
+        ),
+    ),
+    "times of Python workers": (
+        "quick-run",
+        replaced("logs/containers/*_000003/stderr", r"finish = 3275 - Batches", "finish = 275 - Batches"),
+    ),
+    "jobs of a script": ("own-run", replaced("spans/driver/*", r'("i":119,"t":359)\d', r"\g<1>0")),
+    "numbers of collections": ("sampled-run", without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(2\)")),
+    "collections in tasks": ("seen-run", without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(")),
+    "waits of the driver": ("quick-run", replaced("spans/driver/*", r'("i":9,"t":1005)3', r"\g<1>2")),
     "bytes of staged files": (
         "quick-run",
         replaced(

@@ -192,16 +192,19 @@ def _python_times(evidence: Evidence) -> Figures:
 
 
 def _jobs_of_script(evidence: Evidence) -> Figures:
-    """The script's Python waits for each job that it starts: what it called then is a span of it."""
+    """The script's Python waits for each job that it starts: what it called for that is a span of it."""
     driver = evidence.driver_process
     if not evidence.own or driver is None or not any(span.attrs.get("jvm_call") for span in driver.spans):
         return Figures(why="no calls of a script were recorded")
+    if driver.named(names.TFCLUSTER_RUN):
+        return Figures(why="TensorFlowOnSpark waits for jobs in a thread of its own")
     told = [(line.at_ns, match) for line in evidence.driver_lines if (match := _JOB_TOOK.match(line.message))]
     # a job of the JVM itself is not called in a line of Python; a short call is no span
-    ended = [at_ns for at_ns, match in told if _PYTHON_CALL.search(match[1]) and float(match[2]) * MS > SHORT_NS]
-    calls = [span for span in driver.spans if span.name not in ALL_OF_IT]
-    found = sum(any(outside_ns(span, at_ns) <= LOG_NS for span in calls) for at_ns in ended)
-    return Figures(found, len(ended), doubt=other_clocks(evidence)) if ended else Figures(found)
+    jobs = [(at_ns, round(float(m[2]) * MS)) for at_ns, m in told if _PYTHON_CALL.search(m[1])]
+    long = [(end_ns - took_ns, end_ns) for end_ns, took_ns in jobs if took_ns > SHORT_NS]
+    calls = [(span.start_ns - LOG_NS, span.end_ns + LOG_NS) for span in driver.spans if span.name not in ALL_OF_IT]
+    found = sum(any(begun <= start and end <= ended for begun, ended in calls) for start, end in long)
+    return Figures(found, len(long), doubt=other_clocks(evidence)) if long else Figures(found)
 
 
 RULES = (
@@ -248,7 +251,7 @@ RULES = (
         NOT_MORE, _python_times,
     ),
     Rule(
-        "jobs of a script", "While a job of a script ended, its driver's Python was in a call that was recorded.",
+        "jobs of a script", "While a job of a script ran, its driver's Python was in a call that was recorded.",
         "span files: jobs", "driver log: jobs", EQUAL, _jobs_of_script, whole=True,
     ),
 )  # fmt: skip
