@@ -54,7 +54,8 @@ runnable threads per core. A change smaller than a tolerance is not found by it.
 A mutation edits the evidence of a captured run. Then the report is computed anew from it and the bundle is sealed
 again, as a forger would. Two authors wrote them, one of whom had not seen the checks (`blind`); {first} of that
 author's were noticed before the checks were extended by what they had missed. Of a later set by the same author {later}
-were noticed, before the checks were extended by the others. These are in the table; those that were noticed are not.
+were noticed before the checks were extended by the others. Only these others are in the table, made again from their
+descriptions, so that its shares say nothing of a third set.
 
 A headline is the wall, a layer's time or degree of evidence by more than 1 % of the wall or 50 ms, an event of start-up
 or teardown by as much, a metric, HDFS's use, the transport, versions, machine, settings or command. Those that change

@@ -38,8 +38,8 @@ Expected = tuple[Audit, Sequence[str]]
 def _made(evidence: Evidence) -> dict[str, list[rpc.Call]]:
     """The calls that the application's JVMs logged, by the path that they are about."""
     made: dict[str, list[rpc.Call]] = defaultdict(list)
-    containers = (rpc.calls(evidence.container_log(container)) for container in evidence.containers)
-    for call in chain(evidence.submit_calls, *containers):
+    logs = map(evidence.container_log, sorted({*evidence.containers, *evidence.executor_containers.values()}))
+    for call in chain(evidence.submit_calls, *map(rpc.calls, logs)):
         made[call.path].append(call)
     return made
 
@@ -49,13 +49,13 @@ def _expected(evidence: Evidence) -> Iterator[Expected]:
     application, window = evidence.window["application_id"], evidence.window
     staging = f"/.sparkStaging/{application}"
     fed = evidence.file_bytes if training_job(evidence).get("input") == "feed" and evidence.executors else {}
-    for audit in evidence.audits:
+    for audit in evidence.audits if application else ():
         if audit.protocol != "rpc" or not window["exec_ns"] <= audit.at_ns <= window["exit_ns"]:
             continue
         if staging in audit.path:
             if evidence.submit_lines and audit.command in STAGING:
                 yield audit, STAGING[audit.command]
-        elif audit.path.rpartition("/")[2].startswith(str(application)):
+        elif audit.path.rpartition("/")[2].startswith(application):
             if evidence.driver_lines and audit.command in EVENT_LOG:
                 yield audit, EVENT_LOG[audit.command]
         elif audit.path in fed and audit.command in INPUT:

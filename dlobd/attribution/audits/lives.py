@@ -152,13 +152,14 @@ def _seen_to_exit(evidence: Evidence) -> Figures:
 
 
 def _numbers(evidence: Evidence) -> Figures:
-    """A JVM numbers its collections from 0, and writes all of them into one file. One that goes on beside the program
-    has the number after the pause that starts it, and no pause of its own if it is cut short."""
-    logs = [found for path in jvm_logs(evidence) if (found := jvm.collections(path))]
+    """A JVM numbers its collections from 0, and writes all of them into one file, which it begins anew when that is too
+    large. One that goes on beside the program has the number after the pause that starts it, and no pause of its own if
+    it is cut short."""
+    logs = [(path, found) for path in jvm_logs(evidence) if (found := jvm.collections(path))]
     missing = [
         number
-        for found in logs
-        for number in range(max(found))
+        for path, found in logs
+        for number in range(0 if jvm.collector(path) else min(found), max(found))
         if number not in found and BESIDE not in found.get(number - 1, "")
     ]
     return Figures(len(missing), 0) if logs else Figures()
@@ -166,18 +167,18 @@ def _numbers(evidence: Evidence) -> Figures:
 
 def _garbage(evidence: Evidence) -> Figures:
     """A task's time for garbage collection is that of its JVM meanwhile, whoever made the garbage."""
-    tasks = {task.id: task for job in evidence.driver_log.jobs for task in job.tasks}
+    collected = {task.id: task.raw.get("JVM GC Time", 0) for task in evidence.tasks}
     excess = []
-    for ended in evidence.tasks:
-        task, collected_ms = tasks.get(ended.id), ended.raw.get("JVM GC Time")
-        container = evidence.executor_containers.get(task.executor, "") if task else ""
-        log, life = evidence.executors.get(task.executor) if task else None, evidence.container_jvm(container)
-        if task is None or collected_ms is None or log is None or life is None or ended.id not in log.got:
+    for executor, log in evidence.executors.items():
+        container = evidence.executor_containers[executor]
+        life = evidence.container_jvm(container)
+        if life is None or jvm.collector(evidence.path / files.CONTAINER_LOGS / container / "jvm.log") not in STOPPING:
             continue
-        if jvm.collector(evidence.path / files.CONTAINER_LOGS / container / "jvm.log") in STOPPING:
-            begin_ns, end_ns = log.got[ended.id], log.finished.get(ended.id, evidence.window["exit_ns"])
-            pauses = [until - begin for begin, until in life.pauses if until >= begin_ns and begin <= end_ns]
-            excess.append(collected_ms * MS - sum(pauses) - (len(pauses) + 1) * MS)
+        for task, begin_ns in log.got.items():
+            if task in collected:
+                end_ns = log.finished.get(task, evidence.window["exit_ns"])
+                pauses = [until - begin for begin, until in life.pauses if until >= begin_ns and begin <= end_ns]
+                excess.append(collected[task] * MS - sum(pauses) - (len(pauses) + 1) * MS)
     return worst(excess, COLLECTED_NS)
 
 

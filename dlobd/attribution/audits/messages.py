@@ -46,6 +46,7 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
 
 def _containers(evidence: Evidence) -> Iterator[Message]:
     """Between the ResourceManager, the ApplicationMaster and the NodeManagers, of each container."""
+    allocating = {am: _allocate_calls(evidence, am) for am in evidence.attempts.ams}
     for container, marks in evidence.yarn.containers.items():
         at, am = marks.at, evidence.am_log_of(container)
         yield at.get("ALLOCATED"), at.get("ACQUIRED")
@@ -56,24 +57,26 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
         yield at.get("RUNNING"), at.get("EXITED")
         if container in am.containers.values():
             yield _at(am.requested), at.get("ALLOCATED")
-            yield from _allocation(evidence, container)
+            yield from _allocation(at, allocating.get(evidence.attempts.am_of(container), []))
         launching = am.launching.get(container)
         yield at.get("ACQUIRED"), _at(launching)
         yield _at(launching), at.get("START_REQUEST")
 
 
-def _allocation(evidence: Evidence, container: str) -> Iterator[Message]:
-    """By the calls of the ApplicationMaster that started it: its first one with requests came before a container was
-    allocated, and one of them fetched it."""
-    at, requested = evidence.yarn.containers[container].at, evidence.am_log_of(container).requested
-    every = rpc.calls(evidence.container_log(evidence.attempts.am_of(container)))
-    calls = [call for call in every if call.method == "allocate" and requested and call.end_ns >= requested.at_ns]
-    if calls:
+def _allocate_calls(evidence: Evidence, am: str) -> list[rpc.Call]:
+    """By which an ApplicationMaster asked for containers, from its first request on; none where it logs no calls."""
+    requested, every = evidence.am_logs[am].requested, rpc.calls(evidence.container_log(am))
+    return [call for call in every if call.method == "allocate" and requested and call.end_ns >= requested.at_ns]
+
+
+def _allocation(at: dict[str, int], calls: list[rpc.Call]) -> Iterator[Message]:
+    """The first of these calls came before a container was allocated, and one of them fetched it."""
+    acquired_ns = at.get("ACQUIRED")
+    if calls and acquired_ns is not None:
+        fetched = min(calls, key=lambda call: max(call.start_ns - acquired_ns, acquired_ns - call.end_ns))
         yield calls[0].start_ns, at.get("ALLOCATED")
-        if (acquired_ns := at.get("ACQUIRED")) is not None:
-            fetched = min(calls, key=lambda call: max(call.start_ns - acquired_ns, acquired_ns - call.end_ns))
-            yield fetched.start_ns, acquired_ns
-            yield acquired_ns, fetched.end_ns
+        yield fetched.start_ns, acquired_ns
+        yield acquired_ns, fetched.end_ns
 
 
 def _executors(evidence: Evidence) -> Iterator[Message]:

@@ -111,7 +111,7 @@ def _counters(evidence: Evidence) -> Figures:
         sampled = [(s.at_ns, s.received_bytes[interface]) for s in samples if interface in s.received_bytes]
         before = [count for sample_ns, count in sampled if sample_ns <= at_ns - SAMPLE_NS]
         after = [count for sample_ns, count in sampled if sample_ns >= at_ns + SAMPLE_NS]
-        if before and after:
+        if before and after and before[-1] <= after[0]:  # else the interface began anew
             outside += [before[-1] - received, received - after[0]]
     # elsewhere containers may have interfaces of their own, of the same names
     return worst(outside, 0, foreign(evidence))

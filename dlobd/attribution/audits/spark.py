@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from math import ceil
 
-from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, outside_ns, worst
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, outside_ns, worst
 from dlobd.attribution.audits.messages import LOG_NS
 from dlobd.attribution.audits.own_marks import ALL_OF_IT
 from dlobd.attribution.importers.event_log import TaskMetrics, stage_sums
@@ -34,7 +34,7 @@ a busy machine: up to 340 ms."""
 SLEWED = 1000
 """A wall clock is slewed by at most one part in 2,000 (adjtime, NTP)."""
 
-WORKER_NS = 20_000_000
+WORKER_NS = 50_000_000
 """A Python worker's times are whole milliseconds, and it takes them beside what it times, in the same thread."""
 
 SHORT_NS = 20_000_000
@@ -43,7 +43,10 @@ SHORT_NS = 20_000_000
 _TASK_TOOK = re.compile(r"Finished task \S+ in stage \S+ \(TID (\d+)\) in (\d+) ms")
 _JOB_TOOK = re.compile(r"Job \d+ (?:finished|failed): (.*), took ([\d.]+) ms")
 _JOB_CALL = re.compile(r"Starting job: (.*)$")
-_PYTHON_CALL = re.compile(r" at \S+\.py:\d+$")
+_PYTHON_CALL = re.compile(r"^(?!toLocalIterator|toPandas|toArrow).* at \S+\.py:\d+$")
+"""Jobs of the three others run in threads of the JVM, when their call is over: Python reads what they find."""
+_CONNECTION = re.compile(r"(?:Thread-\d+)?")
+"""The JVM's threads that serve calls of Python; logs of older versions do not name threads."""
 _UPTIME = re.compile(r"Successfully stopped SparkContext \(Uptime: (\d+) ms\)")
 
 
@@ -157,16 +160,16 @@ def _accumulables(evidence: Evidence) -> Figures:
 
 
 def _stage_sums(evidence: Evidence) -> Figures:
-    """A stage tells at its end the sums of what its tasks added until then."""
+    """A stage tells at its end the sums of what its tasks list."""
     tasks: dict[tuple[int, int], list[TaskMetrics]] = defaultdict(list)
     for task in evidence.tasks:
         tasks[task.stage].append(task)
     wrong = seen = 0
     for stage, (count, sums) in stage_sums(evidence.event_log).items():
         if len(tasks[stage]) == count and all(task.ok for task in tasks[stage]):
-            for name in TWICE if sums else ():
+            for name, listed in TWICE.items() if next(iter(TWICE)) in sums else ():  # which may be left out altogether
                 seen += 1
-                wrong += sum(task.added.get(name, 0) for task in tasks[stage]) != sums.get(name, 0)
+                wrong += sum(task.raw.get(listed, 0) for task in tasks[stage]) != sums.get(name, 0)
     return Figures(wrong, 0) if seen else Figures()
 
 
@@ -175,8 +178,8 @@ def _python_times(evidence: Evidence) -> Figures:
     ended = {task.id for job in evidence.driver_log.jobs for task in job.tasks if task.end_ns is not None}
     logs = evidence.executors.values()
     times = {task: each for log in logs for task, each in log.python_times.items() if task in ended}
-    excess = [
-        (each.total_ms - task.run_ms) * MS for task in evidence.tasks if task.ok for each in times.get(task.id, ())
+    pairs = [
+        (each.total_ms * MS, task.run_ms * MS) for task in evidence.tasks if task.ok for each in times.get(task.id, ())
     ]
     functions: dict[int, list[int]] = defaultdict(list)
     for process in evidence.processes:
@@ -186,9 +189,11 @@ def _python_times(evidence: Evidence) -> Figures:
     for task, lengths_ns in functions.items():
         said_ns = sorted((each.finish_ms * MS for each in times[task]), reverse=True)
         if len(said_ns) >= len(lengths_ns):  # a worker whose rows were not wanted to the last says nothing
-            pairs = zip(sorted(lengths_ns, reverse=True), said_ns, strict=False)
-            excess += [length_ns - length_ns // SLEWED - finish_ns for length_ns, finish_ns in pairs]
-    return worst(excess, WORKER_NS + WallToMonotonic(evidence.anchors).step_ns)
+            pairs += zip(sorted(lengths_ns, reverse=True), said_ns, strict=False)
+    excess = [part_ns - part_ns // SLEWED - whole_ns for part_ns, whole_ns in pairs]
+    # who records nothing does not tell how its wall clock was set
+    doubt = "" if evidence.processes else foreign(evidence)
+    return worst(excess, WORKER_NS + WallToMonotonic(evidence.anchors).step_ns, doubt)
 
 
 def _jobs_of_script(evidence: Evidence) -> Figures:
@@ -198,7 +203,8 @@ def _jobs_of_script(evidence: Evidence) -> Figures:
         return Figures(why="no calls of a script were recorded")
     if driver.named(names.TFCLUSTER_RUN):
         return Figures(why="TensorFlowOnSpark waits for jobs in a thread of its own")
-    told = [(line.at_ns, match) for line in evidence.driver_lines if (match := _JOB_TOOK.match(line.message))]
+    lines = [line for line in evidence.driver_lines if _CONNECTION.fullmatch(line.thread)]
+    told = [(line.at_ns, match) for line in lines if (match := _JOB_TOOK.match(line.message))]
     # a job of the JVM itself is not called in a line of Python; a short call is no span
     jobs = [(at_ns, round(float(m[2]) * MS)) for at_ns, m in told if _PYTHON_CALL.search(m[1])]
     long = [(end_ns - took_ns, end_ns) for end_ns, took_ns in jobs if took_ns > SHORT_NS]
@@ -241,7 +247,7 @@ RULES = (
         "event log: metrics that differ", "-", EQUAL, _accumulables,
     ),
     Rule(
-        "sums of stages", "What the tasks of a stage added is what the stage has at its end.",
+        "sums of stages", "What the tasks of a stage list is together what the stage has at its end.",
         "event log: sums that differ", "-", EQUAL, _stage_sums,
     ),
     Rule(
