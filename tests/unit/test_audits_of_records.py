@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.audits import AUDITS, audit
+from dlobd.attribution.claims import contradicted
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle.run import Run
 from tests.mutations.edits import both, changed, replaced, shifted, without_lines
 
 DATA = Path(__file__).parents[1] / "data"
@@ -199,3 +201,73 @@ def test_every_audit_was_seen_to_fail() -> None:
     planted = (Path(__file__).parent / "test_audits.py").read_text()
     unseen = [rule.audit for rule in AUDITS if rule.audit not in CASES and not re.search(rf'"{rule.audit}"', planted)]
     assert unseen == []
+
+
+# ---- what a run may do is no contradiction
+
+INNOCENT: dict[str, tuple[str, str, Change]] = {
+    "a JVM's log began anew when it was large": (
+        "numbers of collections",
+        "sampled-run",
+        replaced("logs/containers/*_000003/jvm.log", r"\A(?:.*\n)*?(?=.*\] GC\(3\))", ""),
+    ),
+    "a collection beside the program was cut short": (
+        "numbers of collections",
+        "seen-run",
+        without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(6\) "),
+    ),
+    "a thread of the JVM ran a job while Python read what it found": (
+        "jobs of a script",
+        "own-run",
+        both(
+            replaced(DRIVER, r"(Job 2 finished: )collect", r"\1toPandas"),
+            replaced("spans/driver/*", r'("i":119,"t":359)\d', r"\g<1>0"),
+        ),
+    ),
+    "files were to be on disk only, and the DataNodes read them": (
+        "files kept in the page cache",
+        "sampled-run",
+        both(
+            changed(PAGE_CACHE, "asked", by=lambda _: "cold"),
+            changed(PAGE_CACHE, "resident_bytes", by=lambda _: 0),
+        ),
+    ),
+    "an event log is without the sums of stages": (
+        "sums of stages",
+        "sampled-run",
+        replaced(EVENTS, r'"internal\.metrics\.', '"other.metrics.', 0),
+    ),
+    "a task failed": (
+        "times of Python workers",
+        "quick-run",
+        both(
+            replaced("logs/containers/*_000003/stderr", "finish = 3275 - Batches", "finish = 3 - Batches"),
+            without_lines(DRIVER, r"Finished task 1.0 in stage 1.0 \(TID 3\)"),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INNOCENT)
+def test_what_a_run_may_do_is_no_contradiction(tmp_path: Path, name: str) -> None:
+    """The audit passes, or says why it cannot tell."""
+    rule, bundle, change = INNOCENT[name]
+    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    change(path)
+    assert rule not in failed(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (changed(PAGE_CACHE, "asked", by=lambda _: "cold"), "configuration.page_cache"),
+        (changed("evidence/noise.json", "load_1m", by=lambda _: 0.1), "platform.load_1m"),
+    ],
+)
+def test_what_the_client_noted_before_the_run_is_told_twice(tmp_path: Path, change: Change, said: str) -> None:
+    """By run.json and by the evidence."""
+    path = Path(shutil.copytree(DATA / "sampled-run", tmp_path / "20260102T030405Z-0a1b"))
+    run = Run.from_json(json.loads((path / "run.json").read_text()))
+    assert list(contradicted(run, Evidence(path))) == []
+    change(path)
+    assert [line.partition(":")[0] for line in contradicted(run, Evidence(path))] == [said]
