@@ -116,10 +116,11 @@ It is scored three times.
 1. **Where the time of a delay went.** Each interval is compared with the attributed wall. Time that attribution gave to
    the delayed layer is recovered; time that it gave to other layers, or left unexplained or unattributed, is not.
    Target, for every single delay: at least {right:.0%} in its own layer and at most {wrong:.0%} in any other.
-2. **What a layer got in all** (`--full`). Each run with delays has a control without, just before or after it. What a
-   layer got more than in the control has to be what was injected into it, ripple effects included. Six such blocks
-   give an interval of the median error: from the lowest to the highest, which holds it with 96.9 %. Target: zero lies
-   in it for at least {holding:.0%} of the layers and ways. The rows are not corrected for their number.
+2. **What a layer got in all** (`--full`). Each run with delays has a control, prepared in the same way but without
+   delays, just before or after it. What a layer got more than in the control has to be what was injected into it,
+   ripple effects included. Six such blocks give an interval of the median error: from the lowest to the highest, which
+   holds it with 96.9 %. Target: zero lies in it for at least {holding:.0%} of the layers and ways, with or without the
+   few milliseconds for which the injector itself may have held the job up. The rows are not corrected for their number.
 3. **How much of a run this proves.** The share of a control's wall in spans that some delay was put into. Target: at
    least {touched:.0%}. The table names what is left.
 
@@ -134,9 +135,9 @@ own, but a known sum, so that it is scored by the totals. This needs root, a blo
 control groups version 1; `--full` says so where it is left out. By `hook`: our own code inside the process waits, where
 nothing outside knows the moment.
 
-"While the trainer wants it" means that the injector first waits, uncounted, until the trainer asks: a delay that delays
-nothing would rightly be found nowhere. For the same reason, runs have one rank if a second one could continue
-meanwhile.
+"While the trainer wants it" means that the injector first waits until the trainer asks, and the delay counts from then:
+one that delays nothing would rightly be found nowhere. For the same reason, runs have one rank if a second one could
+continue meanwhile.
 
 Delays of layer `channel` are put into an exchange of dlobd's own, and have to be found in the very part that was
 delayed: pack, wait for peers, wire or unpack. From outside, a channel is slowed on the [compose cluster](compose.md),

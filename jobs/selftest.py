@@ -12,15 +12,17 @@ from dlobd.selftest import truth
 
 
 def main(directory: Path) -> None:
-    """Delays the driver between two Spark calls, and then a task."""
+    """Delays the driver between two Spark calls, and then a task; in a control neither."""
     plan = json.loads((directory / "plan.json").read_text())
 
     def delayed(number: int) -> int:
-        truth.inject(directory, "user/task", plan["user/task"][0])
+        for seconds in plan["user/task"]:
+            truth.inject(directory, "user/task", seconds)
         return number
 
     sc = SparkContext(appName="selftest")
-    truth.inject(directory, "user/script", plan["user/script"][0])
+    for seconds in plan["user/script"]:
+        truth.inject(directory, "user/script", seconds)
     assert sc.parallelize([7], 1).map(delayed).collect() == [7]
     sc.stop()
 

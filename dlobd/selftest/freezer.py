@@ -116,9 +116,11 @@ def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: floa
     """
     stopped: list[ProcessId] = []
     deadline = time.monotonic() + STOPPED_WITHIN_S
+    first_ns = 0
     try:
         while time.monotonic() < deadline:
             more = [process for process in targets() if process not in stopped]
+            first_ns = first_ns or time.monotonic_ns()
             for process in more:
                 process.kill(signal.SIGSTOP)
             stopped += more
@@ -133,7 +135,7 @@ def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: floa
     finally:
         for process in stopped:
             process.kill(signal.SIGCONT)
-    truth.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns))
+    truth.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns, start_ns - first_ns))
 
 
 def _is_stopped(process: ProcessId) -> bool:

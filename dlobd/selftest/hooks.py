@@ -36,8 +36,12 @@ PARTS = ("channel/wire", "channel/pack", "channel/wait", "channel/unpack")
 comes a wire: the barrier before it keeps the other ranks out of the next delay until this one is over."""
 
 ARM_S = 30.0
-DRAINED_S = 0.1
+LOOK_S = 0.001
+DRAINED_NS = 100_000_000
 COUNT = struct.Struct("<q")
+
+Armed = Callable[[], int | None]
+"""Since when a delay would hold the job up, on CLOCK_MONOTONIC; None while it would not."""
 
 
 def install(directory: str) -> None:
@@ -73,27 +77,35 @@ class _Delay:
         self.first = FIRST + shift
         self.passed = 0
 
-    def once(self, armed: Callable[[], bool] = lambda: True, wait: Callable[[float], object] = time.sleep) -> None:
+    def once(self, armed: Armed = time.monotonic_ns, wait: Callable[[float], object] = time.sleep) -> None:
         """The only delay of a point where a run passes once."""
         if self._seconds:
             self._make(0, armed, wait)
 
-    def passing(self, armed: Callable[[], bool] = lambda: True, wait: Callable[[float], object] = time.sleep) -> None:
+    def passing(self, armed: Armed = time.monotonic_ns, wait: Callable[[float], object] = time.sleep) -> None:
         """To be called each time; makes a delay when one is due."""
         index, rest = divmod(self.passed - self.first, EVERY)
         self.passed += 1
         if rest == 0 and 0 <= index < len(self._seconds):
             self._make(index, armed, wait)
 
-    def _make(self, index: int, armed: Callable[[], bool], wait: Callable[[float], object]) -> None:
+    def _make(self, index: int, armed: Armed, wait: Callable[[float], object]) -> None:
+        looked_ns = time.monotonic_ns()
         if not truth.claim(self._directory, self._point, index):
             return
         deadline = time.monotonic() + ARM_S
-        while not armed():
+        while (since_ns := armed()) is None:
+            looked_ns = time.monotonic_ns()
             if time.monotonic() > deadline:
                 return  # what was not injected is missed by the score
-            time.sleep(0.001)
-        truth.inject(self._directory, self._point, self._seconds[index], wait)
+            time.sleep(LOOK_S)
+        held_ns = min(looked_ns, since_ns), since_ns
+        truth.inject(self._directory, self._point, self._seconds[index], wait, held_ns)
+
+
+def _once(holds: Callable[[], bool]) -> Armed:
+    """From when it is seen that something holds."""
+    return lambda: time.monotonic_ns() if holds() else None
 
 
 def _compute(seconds: float) -> None:
@@ -153,7 +165,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
 
 def _late(function: Callable[..., Any], delay: _Delay, armed: Callable[[int], bool] | None) -> Callable[..., Any]:
     def late(*args: Any) -> Any:
-        delay.passing((lambda: armed(delay.passed)) if armed else (lambda: True))
+        delay.passing(_once(lambda: armed(delay.passed)) if armed else time.monotonic_ns)
         return function(*args)
 
     return late
@@ -231,7 +243,7 @@ def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
     def next_batch(self: Any, *args: Any) -> Any:
         # once the step loop has nothing left that was taken ahead of it
-        delay.passing(lambda: _asked(directory) >= delay.passed)
+        delay.passing(_once(lambda: _asked(directory) >= delay.passed))
         return original(self, *args)
 
     feed.next_batch = next_batch
@@ -260,7 +272,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
         for block in blocks:
             # once the step loop asks for a block that it has not been given: until then it would hold up nothing
-            delay.passing(lambda: _asked(directory) >= delay.passed)
+            delay.passing(_once(lambda: _asked(directory) >= delay.passed))
             yield block
 
     task._timed = timed
@@ -287,19 +299,22 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
 
 class _EmptyPipe:
-    """Whether a pipe has been empty for a while, so that its reader waits."""
+    """Since when a pipe has been empty, once that is so long that its reader waits."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._since: float | None = None
+        self._since_ns: int | None = None
 
-    def __call__(self) -> bool:
+    def __call__(self) -> int | None:
         (left,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, bytes(4)))
         if left:
-            self._since = None
-            return False
-        self._since = self._since or time.monotonic()
-        return time.monotonic() - self._since > DRAINED_S
+            self._since_ns = None
+            return None
+        now_ns = time.monotonic_ns()
+        since_ns = self._since_ns or now_ns
+        known = now_ns - since_ns > DRAINED_NS
+        self._since_ns = None if known else since_ns  # the next delay's is looked for anew
+        return since_ns if known else None
 
 
 class _SlowPipe:
@@ -324,7 +339,7 @@ def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[floa
 
     def all_gather(self: Any, message: str = "") -> Any:
         # before that the trainer's own start is what everybody waits for
-        _Delay(directory, plan, "launcher/rendezvous").once((directory / "imported").exists)
+        _Delay(directory, plan, "launcher/rendezvous").once(_once((directory / "imported").exists))
         return original(self, message)
 
     context.allGather = all_gather

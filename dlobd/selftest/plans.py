@@ -22,7 +22,8 @@ SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 class Plan:
     """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
 
-    `block`: counted from 0. Without delays it is a control.
+    `block`: counted from 0. Without delays it is a control, which names the points all the same: what prepares them
+    is then in both.
     `disk_bytes_per_s`: what the DataNodes may read from their disk; 0 for no limit.
     `own`: instead of the experiment a script runs as the user's own job."""
 
@@ -36,7 +37,7 @@ class Plan:
     @property
     def control(self) -> bool:
         """Whether nothing is delayed."""
-        return not self.delays and not self.disk_bytes_per_s
+        return not any(self.delays.values()) and not self.disk_bytes_per_s
 
     @property
     def name(self) -> str:
@@ -128,7 +129,7 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
         order = random.Random(f"{seed} {block}")
         order.shuffle(ways)
         for way in ways:
-            pair = [way, Plan(way.way, block, way.settings, {}, way.own)]
+            pair = [way, Plan(way.way, block, way.settings, dict.fromkeys(way.delays, ()), way.own)]
             order.shuffle(pair)
             found += pair
     return found

@@ -134,7 +134,7 @@ def test_the_plans_pass_every_point_with_every_size() -> None:
     assert {point.layer for point in POINTS.values()} == LAYERS.keys()
     pairs = [[plan for plan in plans.full() if (plan.way, plan.block) == key] for key in WAYS_AND_BLOCKS]
     assert all(sorted(plan.control for plan in pair) == [False, True] for pair in pairs)
-    assert all(len({(plan.settings, plan.own) for plan in pair}) == 1 for pair in pairs)
+    assert all(len({(plan.settings, plan.own, tuple(plan.delays)) for plan in pair}) == 1 for pair in pairs)
     assert len({plan.name for plan in plans.full()}) == len(plans.full())
 
 
@@ -260,9 +260,37 @@ def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """The trainer never asks: the task goes on, and the delay is missing in the truth."""
     monkeypatch.setattr(hooks, "ARM_S", 0.02)
     began_s = time.monotonic()
-    hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: False)
+    hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: None)
     assert truth.read(tmp_path) == []
     assert time.monotonic() > began_s
+
+
+def test_a_delay_counts_from_when_it_holds_up(tmp_path: Path) -> None:
+    """Not from when that was seen, nor from before; what is not known of it is the injector's own time."""
+    looks = iter([None, None, time.monotonic_ns()])
+    hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: next(looks))
+    (injected,) = truth.read(tmp_path)
+    assert injected.ns >= injected.asked_ns + 2 * round(hooks.LOOK_S * S)
+    assert injected.own_ns >= 0
+
+
+def test_a_pipe_is_waited_for_since_it_was_empty(tmp_path: Path) -> None:
+    """Twice: what was seen before one delay says nothing of the next."""
+    reader, writer = os.pipe()
+    empty = hooks._EmptyPipe(writer)
+    found = []
+    for _ in range(2):
+        os.write(writer, b"x")
+        assert empty() is None
+        os.read(reader, 1)
+        began_ns = time.monotonic_ns()
+        while (since_ns := empty()) is None:
+            time.sleep(0.001)
+        assert began_ns <= since_ns <= time.monotonic_ns() - hooks.DRAINED_NS
+        found.append(since_ns)
+    assert found[0] < found[1]
+    os.close(reader)
+    os.close(writer)
 
 
 FED = """

@@ -49,6 +49,17 @@ def test_a_ripple_into_another_layer_is_noticed() -> None:
     assert found["spark"].error_ns.value > S // 6
 
 
+def test_the_injectors_own_time_is_nobodys_error() -> None:
+    """Three milliseconds more than was injected, of which the injector may have taken five; not if it took two."""
+    for own_ns, holds in ((5 * MS, True), (2 * MS, False)):
+        delay = Injection("yarn/queue", 2 * S, S, 3 * S, own_ns)
+        runs = [totals.of_run("feed", block, [delay], run_of(5 * S + 3 * MS, S)) for block in range(6)]
+        controls = [totals.of_run("feed", block, [], run_of(3 * S, S)) for block in range(6)]
+        found = {one.layer: one for one in totals.compared(runs, controls)}
+        assert found["yarn"].own_ns == (own_ns,) * 6
+        assert found["yarn"].holds is holds
+
+
 def test_too_few_blocks_give_no_interval() -> None:
     """Nor a verdict, whatever the error."""
     found = compared(S, 5)
