@@ -119,13 +119,14 @@ def _compute(seconds: float) -> None:
 
 def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
     original = module._compute_function
-    delay = _Delay(directory, plan, "tensorflow/step")
+    first, delay = _Delay(directory, plan, "tensorflow/first-step"), _Delay(directory, plan, "tensorflow/step")
 
     def compute_function(tf: Any, job: Any, *args: Any) -> Callable[..., Any]:
         compute = original(tf, job, *args)
-        delay.first = job.steps - STEP
+        first.first, delay.first = 0, job.steps - STEP
 
         def slow(*batch: Any) -> Any:
+            first.passing(wait=_compute)
             delay.passing(wait=_compute)
             return compute(*batch)
 
@@ -359,7 +360,7 @@ _Prepare = Callable[[ModuleType, Path, dict[str, list[float]]], None]
 _FED = ("feed/get", "feed/put", "spark/slow-task")
 
 _PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
-    ("dlobd.job.training.step", ("tensorflow/step",), _step),
+    ("dlobd.job.training.step", ("tensorflow/first-step", "tensorflow/step"), _step),
     ("dlobd.job.training.step", PARTS, _exchange),
     ("dlobd.job.training.inputs", ("tensorflow/decode",), _inputs),
     ("dlobd.job.launchers.tfos", ("feed/put", "spark/slow-task"), _feed_task),

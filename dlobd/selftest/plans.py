@@ -53,11 +53,12 @@ class Plan:
 _START = (
     "client/exec", "yarn/new-application", "yarn/submit", "yarn/queue", "yarn/localise", "yarn/register",
     "yarn/localise-executor", "spark/submit-start", "spark/submit-boot", "spark/driver-start", "spark/import-pyspark",
-    "spark/context", "spark/env", "spark/scheduler", "spark/staging", "spark/prepare", "spark/am-start",
-    "spark/am-boot", "spark/am-name", "spark/am-login", "spark/am-staging", "spark/am-connect", "spark/am-request",
-    "spark/am-launch", "spark/executor-start", "spark/executor-boot", "spark/executor-log4j", "spark/executor-name",
-    "spark/executor-login", "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/task",
-    "spark/broadcast", "spark/python-start", "hdfs/staging",
+    "spark/context", "spark/env", "spark/scheduler", "spark/rm-proxy", "spark/staging", "spark/prepare",
+    "spark/am-start", "spark/am-boot", "spark/am-name", "spark/am-login", "spark/am-staging", "spark/am-connect",
+    "spark/am-request", "spark/am-allocator", "spark/am-launch", "spark/executor-start", "spark/executor-boot",
+    "spark/executor-main", "spark/executor-log4j", "spark/executor-name", "spark/executor-login",
+    "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/block-manager", "spark/task",
+    "spark/broadcast", "spark/function", "spark/python-start", "hdfs/staging", "hdfs/upload",
 )  # fmt: skip
 """What every job on YARN passes until it trains."""
 
@@ -66,8 +67,9 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "feed": (
         ("workers=1",),
         (
-            *_START, "hdfs/splits", "launcher/rendezvous", "spark/slow-task", "feed/put", "feed/get",
-            "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log", "spark/exit",
+            *_START, "hdfs/splits", "spark/splits", "launcher/rendezvous", "spark/open-input", "spark/slow-task",
+            "feed/put", "feed/get", "tensorflow/import", "tensorflow/first-step", "tensorflow/step", "hdfs/write",
+            "spark/stop", "hdfs/event-log", "spark/exit",
         ),
     ),
     "read": (

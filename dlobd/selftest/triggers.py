@@ -158,6 +158,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/context": Trigger(DRIVER, _line("Running Spark version"), _driver_jvm),
     "spark/env": Trigger(DRIVER, _line("Successfully started service 'sparkDriver'"), _driver_jvm),
     "spark/scheduler": Trigger(DRIVER, re.compile("Using .*ShuffleManager$"), _driver_jvm),
+    "spark/rm-proxy": Trigger(SPARK_SUBMIT, _line("Connecting to ResourceManager"), _spark_submit),
     "spark/staging": Trigger(SPARK_SUBMIT, _line("Application ID is assigned"), _spark_submit),
     "spark/prepare": Trigger(SPARK_SUBMIT, _line("Setting up container launch context"), _spark_submit),
     "spark/am-start": Trigger(NODEMANAGER, _nodemanager(1, "SCHEDULED to RUNNING"), _container(1)),
@@ -169,23 +170,34 @@ TRIGGERS: Mapping[str, Trigger] = {
         "container-1", re.compile("Response <- .*: registerApplicationMaster"), _container(1, _is_java)
     ),
     "spark/am-request": Trigger("container-1", _line("Preparing Local resources"), _container(1, _is_java)),
+    "spark/am-allocator": Trigger(
+        "container-1", _line("Default YARN executor launch context:"), _container(1, _is_java)
+    ),
     "spark/am-launch": Trigger("container-1", _line("Launching container container_"), _container(1, _is_java)),
     "spark/executor-start": Trigger(NODEMANAGER, _nodemanager(2, "SCHEDULED to RUNNING"), _container(2)),
     "spark/executor-boot": Trigger("container-2", FIRST_LINE, _container(2, _is_java), STARTS_S),
+    "spark/executor-main": Trigger("container-2", JVM_BOOTS, _container(2, _is_java)),
     "spark/executor-log4j": Trigger("container-2", _line("main INFO Using provider"), _container(2, _is_java)),
     "spark/executor-name": Trigger("container-2", LOG4J_DONE, _container(2, _is_java)),
     "spark/executor-login": Trigger("container-2", _line("Registering signal handler for INT"), _container(2)),
     "spark/executor-settings": Trigger("container-2", _line("Changing view acls to"), _container(2, _is_java)),
     "spark/executor-env": Trigger("container-2", _line("DiskBlockManager"), _container(2, _is_java)),
     "spark/executor-register": Trigger("container-2", _line("Connecting to driver: "), _container(2, _is_java)),
+    "spark/block-manager": Trigger(DRIVER, _line("Registering BlockManager BlockManagerId(driver"), _driver_jvm),
+    "spark/splits": Trigger(DRIVER, _line("Total input files to process"), _driver_jvm),
     "spark/task": Trigger("container-2", _line("Got assigned task 0"), _container(2, _is_java)),
     "spark/broadcast": Trigger("container-2", _line("Started reading broadcast variable"), _container(2, _is_java)),
+    "spark/function": Trigger(
+        "container-2", re.compile(r"Block broadcast_\d+ stored as values"), _container(2, _is_java)
+    ),
+    "spark/open-input": Trigger("container-2", _line("Input split: "), _container(2, _is_java)),
     "spark/python-start": Trigger(
         "container-2", _line("Got assigned task 0"), _container(2, _is_python_daemon), STARTS_S
     ),
     "spark/stop": Trigger(DRIVER, _line("SparkContext is stopping"), _driver_jvm),
     "spark/exit": Trigger(DRIVER, _line("Successfully stopped SparkContext"), _driver_jvm),
     "hdfs/staging": Trigger(SPARK_SUBMIT, _line("Uploading resource"), _daemons("namenode")),
+    "hdfs/upload": Trigger("namenode-audit", re.compile(r"cmd=create\s+src=\S*/\.sparkStaging/"), _daemons("datanode")),
     "hdfs/splits": Trigger(DRIVER, _call(r'getFileInfo "/dlobd/data/\S+/train"'), _daemons("namenode")),
     "hdfs/read": Trigger(
         "namenode-audit",
