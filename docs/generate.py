@@ -116,11 +116,11 @@ It is scored three times.
 1. **Where the time of a delay went.** Each interval is compared with the attributed wall. Time that attribution gave to
    the delayed layer is recovered; time that it gave to other layers, or left unexplained or unattributed, is not.
    Target, for every single delay: at least {right:.0%} in its own layer and at most {wrong:.0%} in any other.
-2. **What a layer got in all** (`--full`). Each run with delays has a control, prepared in the same way but without
-   delays, just before or after it. What a layer got more than in the control has to be what was injected into it,
-   ripple effects included. Six such blocks give an interval of the median error: from the lowest to the highest, which
-   holds it with 96.9 %. Target: zero lies in it for at least {holding:.0%} of the layers and ways, with or without the
-   few milliseconds for which the injector itself may have held the job up. The rows are not corrected for their number.
+2. **What a layer got in all** (`--full`). Each run with delays has a control, just before or after it, with the
+   same delays, each of no length: what the injector itself costs is in both. What a layer got more than in the control
+   has to be what was injected into it, ripple effects included. Six such blocks give an interval of the median error:
+   from the lowest to the highest, which holds it with 96.9 %. Target: zero lies in it for at least {holding:.0%} of the
+   layers and ways. The rows are not corrected for their number.
 3. **How much of a run this proves.** The share of a control's wall in spans that some delay was put into. Target: at
    least {touched:.0%}. The table names what is left.
 
@@ -131,7 +131,8 @@ It is scored three times.
 By `signal`: the processes named are stopped (SIGSTOP), which to all others looks like a daemon that hangs or a machine
 that pauses, from the line in a log that says so on. By `application`: through YARN itself. By `control group`:
 the kernel lets the DataNodes read only so many bytes a second from their disk; what that takes has no moment of its
-own, but a known sum, so that it is scored by the totals. This needs root, a block device and the controller blkio of
+own, but a known sum, so that it is scored by the totals, of which some goes by unnoticed while the first step is
+computed. This needs root, a block device and the controller blkio of
 control groups version 1; `--full` says so where it is left out. By `hook`: our own code inside the process waits, where
 nothing outside knows the moment.
 

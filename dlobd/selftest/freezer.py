@@ -26,6 +26,8 @@ SEARCH_S = 0.01
 """Between two looks for a process that is not there yet: each reads all of /proc."""
 STOPPED_WITHIN_S = 2.0
 """How long stopping all threads of what is there may take."""
+FREE_WITHIN_S = 30.0
+"""How long other delays of the same process may take."""
 
 Fired = Callable[[str, re.Match[str]], None]
 """Makes a delay; gets the log's name and the match."""
@@ -40,6 +42,29 @@ class _Waiting:
     fired: Fired
 
 
+class Stops:
+    """The processes that delays have stopped. A second delay of one of them begins when the first is over: to send it
+    on would end both."""
+
+    def __init__(self) -> None:
+        self._stopped: set[ProcessId] = set()
+        self._changed = threading.Condition()
+
+    def begin(self, processes: Sequence[ProcessId]) -> bool:
+        """Waits until none of them is stopped; whether that came to be in time."""
+        with self._changed:
+            free = self._changed.wait_for(lambda: self._stopped.isdisjoint(processes), FREE_WITHIN_S)
+            if free:
+                self._stopped.update(processes)
+            return free
+
+    def end(self, processes: Sequence[ProcessId]) -> None:
+        """Says that they go on."""
+        with self._changed:
+            self._stopped.difference_update(processes)
+            self._changed.notify_all()
+
+
 @contextmanager
 def watching(
     cluster: EmbeddedCluster, cluster_mode: bool, plan: Mapping[str, Sequence[float]], directory: Path
@@ -50,7 +75,7 @@ def watching(
     Raises:
         ClusterError: YARN does not take the application that is to hold the queue.
     """
-    stop = threading.Event()
+    stop, stops = threading.Event(), Stops()
     waiting: list[_Waiting] = []
     with ExitStack() as stack:
         run = WatchedRun(cluster, cluster_mode)
@@ -62,7 +87,7 @@ def watching(
             )
         for point, trigger in TRIGGERS.items():
             if seconds := plan.get(point):
-                fired = _frozen(run, point, seconds[0], directory, stop)
+                fired = _frozen(run, point, seconds[0], directory, stop, stops)
                 waiting.append(_Waiting(trigger.log, trigger.pattern, fired))
         watcher = threading.Thread(target=_watch, args=(run, LogTail(run.logs), waiting, stop))
         watcher.start()
@@ -95,7 +120,7 @@ def _released(release: Callable[[], None], seconds: float, directory: Path) -> F
     return fired
 
 
-def _frozen(run: WatchedRun, point: str, seconds: float, directory: Path, stop: threading.Event) -> Fired:
+def _frozen(run: WatchedRun, point: str, seconds: float, directory: Path, stop: threading.Event, stops: Stops) -> Fired:
     trigger = TRIGGERS[point]
 
     def fired(log: str, match: re.Match[str]) -> None:
@@ -103,12 +128,14 @@ def _frozen(run: WatchedRun, point: str, seconds: float, directory: Path, stop: 
         while not trigger.targets(run, log, match):
             if time.monotonic() > deadline or stop.wait(SEARCH_S):
                 return  # what was not injected is missed by the score
-        freeze(point, lambda: trigger.targets(run, log, match), seconds, directory)
+        freeze(point, lambda: trigger.targets(run, log, match), seconds, directory, stops)
 
     return fired
 
 
-def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: float, directory: Path) -> None:
+def freeze(
+    point: str, targets: Callable[[], Sequence[ProcessId]], seconds: float, directory: Path, stops: Stops
+) -> None:
     """Stops processes for so long, and writes it down; nothing is written where there was nothing to stop.
 
     Args:
@@ -116,14 +143,16 @@ def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: floa
     """
     stopped: list[ProcessId] = []
     deadline = time.monotonic() + STOPPED_WITHIN_S
-    first_ns = 0
     try:
         while time.monotonic() < deadline:
             more = [process for process in targets() if process not in stopped]
-            first_ns = first_ns or time.monotonic_ns()
+            if more:
+                if not stops.begin(more):
+                    return
+                stopped += more
+                deadline = time.monotonic() + STOPPED_WITHIN_S
             for process in more:
                 process.kill(signal.SIGSTOP)
-            stopped += more
             if stopped and not more and all(map(_is_stopped, stopped)):
                 break
             time.sleep(LOOK_S)
@@ -135,7 +164,8 @@ def freeze(point: str, targets: Callable[[], Sequence[ProcessId]], seconds: floa
     finally:
         for process in stopped:
             process.kill(signal.SIGCONT)
-    truth.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns, start_ns - first_ns))
+        stops.end(stopped)
+    truth.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns))
 
 
 def _is_stopped(process: ProcessId) -> bool:

@@ -90,17 +90,14 @@ class _Delay:
             self._make(index, armed, wait)
 
     def _make(self, index: int, armed: Armed, wait: Callable[[float], object]) -> None:
-        looked_ns = time.monotonic_ns()
         if not truth.claim(self._directory, self._point, index):
             return
         deadline = time.monotonic() + ARM_S
         while (since_ns := armed()) is None:
-            looked_ns = time.monotonic_ns()
             if time.monotonic() > deadline:
                 return  # what was not injected is missed by the score
             time.sleep(LOOK_S)
-        held_ns = min(looked_ns, since_ns), since_ns
-        truth.inject(self._directory, self._point, self._seconds[index], wait, held_ns)
+        truth.inject(self._directory, self._point, self._seconds[index], wait, since_ns)
 
 
 def _once(holds: Callable[[], bool]) -> Armed:

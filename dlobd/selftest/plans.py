@@ -22,8 +22,7 @@ SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 class Plan:
     """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
 
-    `block`: counted from 0. Without delays it is a control, which names the points all the same: what prepares them
-    is then in both.
+    `block`: counted from 0. A control has the same delays, each of no length.
     `disk_bytes_per_s`: what the DataNodes may read from their disk; 0 for no limit.
     `own`: instead of the experiment a script runs as the user's own job."""
 
@@ -37,7 +36,7 @@ class Plan:
     @property
     def control(self) -> bool:
         """Whether nothing is delayed."""
-        return not any(self.delays.values()) and not self.disk_bytes_per_s
+        return not any(map(any, self.delays.values())) and not self.disk_bytes_per_s
 
     @property
     def name(self) -> str:
@@ -104,7 +103,7 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 _OWN = (("workers=1",), ("user/script", "user/task"))
 
-_DISK = ("workers=1", "input=read", "page_cache=cold")
+_DISK = ("workers=1", "input=read", "page_cache=cold", "checkpoint_every_steps=1000")
 _DISK_BYTES_PER_S = 1_000_000
 """A few seconds for the training data, far longer than training takes."""
 
@@ -131,7 +130,8 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
         order = random.Random(f"{seed} {block}")
         order.shuffle(ways)
         for way in ways:
-            pair = [way, Plan(way.way, block, way.settings, dict.fromkeys(way.delays, ()), way.own)]
+            none = {point: [0.0] * len(delays) for point, delays in way.delays.items()}
+            pair = [way, Plan(way.way, block, way.settings, none, way.own)]
             order.shuffle(pair)
             found += pair
     return found

@@ -81,7 +81,8 @@ def _total(one: totals.Total) -> dict[str, Any]:
 
 def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
     """A row a way: of its control, or of its run with delays where it has none."""
-    touched = {named for ran in rans for named in coverage.touched(ran.injected, ran.attribution)}
+    delayed = [ran for ran in rans if not ran.plan.control]
+    touched = {named for ran in delayed for named in coverage.touched(ran.injected, ran.attribution)}
     of_way: dict[str, SelftestRun] = {}
     for ran in sorted(rans, key=lambda ran: not ran.plan.control):
         if not ran.plan.own:

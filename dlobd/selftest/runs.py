@@ -86,7 +86,7 @@ def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     record = Bundle(bundle).read()
     injected = truth.read(directory)
     attribution = attribute(assemble(bundle))
-    intervals = [one for one in injected if not POINTS[one.point].whole_run]
+    intervals = [one for one in injected if one.asked_ns and not POINTS[one.point].whole_run]
     found = tuple(score.blame(one, attribution, bundle.name) for one in intervals)
     missing = tuple(score.missing(plan.delays, injected))
     return SelftestRun(plan, bundle, record, attribution, tuple(injected), found, missing)

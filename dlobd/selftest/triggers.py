@@ -151,7 +151,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     "yarn/localise": Trigger(NODEMANAGER, _nodemanager(1, "NEW to LOCALIZING"), _daemons("")),
     "yarn/register": Trigger("container-1", _call("registerApplicationMaster"), _daemons("resourcemanager")),
     "yarn/localise-executor": Trigger(NODEMANAGER, _nodemanager(2, "NEW to LOCALIZING"), _daemons("")),
-    "spark/submit-start": Trigger(SPARK_SUBMIT, FIRST_LINE, _spark_submit),
+    "spark/submit-start": Trigger(SPARK_SUBMIT, FIRST_LINE, _spark_submit, STARTS_S),
     "spark/submit-boot": Trigger(SPARK_SUBMIT, JVM_BOOTS, _spark_submit),
     "spark/driver-start": Trigger(DRIVER, FIRST_LINE, _driver_python(_is_python), STARTS_S),
     "spark/import-pyspark": Trigger(DRIVER, FIRST_LINE, _driver_python(_maps("_lsprof")), STARTS_S),

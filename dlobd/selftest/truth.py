@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,16 +17,12 @@ FILE = "truth.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One delay: [start_ns, end_ns) on CLOCK_MONOTONIC, which is what it took, not what was asked for.
-
-    own_ns: for how long, beside it, the injector itself may have held the job up.
-    """
+    """One delay: [start_ns, end_ns) on CLOCK_MONOTONIC, which is what it took, not what was asked for."""
 
     point: str
     asked_ns: int
     start_ns: int
     end_ns: int
-    own_ns: int = 0
 
     @property
     def ns(self) -> int:
@@ -49,38 +44,23 @@ def inject(
     point: str,
     seconds: float,
     wait: Callable[[float], object] = time.sleep,
-    held_ns: tuple[int, int] | None = None,
+    since_ns: int | None = None,
 ) -> None:
-    """Waits here, and writes down for how long.
-
-    Args:
-        held_ns: since when the job may be held up already, and since when it is.
-    """
-    maybe_ns, since_ns = held_ns or (time.monotonic_ns(), 0)
-    with _opened(directory) as fd:
-        start_ns = since_ns or time.monotonic_ns()
-        wait(seconds)
-        end_ns = time.monotonic_ns()
-        _append(fd, Injection(point, round(seconds * 1e9), start_ns, end_ns, start_ns - maybe_ns))
+    """Waits here, and writes down for how long: since when the job has been held up, if that is known, else from now
+    on."""
+    start_ns = time.monotonic_ns() if since_ns is None else since_ns
+    wait(seconds)
+    write(directory, Injection(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))
 
 
 def write(directory: Path, injected: Injection) -> None:
     """Adds a record; whole lines, also with concurrent writers."""
-    with _opened(directory) as fd:
-        _append(fd, injected)
-
-
-@contextmanager
-def _opened(directory: Path) -> Iterator[int]:
+    line = json.dumps(asdict(injected)).encode() + b"\n"
     fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        yield fd
+        os.write(fd, line)
     finally:
         os.close(fd)
-
-
-def _append(fd: int, injected: Injection) -> None:
-    os.write(fd, json.dumps(asdict(injected)).encode() + b"\n")
 
 
 def read(directory: Path) -> list[Injection]:

@@ -10,8 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from records import run as run_of
@@ -20,7 +24,7 @@ from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers import recorder
-from dlobd.hadoop.embedded.processes import identify
+from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.job.training import inputs as training_inputs
 from dlobd.job.training import step as training_step
 from dlobd.layers import LAYERS
@@ -130,7 +134,7 @@ def test_the_plans_pass_every_point_with_every_size() -> None:
     assert len(plans.quick()) == 4
     own = {name for name, point in POINTS.items() if point.layer == "user" or point.whole_run}
     assert {point for plan in plans.quick() for point in plan.delays} == POINTS.keys() - own
-    sizes = {name: {s for plan in plans.full() for s in plan.delays.get(name, ())} for name in POINTS}
+    sizes = {name: {s for plan in plans.full() for s in plan.delays.get(name, ()) if s} for name in POINTS}
     assert sizes == {name: set() if point.whole_run else set(plans.SIZES_S) for name, point in POINTS.items()}
     assert {point.layer for point in POINTS.values()} == LAYERS.keys()
     pairs = [[plan for plan in plans.full() if (plan.way, plan.block) == key] for key in WAYS_AND_BLOCKS]
@@ -187,6 +191,11 @@ def test_delays_from_outside_are_in_the_table_of_triggers() -> None:
     assert [name for name, point in POINTS.items() if point.by == "signal"] == list(triggers.TRIGGERS)
 
 
+def identified(process: subprocess.Popen[Any]) -> list[ProcessId]:
+    """A process of this test's own, while there is one."""
+    return [one] if (one := identify(process.pid)) else []
+
+
 def test_a_frozen_process_stands_still_for_the_time_that_is_written_down(tmp_path: Path) -> None:
     """A real one that counts: it gets nowhere inside the interval, and goes on after it."""
     code = "import time\nwhile True:\n    print(time.monotonic_ns(), flush=True); time.sleep(0.001)"
@@ -194,7 +203,9 @@ def test_a_frozen_process_stands_still_for_the_time_that_is_written_down(tmp_pat
         try:
             assert process.stdout
             process.stdout.readline()
-            freezer.freeze("hdfs/read", lambda: [one] if (one := identify(process.pid)) else [], 0.2, tmp_path)
+            freezer.freeze(
+                "hdfs/read", lambda: [one] if (one := identify(process.pid)) else [], 0.2, tmp_path, freezer.Stops()
+            )
             (injected,) = truth.read(tmp_path)
             ticks = []
             while not ticks or ticks[-1] < injected.end_ns:
@@ -205,10 +216,31 @@ def test_a_frozen_process_stands_still_for_the_time_that_is_written_down(tmp_pat
     assert not [tick for tick in ticks if injected.start_ns < tick < injected.end_ns]
 
 
+def test_two_delays_of_one_process_come_one_after_the_other(tmp_path: Path) -> None:
+    """Else the end of the shorter one would end both, and the truth of the longer one would be none."""
+    code = "import time\nprint(flush=True)\ntime.sleep(50)"
+    stops = freezer.Stops()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+
+            def frozen(seconds: float) -> None:
+                freezer.freeze("hdfs/read", partial(identified, process), seconds, tmp_path, stops)
+
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(frozen, (0.1, 0.2, 0.1)))
+        finally:
+            process.send_signal(signal.SIGKILL)
+    delays = truth.read(tmp_path)
+    assert len(delays) == 3
+    assert all(one.end_ns <= other.start_ns for one, other in pairwise(delays))
+
+
 def test_nothing_to_freeze_is_no_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that cannot be found within the deadline."""
     monkeypatch.setattr(freezer, "STOPPED_WITHIN_S", 0.05)
-    freezer.freeze("hdfs/read", list, 0.01, tmp_path)
+    freezer.freeze("hdfs/read", list, 0.01, tmp_path, freezer.Stops())
     assert truth.read(tmp_path) == []
 
 
@@ -267,12 +299,11 @@ def test_an_unarmed_delay_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_delay_counts_from_when_it_holds_up(tmp_path: Path) -> None:
-    """Not from when that was seen, nor from before; what is not known of it is the injector's own time."""
+    """Not from when that was seen, nor from before."""
     looks = iter([None, None, time.monotonic_ns()])
     hooks._Delay(tmp_path, {"feed/put": [0.01]}, "feed/put").once(lambda: next(looks))
     (injected,) = truth.read(tmp_path)
     assert injected.ns >= injected.asked_ns + 2 * round(hooks.LOOK_S * S)
-    assert injected.own_ns >= 0
 
 
 def test_a_pipe_is_waited_for_since_it_was_empty(tmp_path: Path) -> None:

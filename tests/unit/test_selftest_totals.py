@@ -49,15 +49,13 @@ def test_a_ripple_into_another_layer_is_noticed() -> None:
     assert found["spark"].error_ns.value > S // 6
 
 
-def test_the_injectors_own_time_is_nobodys_error() -> None:
-    """Three milliseconds more than was injected, of which the injector may have taken five; not if it took two."""
-    for own_ns, holds in ((5 * MS, True), (2 * MS, False)):
-        delay = Injection("yarn/queue", 2 * S, S, 3 * S, own_ns)
-        runs = [totals.of_run("feed", block, [delay], run_of(5 * S + 3 * MS, S)) for block in range(6)]
-        controls = [totals.of_run("feed", block, [], run_of(3 * S, S)) for block in range(6)]
-        found = {one.layer: one for one in totals.compared(runs, controls)}
-        assert found["yarn"].own_ns == (own_ns,) * 6
-        assert found["yarn"].holds is holds
+def test_a_control_has_the_delays_too_but_of_no_length() -> None:
+    """What stopping and going on takes is in both, and is no part of what was injected."""
+    delay, none = Injection("yarn/queue", 2 * S, S, 3 * S + MS), Injection("yarn/queue", 0, S, S + MS)
+    runs = [totals.of_run("feed", block, [delay], run_of(5 * S + MS, S)) for block in range(6)]
+    controls = [totals.of_run("feed", block, [none], run_of(3 * S + MS, S)) for block in range(6)]
+    found = {one.layer: one for one in totals.compared(runs, controls)}
+    assert (found["yarn"].injected_ns, found["yarn"].holds) == ((2 * S,) * 6, True)
 
 
 def test_too_few_blocks_give_no_interval() -> None:
