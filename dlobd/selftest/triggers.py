@@ -190,7 +190,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/function": Trigger(
         "container-2", re.compile(r"Block broadcast_\d+ stored as values"), _container(2, _is_java)
     ),
-    "spark/open-input": Trigger("container-2", _line("Input split: "), _container(2, _is_java)),
+    "spark/open-input": Trigger("container-2", _line(" input split: "), _container(2, _is_java)),
     "spark/python-start": Trigger(
         "container-2", _line("Got assigned task 0"), _container(2, _is_python_daemon), STARTS_S
     ),

@@ -19,8 +19,8 @@ from dlobd.experiment.files import key
 
 DATA = Path(__file__).parents[1] / "data"
 OF_LATER_VERSIONS = {
-    "bytes in the page cache", "calls of the NameNode", "closes of files", "cost of a span", "counters of interfaces",
-    "evaluations", "files in the page cache", "files kept in the page cache", "lines of the recorder", "loop time",
+    "bytes in the page cache", "calls of the NameNode", "closes of files", "counters of interfaces",
+    "evaluations", "files in the page cache", "lines of the recorder", "loop time",
     "losses of epochs", "memory of executors", "memory that executors kept", "order of quantiles", "reads from disk",
     "right predictions", "starts of processes", "sums of stages", "window and samples",
 }  # fmt: skip

@@ -139,8 +139,6 @@ CASES: dict[str, tuple[str, Change]] = {
         ),
     ),
     "memory that executors kept": ("sampled-run", halved(COLLECTED, r'("executor_peak_bytes": )(\d+)')),
-    "cost of a span": ("sampled-run", changed("evidence/span_cost.json", "span_ns", by=lambda ns: ns // 10)),
-    "files kept in the page cache": ("sampled-run", changed(PAGE_CACHE, "resident_bytes", by=lambda size: 0)),
     "reads from disk": ("sampled-run", changed(PAGE_CACHE, "resident_bytes", by=lambda size: 0)),
     "calls of the NameNode": ("seen-run", without_lines(DRIVER, r"Call -> .*: setReplication ")),
     "closes of files": ("seen-run", without_lines(DRIVER, r"^1810372685\d+ .*Call -> .*: complete ")),
@@ -222,14 +220,6 @@ INNOCENT: dict[str, tuple[str, str, Change]] = {
         both(
             replaced(DRIVER, r"(Job 2 finished: )collect", r"\1toPandas"),
             replaced("spans/driver/*", r'("i":119,"t":359)\d', r"\g<1>0"),
-        ),
-    ),
-    "files were to be on disk only, and the DataNodes read them": (
-        "files kept in the page cache",
-        "sampled-run",
-        both(
-            changed(PAGE_CACHE, "asked", by=lambda _: "cold"),
-            changed(PAGE_CACHE, "resident_bytes", by=lambda _: 0),
         ),
     ),
     "an event log is without the sums of stages": (

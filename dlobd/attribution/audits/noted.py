@@ -19,13 +19,6 @@ SAMPLE_NS = 50_000_000
 DEVIATIONS = 10
 """Of n values none is further from the median than (n - 1) / sqrt(n) + 1 standard deviations: n is 8 before a run."""
 
-TOGETHER = 50
-"""So many spans are written at once where what else is done beside them costs each of them little."""
-
-COLD = 3
-"""So much more CPU time the same work may take in a job, whose processes empty the caches, than measured by itself. The
-writing took 0.2 to 0.7 of what a span cost by itself, also on a machine with a load of 13."""
-
 COMPRESSED = 100
 """A file system may store a file in so much less."""
 
@@ -117,28 +110,6 @@ def _counters(evidence: Evidence) -> Figures:
     return worst(outside, 0, foreign(evidence))
 
 
-def _span_cost(evidence: Evidence) -> Figures:
-    """To write spans, as the recorders timed it, is a part of what they cost; written together, where they are many."""
-    own_ns, client = evidence.span_cost.get("span_ns"), evidence.window["anchors"][0]["domain"]
-    written_ns = [
-        (after.cpu_ns - before.cpu_ns) // (after.spans - before.spans)
-        for process in evidence.processes
-        if process.domain == client
-        for before, after in pairwise(process.costs)
-        if after.spans - before.spans >= TOGETHER
-    ]
-    return Figures(min(written_ns, default=None), None if own_ns is None else COLD * own_ns)
-
-
-def _kept(evidence: Evidence) -> Figures:
-    """Nobody lets go of the files in memory where that was not asked for; what is short of memory lets go of some."""
-    noted = evidence.page_cache or {}
-    before, after = noted.get("before_resident_bytes"), noted.get("resident_bytes")
-    if noted.get("asked") == "cold":
-        return Figures(why="the files were to be on disk only")
-    return Figures(before // 2 if before is not None else None, after)
-
-
 def _read_from_disk(evidence: Evidence) -> Figures:
     """What was not in memory of the files that the DataNodes sent, these read from a disk, compressed or not; as far as
     the kernel counts it for their file system, which it does where it counts what they wrote."""
@@ -212,15 +183,6 @@ RULES = (
     Rule(
         "counters of interfaces", "What ranks read of an interface's counter lies between readings of the sampler.",
         "transport marks: bytes outside", "samples, bytes", NOT_MORE, _counters,
-    ),
-    Rule(
-        "cost of a span", "A span cost no less before the run than its writing did in it, as far as machines are busy.",
-        "span files: least CPU time of writing one of many, ns", "three times the cost of a span, ns",
-        NOT_MORE, _span_cost,
-    ),
-    Rule(
-        "files kept in the page cache", "Unless that was asked for, the files that were in memory stayed there.",
-        "page cache: half of what was there before, bytes", "page cache: resident bytes", NOT_MORE, _kept,
     ),
     Rule(
         "reads from disk", "What was not in memory of the files that DataNodes sent, they read from a disk.",

@@ -91,15 +91,10 @@ class RecordedProcess:
     uses: list[Use] = field(default_factory=list)
     lines: int = 0  # whole ones
     bad_lines: int = 0
-    costs: list[Cost] = field(default_factory=list)  # sums until then, each time that the recorder said them
-    cost_at: int = 0  # whole lines before the last of them
+    cost: Cost | None = None  # as the recorder last said it; None if it did not
+    cost_at: int = 0  # whole lines before that
     schema: int = 0  # version of run.json when it was recorded
     parent: int | None = None  # pid of the process that started it; None in older files
-
-    @property
-    def cost(self) -> Cost | None:
-        """As the recorder last said it; None if it did not."""
-        return self.costs[-1] if self.costs else None
 
     def instant(self, name: str) -> Instant | None:
         """The first instant of that name."""
@@ -190,7 +185,7 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
         found.last_ns = max(found.last_ns, line["t"])
     elif kind == "cost":
         # a sum; unknown members of a later version are dropped
-        found.costs.append(Cost(**{field.name: line[field.name] for field in fields(Cost)}))
+        found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
         found.cost_at = found.lines
 
 
