@@ -72,7 +72,7 @@ _ROWS = (
     Point("spark/executor-env", "spark", "signal", "the executor's JVM, while it creates its SparkEnv"),
     Point("spark/executor-register", "spark", "signal", "the executor's JVM, when it asks to be registered"),
     Point("spark/block-manager", "spark", "signal", "the driver's JVM, when it registers its BlockManager"),
-    Point("spark/splits", "spark", "signal", "the driver's JVM, when it has the names of its input files"),
+    Point("spark/splits", "spark", "signal", "the driver's JVM, when it looks for its input files"),
     Point("spark/task", "spark", "signal", "the executor's JVM, when it is given its first task"),
     Point("spark/broadcast", "spark", "signal", "the executor's JVM, when it reads its task's broadcast"),
     Point("spark/function", "spark", "signal", "the executor's JVM, when it has read its task's broadcast"),

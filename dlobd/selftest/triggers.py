@@ -184,7 +184,7 @@ TRIGGERS: Mapping[str, Trigger] = {
     "spark/executor-env": Trigger("container-2", _line("DiskBlockManager"), _container(2, _is_java)),
     "spark/executor-register": Trigger("container-2", _line("Connecting to driver: "), _container(2, _is_java)),
     "spark/block-manager": Trigger(DRIVER, _line("Registering BlockManager BlockManagerId(driver"), _driver_jvm),
-    "spark/splits": Trigger(DRIVER, _line("Total input files to process"), _driver_jvm),
+    "spark/splits": Trigger(DRIVER, _line("Created broadcast 0 from"), _driver_jvm),
     "spark/task": Trigger("container-2", _line("Got assigned task 0"), _container(2, _is_java)),
     "spark/broadcast": Trigger("container-2", _line("Started reading broadcast variable"), _container(2, _is_java)),
     "spark/function": Trigger(
