@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutations import blind, page, sighted
+from tests.mutations import blind, page, sighted, third
 from tests.mutations.judging import Judgement, judged
 from tests.mutations.mutation import Mutation
 
@@ -18,9 +18,9 @@ def made(mutation: Mutation) -> Judgement:
 
 
 def main() -> None:
-    """All of both authors, one after another."""
+    """All of every author, one after another."""
     found = {}
-    for author in (sighted, blind):
+    for author in (sighted, blind, third):
         found[author.__name__.rpartition(".")[2]] = [made(mutation) for mutation in author.MUTATIONS]
     page.PATH.write_text(page.text(found))
     print(f"wrote {page.PATH}")

@@ -12,6 +12,7 @@ PATH = Path(__file__).parents[2] / "docs" / "verify.md"
 AUTHORS = {
     "sighted": "By who wrote the checks",
     "blind": "By somebody who had not seen them",
+    "third": "By somebody else who had not seen them, later",
 }
 
 PAGE = """\
@@ -55,7 +56,8 @@ A mutation edits the evidence of a captured run. Then the report is computed ane
 again, as a forger would. Two authors wrote them, one of whom had not seen the checks (`blind`); {first} of that
 author's were noticed before the checks were extended by what they had missed. Of a later set by the same author {later}
 were noticed before the checks were extended by the others. Only these others are in the table, made again from their
-descriptions, so that its shares say nothing of a third set.
+descriptions. The `third` set is by another author who had not seen the checks. Nothing was added to them for it, so
+that its share says how many of the next forger's edits are noticed.
 
 A headline is the wall, a layer's time or degree of evidence by more than 1 % of the wall or 50 ms, an event of start-up
 or teardown by as much, a metric, HDFS's use, the transport, versions, machine, settings or command. Those that change
@@ -80,7 +82,7 @@ FIRST, LATER = "13 of 30", "16 of 32"
 def text(found: Mapping[str, Sequence[Judgement]]) -> str:
     """The page, from all judgements by author."""
     every = [judgement for each in found.values() for judgement in each]
-    totals = [_total(author, each) for author, each in found.items()] + [_total("both", every)]
+    totals = [_total(author, each) for author, each in found.items()] + [_total("all", every)]
     sections = [
         f"### {title}\n\n| Mutation | Of | Contradicted by | Headlines | Noticed by |\n|---|---|---|---|---|\n"
         + "\n".join(row(judgement) for judgement in found[author])
