@@ -100,7 +100,7 @@ class _Delay:
         truth.inject(self._directory, self._point, self._seconds[index], wait, since_ns)
 
 
-def _once(holds: Callable[[], bool]) -> Armed:
+def _when(holds: Callable[[], bool]) -> Armed:
     """From when it is seen that something holds."""
     return lambda: time.monotonic_ns() if holds() else None
 
@@ -163,7 +163,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
 
 def _late(function: Callable[..., Any], delay: _Delay, armed: Callable[[int], bool] | None) -> Callable[..., Any]:
     def late(*args: Any) -> Any:
-        delay.passing(_once(lambda: armed(delay.passed)) if armed else time.monotonic_ns)
+        delay.passing(_when(lambda: armed(delay.passed)) if armed else time.monotonic_ns)
         return function(*args)
 
     return late
@@ -241,7 +241,7 @@ def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
     def next_batch(self: Any, *args: Any) -> Any:
         # once the step loop has nothing left that was taken ahead of it
-        delay.passing(_once(lambda: _asked(directory) >= delay.passed))
+        delay.passing(_when(lambda: _asked(directory) >= delay.passed))
         return original(self, *args)
 
     feed.next_batch = next_batch
@@ -270,7 +270,7 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
         for block in blocks:
             # once the step loop asks for a block that it has not been given: until then it would hold up nothing
-            delay.passing(_once(lambda: _asked(directory) >= delay.passed))
+            delay.passing(_when(lambda: _asked(directory) >= delay.passed))
             yield block
 
     task._timed = timed
@@ -337,7 +337,7 @@ def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[floa
 
     def all_gather(self: Any, message: str = "") -> Any:
         # before that the trainer's own start is what everybody waits for
-        _Delay(directory, plan, "launcher/rendezvous").once(_once((directory / "imported").exists))
+        _Delay(directory, plan, "launcher/rendezvous").once(_when((directory / "imported").exists))
         return original(self, message)
 
     context.allGather = all_gather

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dlobd.bundle import files
-from tests.mutations.edits import Edit, both, changed, replaced
+from tests.mutations.edits import Edit, both, changed, moved, replaced
 from tests.mutations.mutation import Mutation
 
 MS = 1_000_000
@@ -21,16 +19,6 @@ SEEN = "seen-run"
 
 RESOURCE_MANAGER = "logs/daemons/resourcemanager.log"
 PEAK_MB = 600
-
-
-def later(name: str, pattern: str, by_ms: int, stamp: str = r"\d+") -> Edit:
-    """Moves log lines on both of their clocks: those in which a pattern is found after such a `%nano` stamp."""
-
-    def moved(line: re.Match[str]) -> str:
-        wall = datetime.fromisoformat(line[2]) + timedelta(milliseconds=by_ms)
-        return f"{int(line[1]) + by_ms * MS} {wall.isoformat(timespec='milliseconds')}{line[3]}"
-
-    return replaced(name, rf"^({stamp}) (\d{{4}}-\S+T\S+)( .*(?:{pattern}))", moved, count=0)
 
 
 def sampled(change: Callable[[list[int], int], list[int]]) -> Edit:
@@ -80,20 +68,20 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the ApplicationMaster was registered two seconds sooner",
         SEEN,
-        later(RESOURCE_MANAGER, "AM registration|LAUNCHED to RUNNING|ACCEPTED to RUNNING", -2_000),
+        moved(RESOURCE_MANAGER, "AM registration|LAUNCHED to RUNNING|ACCEPTED to RUNNING", -2_000 * MS),
         "the AM's log: it called registerApplicationMaster only at 18133019417826; the RM's log of its login",
     ),
     Mutation(
         "the ResourceManager allocated executors 1.5 s later",
         SEEN,
-        later(RESOURCE_MANAGER, ".*", 1_500, stamp=r"181414\d+"),
+        moved(RESOURCE_MANAGER, r"^181414\d+ ", 1_500 * MS),
         "rm-app.json and the RM's summary: memorySeconds 419345 are the containers' from the old allocation on",
     ),
     Mutation(
         "the ApplicationMaster's files were localised 0.3 s sooner",
         SEEN,
         both(
-            later("logs/daemons/nodemanager-1.log", "_01_000001 transitioned from LOCALIZING to SCHEDULED", -300),
+            moved("logs/daemons/nodemanager-1.log", "_01_000001 transitioned from LOCALIZING to SCHEDULED", -300 * MS),
             changed(files.NM_CONTAINERS, 1, "localizationDurationMs", by=lambda ms: ms - 300),
         ),
         "the NameNode's audit log and a DataNode's trace: __spark_conf__.zip was opened and read after that",
@@ -101,7 +89,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a NodeManager was asked for executor 2 0.2 s sooner",
         SAMPLED,
-        later("logs/daemons/nodemanager-0.log", ".*", -200, stamp=r"147179(?:41|49)\d+"),
+        moved("logs/daemons/nodemanager-0.log", r"^147179(?:41|49)\d+ ", -200 * MS),
         "the AM's log: it launched container 3 only at 14717817511398, after the request",
     ),
     Mutation(
@@ -113,7 +101,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "the training data was first touched a second sooner",
         SEEN,
-        later("logs/daemons/namenode-audit.log", "part-00000.tfrecord.*proto=rpc", -1_000),
+        moved("logs/daemons/namenode-audit.log", "part-00000.tfrecord.*proto=rpc", -1_000 * MS),
         "executor 1's log: it called getBlockLocations at 18208879560024, after the new stamp",
     ),
     Mutation(
@@ -127,13 +115,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "submitApplication was answered half a second later",
         SEEN,
-        later(files.DRIVER_STDERR, "Response <- .*: submitApplication", 500),
+        moved(files.DRIVER_STDERR, "Response <- .*: submitApplication", 500 * MS),
         "the driver's log: the same thread had begun and ended its next call, getApplicationReport, by then",
     ),
     Mutation(
         "executor 2 was registered 0.35 s sooner",
         SAMPLED,
-        later(files.DRIVER_STDERR, r"Registered executor .* with ID 2,", -350),
+        moved(files.DRIVER_STDERR, r"Registered executor .* with ID 2,", -350 * MS),
         "executor 2's log: it connected to the driver at 14723771978477; the order of the driver's log",
     ),
     Mutation(
@@ -199,7 +187,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "Spark began to close its event log 0.3 s later",
         SAMPLED,
-        later(files.DRIVER_STDERR, "Stopping event writer", 300),
+        moved(files.DRIVER_STDERR, "Stopping event writer", 300 * MS),
         "the DataNode's trace and the NameNode's log: the event log's block was finished at 14734698185027",
     ),
 )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Callable
 
 from dlobd.bundle import files
 from tests.mutations import span_edits
@@ -28,23 +26,6 @@ SEEN_WORKER = "spans/*/spans-22355-*.jsonl"
 SEEN_LAST_DAEMON = "spans/*/spans-22194-*.jsonl"
 
 
-def rewritten(name: str, edit: Callable[[list[Line]], Iterable[Line]]) -> Edit:
-    """Replaces the lines of span files, all lines of a file at once."""
-
-    def apply(path: Path) -> None:
-        found = False
-        for file in sorted(path.glob(name)):
-            old = [json.loads(text) for text in file.read_text().splitlines()]
-            new = list(edit(old))
-            if new != old:
-                file.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in new))
-                found = True
-        if not found:
-            raise LookupError(f"nothing to edit in {name}")
-
-    return apply
-
-
 def moved(name: str, *chosen: str | int, begin: int = 0, end: int = 0) -> Edit:
     """Moves begins and ends of spans, which are chosen by name or by number, in one line or in two."""
 
@@ -58,7 +39,7 @@ def moved(name: str, *chosen: str | int, begin: int = 0, end: int = 0) -> Edit:
         ids = {line["i"] for line in spans if line["n"] in chosen or line["i"] in chosen}
         return [move(line) if line.get("i") in ids else line for line in lines]
 
-    return rewritten(name, edit)
+    return span_edits.edited(name, edit)
 
 
 def polled(name: str, span: str, cause: str, period_ns: int) -> Edit:
@@ -80,16 +61,11 @@ def without_instants(name: str, instant: str) -> Edit:
 def without_main_thread(name: str, first_ns: int, last_ns: int) -> Edit:
     """Removes the main thread's spans that begin in that time; the others are numbered anew."""
 
-    def edit(lines: list[Line]) -> list[Line]:
+    def edit(lines: list[Line]) -> list[Line | None]:
         spans = [line for line in lines if line["k"] in ("b", "s") and "th" not in line]
-        gone = {line["i"] for line in spans if first_ns <= line["t"] <= last_ns}
+        return span_edits.without_ids(lines, {line["i"] for line in spans if first_ns <= line["t"] <= last_ns})
 
-        def numbered(line: Line) -> Line:
-            return line | {key: line[key] - sum(i < line[key] for i in gone) for key in ("i", "p") if key in line}
-
-        return [numbered(line) for line in lines if line.get("i") not in gone]
-
-    return rewritten(name, edit)
+    return span_edits.edited(name, edit)
 
 
 def halved(name: str, first_ns: int, last_ns: int) -> Edit:
@@ -101,7 +77,7 @@ def halved(name: str, first_ns: int, last_ns: int) -> Edit:
         shorter = {"d": line["d"] // 2} if "d" in line else {}
         return line | {"t": first_ns + (line["t"] - first_ns) // 2} | shorter
 
-    return rewritten(name, lambda lines: [half(line) for line in lines])
+    return span_edits.edited(name, lambda lines: [half(line) for line in lines])
 
 
 def with_exchanges(name: str) -> Edit:
@@ -116,7 +92,7 @@ def with_exchanges(name: str) -> Edit:
                 new.append(inner | {"t": line["t"] + line["d"] // 2, "d": line["d"] // 2})
         return new
 
-    return rewritten(name, edit)
+    return span_edits.edited(name, edit)
 
 
 def counted(name: str, change: Callable[[int, int], list[int]]) -> Edit:

@@ -23,12 +23,12 @@ def of_spans(files: str, names: Iterable[str], change: Change) -> Edit:
         ids = {line["i"] for line in lines if line.get("n") in wanted and "i" in line}
         return [change(line) if line.get("i") in ids else line for line in lines]
 
-    return _edited(files, edit)
+    return edited(files, edit)
 
 
 def of_kind(files: str, kind: str, change: Change) -> Edit:
     """Changes all lines of a kind: process, anchor, b, e, i."""
-    return _edited(files, lambda lines: [change(line) if line["k"] == kind else line for line in lines])
+    return edited(files, lambda lines: [change(line) if line["k"] == kind else line for line in lines])
 
 
 def removed(files: str, *names: str) -> Edit:
@@ -40,12 +40,18 @@ def removed(files: str, *names: str) -> Edit:
             if "i" in line and (line.get("n") in names or line.get("p") in gone):
                 gone.add(line["i"])
 
-        def numbered(line: Line) -> Line:
-            return line | {key: line[key] - sum(i < line[key] for i in gone) for key in ("i", "p") if key in line}
+        return without_ids(lines, gone)
 
-        return [None if line.get("i") in gone else numbered(line) for line in lines]
+    return edited(files, edit)
 
-    return _edited(files, edit)
+
+def without_ids(lines: list[Line], gone: set[int]) -> list[Line | None]:
+    """Lines without those of some spans; the others are numbered anew."""
+
+    def numbered(line: Line) -> Line:
+        return line | {key: line[key] - sum(i < line[key] for i in gone) for key in ("i", "p") if key in line}
+
+    return [None if line.get("i") in gone else numbered(line) for line in lines]
 
 
 def begun(files: str, name: str, by_ns: int) -> Edit:
@@ -86,10 +92,12 @@ def times(files: str, move: Move) -> Edit:
     def moved(line: Line) -> Line:
         return line | {key: move(line[key]) for key in ("t", "monotonic_ns") if key in line}
 
-    return _edited(files, lambda lines: [moved(line) for line in lines])
+    return edited(files, lambda lines: [moved(line) for line in lines])
 
 
-def _edited(files: str, edit: Callable[[list[Line]], list[Line | None]]) -> Edit:
+def edited(files: str, edit: Callable[[list[Line]], Iterable[Line | None]]) -> Edit:
+    """Replaces the lines of span files, all lines of a file at once; a line that becomes None is removed."""
+
     def apply(path: Path) -> None:
         changed = False
         for file in sorted(path.glob(files)):

@@ -203,9 +203,7 @@ def test_a_frozen_process_stands_still_for_the_time_that_is_written_down(tmp_pat
         try:
             assert process.stdout
             process.stdout.readline()
-            freezer.freeze(
-                "hdfs/read", lambda: [one] if (one := identify(process.pid)) else [], 0.2, tmp_path, freezer.Stops()
-            )
+            freezer.freeze("hdfs/read", partial(identified, process), 0.2, tmp_path, freezer.Stops())
             (injected,) = truth.read(tmp_path)
             ticks = []
             while not ticks or ticks[-1] < injected.end_ns:

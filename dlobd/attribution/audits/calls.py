@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 from dlobd.attribution.audits.base import EQUAL, Figures, Rule, other_clocks, training_job
@@ -13,26 +13,21 @@ from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import Audit, close_answers
 
-STAGING: dict[str, tuple[str, ...]] = {
-    "create": ("create",),
-    "mkdirs": ("mkdirs",),
-    "setPermission": ("setPermission",),
-    "setReplication": ("setReplication",),
-}
-"""What spark-submit does to its staging directory: as the NameNode logs it, and as the client's log calls it. To remove
-it is left to who ends last, whose log may have ended before."""
+STAGING = ("create", "mkdirs", "setPermission", "setReplication")
+"""What spark-submit does to its staging directory, as the NameNode logs it. To remove it is left to who ends last,
+whose log may have ended before."""
 
-EVENT_LOG: dict[str, tuple[str, ...]] = {"create": ("create",), "rename": ("rename", "rename2")}
+EVENT_LOG = ("create", "rename")
 """What the driver does to the file of its event log."""
 
-INPUT: dict[str, tuple[str, ...]] = {"open": ("getBlockLocations",)}
+INPUT = ("open",)
 """What an executor does to a file that is fed."""
+
+METHODS: dict[str, tuple[str, ...]] = {"rename": ("rename", "rename2"), "open": ("getBlockLocations",)}
+"""What the client's log calls these; others have one name at both."""
 
 ENDS = ("complete", "addBlock")
 """Calls that may end a block, so that the NameNode says whether it has enough copies of it."""
-
-Expected = tuple[Audit, Sequence[str]]
-"""What the NameNode logged, and how the call for it may be called."""
 
 
 def _made(evidence: Evidence) -> dict[str, list[rpc.Call]]:
@@ -44,7 +39,7 @@ def _made(evidence: Evidence) -> dict[str, list[rpc.Call]]:
     return made
 
 
-def _expected(evidence: Evidence) -> Iterator[Expected]:
+def _expected(evidence: Evidence) -> Iterator[Audit]:
     """What at the NameNode was done by a JVM of the application that has a log."""
     application, window = evidence.window["application_id"], evidence.window
     staging = f"/.sparkStaging/{application}"
@@ -54,16 +49,20 @@ def _expected(evidence: Evidence) -> Iterator[Expected]:
             continue
         if staging in audit.path:
             if evidence.submit_lines and audit.command in STAGING:
-                yield audit, STAGING[audit.command]
+                yield audit
         elif audit.path.rpartition("/")[2].startswith(application):
             if evidence.driver_lines and audit.command in EVENT_LOG:
-                yield audit, EVENT_LOG[audit.command]
+                yield audit
         elif audit.path in fed and audit.command in INPUT:
-            yield audit, INPUT[audit.command]
+            yield audit
 
 
 def _holds(call: rpc.Call, at_ns: int) -> bool:
     return call.start_ns - LOG_NS <= at_ns <= call.end_ns + LOG_NS
+
+
+def _is_for(call: rpc.Call, audit: Audit) -> bool:
+    return call.method in METHODS.get(audit.command, (audit.command,)) and _holds(call, audit.at_ns)
 
 
 def _told_by_both(evidence: Evidence) -> Figures:
@@ -71,7 +70,7 @@ def _told_by_both(evidence: Evidence) -> Figures:
     if not made:
         return Figures(why="no JVM of the application logs its calls")
     expected = list(_expected(evidence))
-    found = sum(any(c.method in methods and _holds(c, a.at_ns) for c in made[a.path]) for a, methods in expected)
+    found = sum(any(_is_for(call, audit) for call in made[audit.path]) for audit in expected)
     return Figures(found, len(expected), doubt=_doubt(evidence)) if expected else Figures(found)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LOOPBACK = "lo"
+
 
 @dataclass(frozen=True, slots=True)
 class HostSample:
@@ -25,13 +27,21 @@ class HostSample:
     memory_bytes: int
     disk_read_bytes: int | None
     disk_written_bytes: int | None
-    loopback_bytes: int | None  # each byte once
-    net_received_bytes: int
+    received_bytes: Mapping[str, int]  # by interface, loopback too
     net_sent_bytes: int
     gpus: tuple[tuple[int, int] | None, ...]
     cost_ns: int  # CPU time of the sampler
     pressure: tuple[int, int] | None = None  # some task waited for a core, some was blocked by a disk; nanoseconds
-    received_bytes: Mapping[str, int] = field(default_factory=dict)  # by interface, loopback too
+
+    @property
+    def loopback_bytes(self) -> int | None:
+        """What it sent to itself, each byte once."""
+        return self.received_bytes.get(LOOPBACK)
+
+    @property
+    def net_received_bytes(self) -> int:
+        """From others."""
+        return sum(received for name, received in self.received_bytes.items() if name != LOOPBACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +175,6 @@ def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, Sampled
 
 def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
     at_ns, net = line["t"], line["net"]
-    by_interface = {name: received for name, (received, _) in net.items()}
-    loopback = net.pop("lo", None)
     found.samples.append(
         HostSample(
             at_ns,
@@ -175,13 +183,11 @@ def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledPr
             memory_bytes=line["memory"],
             disk_read_bytes=line["disk"][0] if line["disk"] else None,
             disk_written_bytes=line["disk"][1] if line["disk"] else None,
-            loopback_bytes=loopback[0] if loopback else None,
-            net_received_bytes=sum(received for received, _ in net.values()),
-            net_sent_bytes=sum(sent for _, sent in net.values()),
+            received_bytes={name: received for name, (received, _) in net.items()},
+            net_sent_bytes=sum(sent for name, (_, sent) in net.items() if name != LOOPBACK),
             gpus=tuple(tuple(gpu) if gpu else None for gpu in line["gpu"]),
             cost_ns=line["cost"],
             pressure=tuple(line["pressure"]) if line.get("pressure") else None,
-            received_bytes=by_interface,
         )
     )
     for pid, (user_ns, system_ns, *more) in line["p"].items():
