@@ -99,5 +99,5 @@ def test_what_never_comes_to_be_is_no_delay(tmp_path: Path, monkeypatch: pytest.
     run = watched(tmp_path, cluster_mode=False)
     match = re.search("x", "x")
     assert match
-    freezer._frozen(run, "spark/stop", 0.01, tmp_path, threading.Event())("driver", match)
+    freezer._frozen(run, "spark/stop", 0.01, tmp_path, threading.Event(), freezer.Stops())("driver", match)
     assert truth.read(tmp_path) == []
