@@ -106,7 +106,7 @@ Is the breakdown right? `dlobd selftest` puts delays of known size into real run
 each one in the breakdown: in the startup of a job, its feed, its training and its end, in every layer.
 
 ```
-dlobd selftest             four runs that cover every point, about five minutes; exit code 6 if a delay is not found
+dlobd selftest             five runs that cover every point, about five minutes; exit code 6 if a delay is not found
 dlobd selftest --full      every point with {sizes}, and controls, about 90 minutes
 ```
 
@@ -120,9 +120,11 @@ It is scored three times.
    same delays, each of no length: what the injector itself costs is in both. What a layer got more than in the control
    has to be what was injected into it, ripple effects included. Six such blocks give an interval of the median error:
    from the lowest to the highest, which holds it with 96.9 %. Target: zero lies in it for at least {holding:.0%} of the
-   layers and ways. The rows are not corrected for their number.
+   layers and ways. The rows are not corrected for their number. One run before all others warms the cluster up, and is
+   not scored.
 3. **How much of a run this proves.** The share of a control's wall in spans that some delay was put into. Target: at
-   least {touched:.0%}. The table names what is left.
+   least {touched:.0%}. The table names what is left. "Without sleeps" leaves out waits whose length was read from the
+   run: nothing is done in them, so that nothing can be delayed.
 
 ## Injection points
 
@@ -131,10 +133,10 @@ It is scored three times.
 By `signal`: the processes named are stopped (SIGSTOP), which to all others looks like a daemon that hangs or a machine
 that pauses, from the line in a log that says so on. By `application`: through YARN itself. By `control group`:
 the kernel lets the DataNodes read only so many bytes a second from their disk; what that takes has no moment of its
-own, but a known sum, so that it is scored by the totals, of which some goes by unnoticed while the first step is
-computed. This needs root, a block device and the controller blkio of
-control groups version 1; `--full` says so where it is left out. By `hook`: our own code inside the process waits, where
-nothing outside knows the moment.
+own, but a known sum: the blocks are dropped from memory before, and what the kernel has of them after the run came from
+the disk. So it is scored by the totals; some of it goes by unnoticed while the first step is computed. This needs root,
+a block device and the controller blkio of control groups version 1; `--full` says so where it is left out. By `hook`:
+our own code inside the process waits, where nothing outside knows the moment.
 
 "While the trainer wants it" means that the injector first waits until the trainer asks, and the delay counts from then:
 one that delays nothing would rightly be found nowhere. For the same reason, runs have one rank if a second one could
@@ -142,7 +144,7 @@ continue meanwhile.
 
 Delays of layer `channel` are put into an exchange of dlobd's own, and have to be found in the very part that was
 delayed: pack, wait for peers, wire or unpack. From outside, a channel is slowed on the [compose cluster](compose.md),
-where a cap of `fabric` has a known cost. The four runs leave out `user`, which exists only for your own script.
+where a cap of `fabric` has a known cost. The five runs leave out `user`, which exists only for your own script.
 
 ## Result
 
@@ -730,7 +732,7 @@ def selftest_page() -> str:
 
 def _beyond_delays(whole: dict[str, Any]) -> str:
     """Totals and coverage, as far as the result has them."""
-    totals = "This result is of the four runs, which have no controls: it has no totals."
+    totals = "This result is of the five runs, which have no controls: it has no totals."
     if whole["totals"]:
         table = _table(report.TOTALS, report.total_rows(whole))
         totals = f"What was added to each layer, less what was injected into it.\n\n{table}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dlobd.attribution import degrees
 from dlobd.schema import Attribution
 from dlobd.selftest.truth import Injection
 
@@ -18,11 +19,14 @@ HIT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of a run without delays: its wall, what lies in spans that delays touched, and the rest, the largest first."""
+    """Of a run without delays: its wall, what lies in spans that delays touched, and the rest, the largest first.
+
+    asleep_ns: of the rest, waits whose length was read from the run: nothing is done in them that could be delayed."""
 
     wall_ns: int
     touched_ns: int
     untouched_ns: tuple[tuple[Named, int], ...]
+    asleep_ns: int
 
     @property
     def share(self) -> float:
@@ -46,11 +50,14 @@ def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Name
 def of_run(attribution: Attribution, known: set[Named]) -> Coverage:
     """How much of a run lies in spans of these names. A poll or heartbeat is no part of the span that it ends."""
     spent: Counter[Named] = Counter()
+    asleep_ns = 0
     for segment in attribution.segments:
+        ns = segment.end_ns - segment.start_ns
         name: str = segment.kind
         if segment.span is not None and segment.kind != "unexplained":
             name = segment.span.cause if segment.kind == "cause" else segment.span.name
-        spent[segment.layer, name] += segment.end_ns - segment.start_ns
+            asleep_ns += ns if segment.kind == "cause" and degrees.is_read(name) else 0
+        spent[segment.layer, name] += ns
     untouched: Mapping[Named, int] = {named: ns for named, ns in spent.items() if named not in known}
     rest = sorted(untouched.items(), key=lambda item: (-item[1], item[0]))
-    return Coverage(attribution.wall_ns, attribution.wall_ns - sum(untouched.values()), tuple(rest))
+    return Coverage(attribution.wall_ns, attribution.wall_ns - sum(untouched.values()), tuple(rest), asleep_ns)

@@ -56,39 +56,48 @@ _START = (
     "spark/am-start", "spark/am-boot", "spark/am-name", "spark/am-login", "spark/am-staging", "spark/am-connect",
     "spark/am-request", "spark/am-allocator", "spark/am-launch", "spark/executor-start", "spark/executor-boot",
     "spark/executor-main", "spark/executor-log4j", "spark/executor-name", "spark/executor-login",
-    "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/block-manager", "spark/task",
-    "spark/broadcast", "spark/function", "spark/python-start", "hdfs/staging", "hdfs/upload",
+    "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/task", "spark/broadcast",
+    "spark/function", "spark/python-start", "hdfs/staging", "hdfs/upload",
 )  # fmt: skip
 """What every job on YARN passes until it trains."""
+
+_BRIEF = (
+    "client/exec", "yarn/submit", "yarn/queue", "yarn/register", "spark/submit-start", "spark/context",
+    "spark/am-start", "spark/executor-start", "spark/task", "spark/python-start", "hdfs/staging",
+)  # fmt: skip
+"""Some of these, of each layer: ways that start as another one does need not repeat all."""
 
 # One rank, except where ranks wait for each other: if a second one could go on, a delay would hold up nothing.
 _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "feed": (
         ("workers=1",),
         (
-            *_START, "hdfs/splits", "spark/splits", "launcher/rendezvous", "spark/open-input", "spark/slow-task",
-            "feed/put", "feed/get", "tensorflow/import", "tensorflow/first-step", "tensorflow/step", "hdfs/write",
-            "spark/stop", "hdfs/event-log", "spark/exit",
+            *_START, "hdfs/splits", "spark/splits", "launcher/rendezvous", "spark/slow-task", "feed/put", "feed/get",
+            "tensorflow/import", "tensorflow/first-step", "tensorflow/step", "hdfs/write", "spark/stop",
+            "hdfs/event-log", "spark/exit",
         ),
     ),
     "read": (
         ("workers=1", "input=read"),
         (
-            *_START, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log",
+            *_BRIEF, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write", "spark/stop", "hdfs/event-log",
             "spark/exit",
         ),
     ),
     "feed-cluster": (
         ("workers=1", "deploy_mode=cluster"),
-        (*_START, "launcher/rendezvous", "feed/put", "feed/get", "tensorflow/import", "hdfs/write"),
+        (
+            *_START, "spark/block-manager", "spark/splits", "launcher/rendezvous", "feed/put", "feed/get",
+            "tensorflow/import", "hdfs/write",
+        ),
     ),
     "read-cluster": (
         ("workers=1", "input=read", "deploy_mode=cluster"),
-        (*_START, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write"),
+        (*_BRIEF, "hdfs/read", "tensorflow/import", "tensorflow/step", "hdfs/write"),
     ),
     "ranks": (
         ("launcher=barrier", "deploy_mode=cluster"),
-        ("yarn/queue", "tensorflow/step", "tensorflow/decode", "hdfs/write"),
+        ("yarn/queue", "spark/block-manager", "tensorflow/step", "tensorflow/decode", "hdfs/write"),
     ),
     "channel": (
         ("launcher=barrier", "exchange=ring"),
@@ -96,7 +105,10 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "barrier": (
         ("launcher=barrier", "workers=1"),
-        (*_START, "launcher/rendezvous", "spark/slow-task", "feed/put", "tensorflow/step"),
+        (
+            *_BRIEF, "spark/splits", "launcher/rendezvous", "spark/open-input", "spark/slow-task", "feed/put",
+            "tensorflow/step",
+        ),
     ),
 }  # fmt: skip
 """Name to settings and points."""
@@ -109,8 +121,8 @@ _DISK_BYTES_PER_S = 1_000_000
 
 
 def quick() -> list[Plan]:
-    """Four runs, which pass every point of dlobd's own job once at least."""
-    ways = ("feed", "read", "ranks", "channel")
+    """Five runs, which pass every point of dlobd's own job once at least."""
+    ways = ("feed", "read", "ranks", "channel", "barrier")
     return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 0.5) for name in ways]
 
 

@@ -19,7 +19,7 @@ from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Recovery, confusion, line
 DELAYS = ("point", "by", "delays", "injected s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
 TOTALS = ("way", "layer", "injected s", "added s", "median error s", "interval s", "holds 0")
-COVERED = ("way", "wall s", "in spans with a delay", "largest without one, s")
+COVERED = ("way", "wall s", "in spans with a delay", "without sleeps", "largest without one, s")
 
 HOLDING = 0.9
 """The least share of layer totals whose interval has to hold the truth: an interval of 95 % misses it now and then."""
@@ -93,7 +93,7 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
         rest = [{"layer": layer, "name": name, "ns": ns} for (layer, name), ns in covered.untouched_ns]
         rows.append(
             {"way": way, "control": ran.plan.control, "wall_ns": covered.wall_ns, "touched_ns": covered.touched_ns}
-            | {"untouched": rest}
+            | {"asleep_ns": covered.asleep_ns, "untouched": rest}
         )
     return rows
 
@@ -165,7 +165,11 @@ def verdicts(whole: Mapping[str, Any]) -> list[str]:
         )
     if whole["coverage"]:
         least = min(one["touched_ns"] / one["wall_ns"] for one in whole["coverage"])
-        told.append(f"at least {least:.0%} of a run's wall lies in spans with a delay (target {TOUCHED:.0%})")
+        awake = min(one["touched_ns"] / (one["wall_ns"] - one["asleep_ns"]) for one in whole["coverage"])
+        told.append(
+            f"at least {least:.0%} of a run's wall lies in spans with a delay (target {TOUCHED:.0%}), {awake:.0%} "
+            "without sleeps whose length was read from the run"
+        )
     return told
 
 
@@ -243,7 +247,9 @@ def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
     for one in whole["coverage"]:
         rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in one["untouched"][:SHOWN])
         way = one["way"] if one["control"] else f"{one['way']} (with its delays)"
-        rows.append([way, _s(one["wall_ns"]), f"{one['touched_ns'] / one['wall_ns']:.1%}", rest])
+        awake_ns = one["wall_ns"] - one["asleep_ns"]
+        shares = (f"{one['touched_ns'] / ns:.1%}" for ns in (one["wall_ns"], awake_ns))
+        rows.append([way, _s(one["wall_ns"]), *shares, rest])
     return rows
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from dlobd.errors import SetupError
 from dlobd.hadoop.embedded.processes import ProcessId
+from dlobd.run import page_cache
 from dlobd.selftest import truth
 from dlobd.selftest.truth import Injection
 
 POINT = "hdfs/disk"
 BLKIO = Path("/sys/fs/cgroup/blkio")
-LIMIT, READ = "blkio.throttle.read_bps_device", "blkio.throttle.io_service_bytes"
+LIMIT = "blkio.throttle.read_bps_device"
 GONE_S = 5.0
 
 
@@ -35,16 +36,23 @@ def obstacle(path: Path) -> str:
 
 
 @contextmanager
-def slowed(processes: Sequence[ProcessId], path: Path, bytes_per_s: int, directory: Path) -> Iterator[None]:
-    """Caps what `processes` read from the disk that holds `path`, and writes down what that took: the bytes that came
-    from the disk, by the kernel's count, over the rate.
+def slowed(processes: Sequence[ProcessId], files: Sequence[Path], bytes_per_s: int, directory: Path) -> Iterator[None]:
+    """Caps what `processes` read from the disk of `files`, and writes down what that took: the bytes of the files that
+    came from the disk, over the rate. They are dropped from memory first, so that these are the bytes that it has of
+    them at the end; what the processes read besides, such as their own code, is slow too but not the files'.
+
+    Args:
+        files: all on one disk.
 
     Raises:
         SetupError: it is not possible here.
     """
-    if reason := obstacle(path):
+    if not files:
+        raise SetupError("There are no files whose disk could be slowed.", "look whether the data set is in HDFS")
+    if reason := obstacle(files[0]):
         raise SetupError(f"A disk cannot be slowed here: {reason}.", "run as root where there is one")
-    device = _device(path)
+    device = _device(files[0])
+    page_cache.drop(files)
     group = BLKIO / f"dlobd-selftest-{os.getpid()}"
     group.mkdir()
     start_ns = time.monotonic_ns()
@@ -53,7 +61,8 @@ def slowed(processes: Sequence[ProcessId], path: Path, bytes_per_s: int, directo
         for process in processes:
             _move(process, group)
         yield
-        took_ns = _read_bytes(group, device) * 1_000_000_000 // bytes_per_s
+        read_bytes = page_cache.residency(one for one in files if one.exists()).resident_bytes
+        took_ns = read_bytes * 1_000_000_000 // bytes_per_s
         truth.write(directory, Injection(POINT, took_ns, start_ns, time.monotonic_ns()))
     finally:
         for process in processes:
@@ -64,14 +73,6 @@ def slowed(processes: Sequence[ProcessId], path: Path, bytes_per_s: int, directo
 def _move(process: ProcessId, group: Path) -> None:
     if process.alive:
         (group / "cgroup.procs").write_text(str(process.pid))
-
-
-def _read_bytes(group: Path, device: str) -> int:
-    for line in (group / READ).read_text().splitlines():
-        match line.split():
-            case [name, "Read", count] if name == device:
-                return int(count)
-    return 0
 
 
 def _remove(group: Path) -> None:

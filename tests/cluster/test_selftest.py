@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(580)]
 
 
 def test_injected_delays_are_found_in_the_right_layer(alone) -> None:
-    """Four runs with a delay at every point; every delay was made, and at least 95 % of each is where it belongs."""
+    """Five runs with a delay at every point; every delay was made, and at least 95 % of each is where it belongs."""
     ended = alone("selftest", "--quick", "--json", "--out", str(alone.out), within_s=560)
     whole = json.loads(ended.out)
     wrong = [one for one in whole["delays"] if not one["ok"]]

@@ -73,3 +73,13 @@ def test_what_a_jvm_says_of_its_own_start_and_pauses() -> None:
     jvm.add_boot(old, JvmLife(100, 900, 15, None, ((150, 165),)), None, first, "JVM log", "log")
     jvm.add_pauses(old, JvmLife(100, 900, 15, None, ((150, 165),)), 100, 900, "JVM log")
     assert old.spans == []
+
+
+def test_a_pause_inside_a_call_that_is_answered_later_holds_nothing_up() -> None:
+    """The lane waits for another process then; one that ends with the call may have held it up."""
+    ms = 1_000_000
+    lane = LaneBuilder("driver", Process("host", "driver", 1, 0))
+    lane.add("yarn", "getNewApplication RPC", 100 * ms, 500 * ms, "log")
+    life = JvmLife(0, 900 * ms, 30 * ms, ms, ((200 * ms, 210 * ms), (490 * ms, 500 * ms), (600 * ms, 610 * ms)))
+    jvm.add_pauses(lane, life, 0, 900 * ms, "JVM log")
+    assert [span.start_ns // ms for span in lane.spans if span.name == "GC pause"] == [490, 600]

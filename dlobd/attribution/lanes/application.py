@@ -141,13 +141,13 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_n
     life = evidence.container_jvm(container)
     first = evidence.am_log_of(container).first
     jvm.add_boot(lane, life, evidence.log4j(container), first, "AM JVM log", "AM log")
-    jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
     jvm.add_phases(lane, lines, jvm.APPLICATION_MASTER, "AM log", registered_ns)
     if registered_ns:
         calls.place(
             lane, rpc.calls(lines), lambda call: call.thread == "main" and call.start_ns < registered_ns, "AM log",
             [(registered_ns, sys.maxsize)],
         )  # fmt: skip
+    jvm.add_pauses(lane, life, life.start_ns if life else None, registered_ns, "AM JVM log")
 
 
 def add_container_start(

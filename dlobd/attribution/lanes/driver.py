@@ -123,8 +123,8 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
         return
     lines = [line for line in evidence.driver_lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
-    jvm.add_pauses(lane, evidence.driver_jvm, context.at_ns, _at(evidence.driver_log, "submitting"), JVM_LOG)
     calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
+    jvm.add_pauses(lane, evidence.driver_jvm, context.at_ns, _at(evidence.driver_log, "submitting"), JVM_LOG)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:

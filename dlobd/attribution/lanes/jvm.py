@@ -137,9 +137,14 @@ def add_boot(
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
-    """Adds the garbage collections in [start, end), in which the lane is in the JVM's hands."""
+    """Adds the garbage collections in [start, end), in which the lane is in the JVM's hands.
+
+    Not one inside a call of the lane that is answered later: the lane waits for another process then, which a pause of
+    its own does not hold up."""
     if life is None or life.created_ns is None or start_ns is None or end_ns is None:
         return
+    calls = [span for span in lane.spans if span.layer in ("yarn", "hdfs")]
     for begin, until in life.pauses:
-        if start_ns <= begin and until <= end_ns:
+        waits = any(call.start_ns <= begin and until + RESOLUTION_NS < call.end_ns for call in calls)
+        if start_ns <= begin and until <= end_ns and not waits:
             lane.add("spark", "GC pause", begin, until, jvm_log, resolution_ns=PAUSE_RESOLUTION_NS)
