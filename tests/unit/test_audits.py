@@ -22,7 +22,7 @@ OF_LATER_VERSIONS = {
     "bytes in the page cache", "calls of the NameNode", "closes of files", "counters of interfaces",
     "evaluations", "files in the page cache", "lines of the recorder", "loop time",
     "losses of epochs", "memory of executors", "memory that executors kept", "order of quantiles", "reads from disk",
-    "right predictions", "starts of processes", "sums of stages", "window and samples",
+    "right predictions", "starts of processes", "sums of stages", "times on a core", "window and samples",
 }  # fmt: skip
 """Audits of what was not recorded yet when the captures were made."""
 

@@ -154,6 +154,11 @@ CASES: dict[str, tuple[str, Change]] = {
         replaced("logs/containers/*_000003/stderr", r"finish = 3275 - Batches", "finish = 275 - Batches"),
     ),
     "jobs of a script": ("own-run", replaced("spans/driver/*", r'("i":119,"t":359)\d', r"\g<1>0")),
+    "lines inside collections": (
+        "sampled-run",
+        replaced("evidence/driver-jvm.log", r"(GC\(13\) Pause .*) 25\.206ms", r"\1 925.206ms"),
+    ),
+    "times on a core": ("seen-run", replaced("spans/*_000003/spans-22356-*", r'"cpu":\d+', '"cpu":1', 0)),
     "numbers of collections": ("sampled-run", without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(2\)")),
     "collections in tasks": ("seen-run", without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(")),
     "waits of the driver": ("quick-run", replaced("spans/driver/*", r'("i":9,"t":1005)3', r"\g<1>2")),

@@ -10,6 +10,7 @@ from dlobd.attribution.audits import (
     calls,
     clocks,
     hdfs,
+    kernel,
     lives,
     messages,
     noted,
@@ -27,6 +28,7 @@ from dlobd.bundle.run import Audit
 AUDITS: tuple[Rule, ...] = (
     *hdfs.RULES, *samples.RULES, *yarn.RULES, *spark.RULES, *recorder.RULES,
     *clocks.RULES, *lives.RULES, *messages.RULES, *calls.RULES, *own_marks.RULES, *training.RULES, *noted.RULES,
+    *kernel.RULES,
 )  # fmt: skip
 
 

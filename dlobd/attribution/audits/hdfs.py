@@ -19,6 +19,7 @@ from dlobd.attribution.audits.base import (
     worst,
 )
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import RESOLUTION_NS, LogLine
 from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.attribution.sources import logs
@@ -141,14 +142,19 @@ def _is_write_below(span: RecordedSpan, run_dir: str) -> bool:
 def _writes_and_creations(evidence: Evidence) -> Figures:
     run_dir = training_job(evidence).get("run_dir", "")
     created: dict[str, list[int]] = {}
+    closed: dict[str, list[int]] = {}
     for a in evidence.audits:
         if a.command == "create":
             created.setdefault(a.path, []).append(a.at_ns)
+    for answer in close_answers(evidence.daemon_log("namenode")):
+        if answer.closed:
+            closed.setdefault(answer.path, []).append(answer.at_ns)
     outside = [
-        min(outside_ns(span, at_ns) for at_ns in created[span.attrs["path"]])
+        min(outside_ns(span, at_ns) for at_ns in done[span.attrs["path"]])
         for process in evidence.processes
         for span in process.spans
-        if run_dir and _is_write_below(span, run_dir) and not span.truncated and span.attrs["path"] in created
+        for done in (created, closed)
+        if run_dir and _is_write_below(span, run_dir) and not span.truncated and span.attrs["path"] in done
     ]
     return worst(outside, RESOLUTION_NS, troubled(evidence) or other_clocks(evidence))
 
@@ -183,14 +189,19 @@ def _splits(evidence: Evidence) -> Figures:
     return Figures(sum(inputs) if inputs else None, expected, why=cut_short(evidence), doubt=troubled(evidence))
 
 
-def _staged_bytes(evidence: Evidence) -> Figures:
-    """Who localises a file reads all of it, with its checksums."""
-    wrote = {
-        t.block: t.bytes
-        for line, _, next_line_ns in evidence.submit_log.uploads
+def staged_blocks(evidence: Evidence) -> dict[str, tuple[str, int]]:
+    """The blocks that spark-submit uploaded, to path and bytes; files of several blocks are left out."""
+    return {
+        t.block: (path, t.bytes)
+        for line, path, next_line_ns in evidence.submit_log.uploads
         for t in evidence.transfers
         if t.operation == "HDFS_WRITE" and line.at_ns <= t.end_ns <= next_line_ns and t.bytes <= BLOCK_BYTES
     }
+
+
+def _staged_bytes(evidence: Evidence) -> Figures:
+    """Who localises a file reads all of it, with its checksums."""
+    wrote = {block: length for block, (_, length) in staged_blocks(evidence).items()}
     reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and t.block in wrote]
     whole = sum(t.bytes == wrote[t.block] + CRC_BYTES * -(-wrote[t.block] // CHUNK_BYTES) for t in reads)
     return Figures(whole, len(reads), doubt=troubled(evidence)) if reads else Figures()
@@ -224,8 +235,9 @@ RULES = (
         "write spans of the ranks", "NameNode audit log", EQUAL, _files_written, whole=True,
     ),
     Rule(
-        "own marks and the NameNode's log", "The NameNode logged each creation while our write span was open.",
-        "NameNode audit log: ns outside of our span", "resolution of the log, ns", NOT_MORE, _writes_and_creations,
+        "own marks and the NameNode's log", "The NameNode logged each creation and close of a file while our write "
+        "span was open.",
+        "NameNode logs: ns outside of our span", "resolution of the log, ns", NOT_MORE, _writes_and_creations,
     ),
     Rule(
         "written bytes", "A DataNode got each file that a rank wrote, with its bytes, while the rank wrote it.",

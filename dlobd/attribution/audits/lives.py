@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from pathlib import Path
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, worst
 from dlobd.attribution.audits.clocks import APART_NS, jvm_logs
@@ -26,6 +28,9 @@ STOPPING = ("G1", "Parallel", "Serial")
 """Collectors that collect only while all threads stand still; others count time in which they do not."""
 
 BESIDE = "(Concurrent Start)"
+
+STILL_NS = 2_000_000
+"""A pause is timed beside what it stops: the line of one comes after its end."""
 
 COLLECTED_NS = 50_000_000
 """The JVM times a pause for its log and for those who ask, one beside the other."""
@@ -182,6 +187,25 @@ def _garbage(evidence: Evidence) -> Figures:
     return worst(excess, COLLECTED_NS)
 
 
+def _stand_still(evidence: Evidence) -> Figures:
+    """No thread of a JVM logs while all of them stand still."""
+    inside = []
+    for path, lines in _logs_beside(evidence):
+        if jvm.collector(path) in STOPPING and (life := jvm.read(path)):
+            stamps = sorted(line.at_ns for line in lines)
+            for begin_ns, end_ns in life.pauses:
+                within = stamps[bisect_right(stamps, begin_ns) : bisect_left(stamps, end_ns)]
+                inside += [min(at_ns - begin_ns, end_ns - at_ns) for at_ns in within] or [0]
+    return worst(inside, STILL_NS, other_clocks(evidence)) if inside else Figures()
+
+
+def _logs_beside(evidence: Evidence) -> Iterator[tuple[Path, list[LogLine]]]:
+    """Each JVM's own log, and what it logged."""
+    yield evidence.path / files.DRIVER_JVM_LOG, evidence.submit_lines
+    for container in evidence.containers:
+        yield evidence.path / files.CONTAINER_LOGS / container / "jvm.log", evidence.container_log(container)
+
+
 def _collected_after(evidence: Evidence) -> Figures:
     """dlobd asks the managers for their records of the application once spark-submit has exited."""
     if not _ended_by_itself(evidence) or evidence.own or evidence.external:
@@ -237,6 +261,10 @@ RULES = (
         "collections in tasks", "A task's time for garbage collection is in the pauses of its executor's JVM.",
         "event log: ns that are not in pauses of the JVM log", "what a busy machine may hold a thread up, ns",
         NOT_MORE, _garbage,
+    ),
+    Rule(
+        "lines inside collections", "No thread of a JVM logged while all of them stood still for a collection.",
+        "logs and JVM logs: ns by which a line lies inside", "resolution of the JVM log, ns", NOT_MORE, _stand_still,
     ),
     Rule(
         "collection after the window", "dlobd asked YARN's managers for their records after spark-submit's exit.",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, training_job, worst
+from dlobd.attribution.audits.hdfs import BLOCK_BYTES, staged_blocks
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import LogLine
+from dlobd.bundle import files
 
 LOG_NS = 50_000_000
 """A line is logged beside what it tells of: a busy machine may hold the thread up between the two."""
@@ -33,6 +36,9 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
         yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
     yield _at(am.first), _at(am.registering)
     yield _at(am.registering), attempt.get("RUNNING")
+    for call in rpc.calls(evidence.container_log(evidence.attempts.am)) if evidence.attempts.am else ():
+        if call.method == "registerApplicationMaster":
+            yield call.start_ns, attempt.get("RUNNING")
     running = points.get("running")
     yield app.get("ATTEMPT_RUNNING"), _at(running)
     if running and running.thread and training_job(evidence):  # which has one SparkContext, and asks nothing itself
@@ -142,6 +148,19 @@ def _localisation(evidence: Evidence) -> Iterator[Message]:
             begin_ns, end_ns = min(spells, key=lambda spell: max(spell[0] - audit.at_ns, audit.at_ns - spell[1]))
             yield begin_ns, audit.at_ns
             yield audit.at_ns, end_ns
+    for block, (path, _) in staged_blocks(evidence).items():
+        opened = [audit.at_ns for audit in evidence.audits if audit.command == "open" and audit.path == path]
+        read = [t.start_ns for t in evidence.transfers if t.operation == "HDFS_READ" and t.block == block]
+        yield from zip(sorted(opened), sorted(read), strict=False)
+
+
+def _event_log(evidence: Evidence) -> Iterator[Message]:
+    """The driver closes its event log, which is one block, when it says that it does."""
+    path, application = evidence.path / files.EVENT_LOG, evidence.window["application_id"]
+    if application and path.exists() and path.stat().st_size < BLOCK_BYTES:
+        for answer in close_answers(evidence.daemon_log("namenode")):
+            if answer.path.rpartition("/")[2].startswith(application):
+                yield _at(evidence.driver_log.points.get("event log closing")), answer.at_ns
 
 
 def messages(evidence: Evidence) -> Iterator[Message]:
@@ -152,6 +171,7 @@ def messages(evidence: Evidence) -> Iterator[Message]:
     yield from _staging(evidence)
     yield from _input(evidence)
     yield from _localisation(evidence)
+    yield from _event_log(evidence)
 
 
 def _reversed(evidence: Evidence) -> Figures:
@@ -166,7 +186,7 @@ def _reversed(evidence: Evidence) -> Figures:
 RULES = (
     Rule(
         "order of messages", "What one process tells another is logged there after it was logged here: submission, "
-        "registration, containers, executors, tasks, results, uploads, reads.",
+        "registration, containers, executors, tasks, results, uploads, reads, closes.",
         "logs of both: ns by which an effect comes before its cause", "what a busy machine may hold a thread up, ns",
         NOT_MORE, _reversed,
     ),

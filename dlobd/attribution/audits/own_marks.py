@@ -21,6 +21,9 @@ from dlobd.tracing.recorder import FLUSH_S
 FIRST_WRITE_NS = round(0.9 * FLUSH_S * 1e9)
 """A recorder's thread writes for the first time after `FLUSH_S`; a sleep may end a little early by the clock."""
 
+INTERFACES_NS = 300_000_000
+"""To read the counters of a machine's interfaces takes Python so long at most. Measured on a busy machine: 86 ms."""
+
 TOLD: dict[str, str] = {names.FEED_TASK: "task_attempt"}
 """A span of this name has this attribute."""
 
@@ -194,7 +197,18 @@ def _beside(evidence: Evidence) -> Figures:
             bounds = [s.start_ns if end == "begin" else s.end_ns for s in process.named(name) if not s.truncated]
             if mark and bounds:
                 apart.append(min(abs(at_ns - mark.at_ns) for at_ns in bounds))
+        read_ns = _interfaces_read_ns(process)
+        if read_ns is not None:
+            ends = [span.end_ns for span in process.named(names.IMPORT_TENSORFLOW)]
+            apart += [abs(read_ns - end_ns) - INTERFACES_NS for end_ns in ends[-1:]]
     return worst(apart, APART_NS)
+
+
+def _interfaces_read_ns(process: RecordedProcess) -> int | None:
+    """When a rank read the counters of its interfaces for the first time, as soon as it had imported TensorFlow."""
+    said = process.instant(names.TRANSPORT)
+    before = said.attrs.get("before") if said else None
+    return int(before["at_ns"]) if before else None
 
 
 def _paired(evidence: Evidence) -> Figures:
@@ -272,6 +286,7 @@ def _clock_readings(evidence: Evidence) -> Figures:
         if tops and process.anchors:
             first_ns = process.anchors[0].monotonic_ns
             outside.append(min(min(tops) - first_ns, process.opened_ns + FIRST_WRITE_NS - first_ns))
+            outside.append(first_ns - min(tops) - APART_NS)
     driver = evidence.driver_process
     if driver and driver.anchors and not driver.bad_lines and _ended_well(evidence):
         records = [s.end_ns for s in driver.spans] + [instant.at_ns for instant in driver.instants]
