@@ -245,9 +245,8 @@ def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
 
 
 def _name(evidence: Evidence, container: str) -> str:
-    executors = {found: executor for executor, found in evidence.executor_containers.items()}
-    if container in executors:
-        return f"executor {executors[container]} ({container})"
+    if executor := evidence.executor_of.get(container):
+        return f"executor {executor} ({container})"
     if container in evidence.attempts.ams or container.endswith("_000001"):
         who = "the driver's JVM, which is the ApplicationMaster" if evidence.cluster_mode else "the ApplicationMaster"
         return f"{who} ({container})"

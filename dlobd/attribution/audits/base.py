@@ -144,6 +144,11 @@ def disturbed(evidence: Evidence, *daemons: str) -> str:
     return ""
 
 
+def several_clocks(evidence: Evidence) -> str:
+    """That evidence is of several clocks, however it was placed on one axis; empty if all of it is of one clock."""
+    return other_clocks(evidence) or ("evidence of several clocks" if evidence.alignment.clocks else "")
+
+
 def other_clocks(evidence: Evidence) -> str:
     """That evidence of other hosts was placed by their wall clocks; empty if all of it is of one clock."""
     _ = evidence.processes, evidence.yarn, evidence.driver_log  # reading them is what finds other clocks

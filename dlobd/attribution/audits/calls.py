@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 
-from dlobd.attribution.audits.base import EQUAL, Figures, Rule, other_clocks, training_job
+from dlobd.attribution.audits.base import EQUAL, Figures, Rule, several_clocks, training_job
 from dlobd.attribution.audits.hdfs import troubled
 from dlobd.attribution.audits.messages import LOG_NS
 from dlobd.attribution.importers import rpc
@@ -78,8 +78,7 @@ def _doubt(evidence: Evidence) -> str:
     if evidence.own:
         return "your script may set the level of its log"
     lost = any("Lost executor" in line.message for line in evidence.driver_lines)
-    clocks = "evidence of several clocks" if evidence.alignment.clocks else other_clocks(evidence)
-    return ("an executor was lost" if lost else "") or troubled(evidence) or clocks
+    return ("an executor was lost" if lost else "") or troubled(evidence) or several_clocks(evidence)
 
 
 def _closes(evidence: Evidence) -> Figures:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, worst
+from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, several_clocks, worst
 from dlobd.attribution.importers import jvm, log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
@@ -66,8 +66,8 @@ def _in_order(evidence: Evidence) -> Figures:
 def _anchors(evidence: Evidence) -> Figures:
     """A wall clock that is set during a run is set once, or some times in one direction: it does not go there and
     back. A first or last reading that differs from all others is no step, for nothing else tells of it."""
-    if other_clocks(evidence) or len(evidence.alignment.clocks):
-        return Figures(why="evidence of several clocks")
+    if several := several_clocks(evidence):
+        return Figures(why=several)
     ordered = sorted(evidence.anchors, key=lambda anchor: anchor.monotonic_ns)
     steps = [abs(_ahead_ns(b) - _ahead_ns(a)) for a, b in pairwise(ordered)]
     if len(steps) < 3:

@@ -10,7 +10,16 @@ from itertools import pairwise
 from typing import Any
 
 from dlobd.attribution import degrees
-from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, training_job, worst
+from dlobd.attribution.audits.base import (
+    EQUAL,
+    NOT_MORE,
+    Figures,
+    Rule,
+    other_clocks,
+    several_clocks,
+    training_job,
+    worst,
+)
 from dlobd.attribution.audits.clocks import APART_NS
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
@@ -147,7 +156,7 @@ def _together(evidence: Evidence) -> Figures:
     groups = [spans for spans in _members(evidence).values() if not any(span.truncated for span in spans)]
     early = [max(s.start_ns for s in spans) - min(s.end_ns for s in spans) for spans in groups if len(spans) > 1]
     error_ns = max((clock.error_ns for clock in evidence.alignment.clocks.values()), default=0)
-    return worst(early, 2 * error_ns, "evidence of several clocks" if evidence.alignment.moved else "")
+    return worst(early, 2 * error_ns, other_clocks(evidence))
 
 
 def _counted(evidence: Evidence) -> Figures:
@@ -238,9 +247,8 @@ def _file_order(evidence: Evidence) -> Figures:
 
 
 def _file_names(evidence: Evidence) -> Figures:
-    moved = bool(evidence.alignment.moved or evidence.alignment.clocks)
-    if moved or not evidence.processes:
-        return Figures(why="evidence of several clocks" if moved else "")
+    if (several := several_clocks(evidence)) or not evidence.processes:
+        return Figures(why=several)
     same = sum(p.path.stem == f"spans-{p.process.pid}-{p.opened_ns}" for p in evidence.processes)
     return Figures(same, len(evidence.processes))
 

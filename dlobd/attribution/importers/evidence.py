@@ -227,6 +227,11 @@ class Evidence:
         return {path.name.removeprefix("executor_"): path.name for path in found}
 
     @cached_property
+    def executor_of(self) -> dict[str, str]:
+        """Container to the executor in it."""
+        return {container: executor for executor, container in self.executor_containers.items()}
+
+    @cached_property
     def executors(self) -> dict[str, spark.ExecutorLog]:
         """Executor id to its log."""
         ids = self.executor_containers

@@ -51,7 +51,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
             continue
-        owner = next((e for e, c in evidence.executor_containers.items() if c == container), None)
+        owner = evidence.executor_of.get(container)
         lane = lane_of(owner) if owner else APPLICATION
         reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
         if reads:

@@ -42,10 +42,8 @@ def absences(evidence: Evidence) -> Iterator[Absence]:
 
 def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
     """The lanes that hide what a process of this directory did: its executor's, those of ranks, and the driver's."""
-    executors = [
-        f"executor-{executor}" for executor, found in evidence.executor_containers.items() if found == directory
-    ]
-    return (*executors, "rank-*", "driver") if executors else ALL_LANES
+    executor = evidence.executor_of.get(directory)
+    return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
 
 
 def _ranks(evidence: Evidence) -> Iterator[Absence]:
