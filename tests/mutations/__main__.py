@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutations import blind, page, sighted, third
+from tests.mutations import blind, fourth, page, sighted, third
 from tests.mutations.judging import Judgement, judged
 from tests.mutations.mutation import Mutation
 
@@ -20,7 +20,7 @@ def made(mutation: Mutation) -> Judgement:
 def main() -> None:
     """All of every author, one after another."""
     found = {}
-    for author in (sighted, blind, third):
+    for author in (sighted, blind, third, fourth):
         found[author.__name__.rpartition(".")[2]] = [made(mutation) for mutation in author.MUTATIONS]
     page.PATH.write_text(page.text(found))
     print(f"wrote {page.PATH}")

@@ -13,6 +13,7 @@ AUTHORS = {
     "sighted": "By who wrote the checks",
     "blind": "By somebody who had not seen them",
     "third": "By somebody else who had not seen them, later",
+    "fourth": "By one more who had not seen them, later still",
 }
 
 PAGE = """\
@@ -53,11 +54,15 @@ runnable threads per core. A change smaller than a tolerance is not found by it.
 ## Mutations
 
 A mutation edits the evidence of a captured run. Then the report is computed anew from it and the bundle is sealed
-again, as a forger would. Two authors wrote them, one of whom had not seen the checks (`blind`); {first} of that
-author's were noticed before the checks were extended by what they had missed. Of a later set by the same author {later}
-were noticed before the checks were extended by the others. Only these others are in the table, made again from their
-descriptions. The `third` set is by another author who had not seen the checks. Nothing was added to them for it, so
-that its share says how many of the next forger's edits are noticed.
+again, as a forger would. Four authors wrote them, three of whom had not seen the checks. Each time, the checks were
+extended by relations that show what had been missed, so that the tables below say what is noticed now. How many of the
+next forger's edits are noticed, the first look at each set says:
+
+| Set by somebody who had not seen the checks | Noticed at first |
+|---|---|
+{first}
+
+Of the second set only those that were missed are in the tables below, made again from their descriptions.
 
 A headline is the wall, a layer's time or degree of evidence by more than 1 % of the wall or 50 ms, an event of start-up
 or teardown by as much, a metric, HDFS's use, the transport, versions, machine, settings or command. Those that change
@@ -76,7 +81,13 @@ Where one source alone speaks, a change of it contradicts nothing. So these are 
 {alone}
 """
 
-FIRST, LATER = "13 of 30", "16 of 32"
+FIRST = {
+    "blind": (13, 30),
+    "blind, a second set by the same author": (16, 32),
+    "third": (26, 37),
+    "fourth": (28, 37),
+}
+"""Set to how many were noticed before the checks were extended for it, and how many there were to notice."""
 
 
 def text(found: Mapping[str, Sequence[Judgement]]) -> str:
@@ -89,7 +100,8 @@ def text(found: Mapping[str, Sequence[Judgement]]) -> str:
         for author, title in AUTHORS.items()
     ]
     alone = "\n".join(f"- {one.mutation.name}" for one in every if one.headlines and not one.mutation.contradicts)
-    return PAGE.format(first=FIRST, later=LATER, totals="\n".join(totals), sections="\n\n".join(sections), alone=alone)
+    first = "\n".join(f"| {name} | {noticed} of {of} ({noticed / of:.0%}) |" for name, (noticed, of) in FIRST.items())
+    return PAGE.format(first=first, totals="\n".join(totals), sections="\n\n".join(sections), alone=alone)
 
 
 def row(judgement: Judgement) -> str:

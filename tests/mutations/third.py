@@ -1,4 +1,4 @@
-"""Mutations by another author who had not seen the checks, after these were extended; none was added for them."""
+"""Mutations by another author who had not seen the checks, after these were extended."""
 
 from __future__ import annotations
 

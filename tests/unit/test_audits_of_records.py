@@ -159,6 +159,14 @@ CASES: dict[str, tuple[str, Change]] = {
         replaced("evidence/driver-jvm.log", r"(GC\(13\) Pause .*) 25\.206ms", r"\1 925.206ms"),
     ),
     "times on a core": ("seen-run", replaced("spans/*_000003/spans-22356-*", r'"cpu":\d+', '"cpu":1', 0)),
+    "calls of the driver's JVM": (
+        "quick-run",
+        replaced("evidence/driver-jvm.log", r"^\[10054\d{9}ns\](\[gc,heap,exit\])", r"[10052000000000ns]\1", 0),
+    ),
+    "order of blocks": (
+        "sampled-run",
+        replaced("spans/*_000003/spans-4667-*", r'("n":"put","t":147294)8(\d{7},"d":)85119', r"\g<1>9\g<2>85119"),
+    ),
     "numbers of collections": ("sampled-run", without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(2\)")),
     "collections in tasks": ("seen-run", without_lines("logs/containers/*_000003/jvm.log", r"\] GC\(")),
     "waits of the driver": ("quick-run", replaced("spans/driver/*", r'("i":9,"t":1005)3', r"\g<1>2")),

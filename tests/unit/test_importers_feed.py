@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.feed import given_ns, room_ns
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.lanes import rank as rank_lane
-from dlobd.attribution.lanes.feed import given_ns, room_ns
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.attribution.record import _feed_waits
 from dlobd.schema import MAIN_LANE, Process, Span, Trace

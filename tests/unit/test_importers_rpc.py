@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dlobd.attribution.importers import log4j, rpc
+from dlobd.attribution.importers.feed import without_reads
 from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes import calls as call_spans
 from dlobd.attribution.lanes.builder import LaneBuilder
-from dlobd.attribution.lanes.feed import without_reads
 from dlobd.schema import Process
 from dlobd.tracing import names
 

@@ -35,6 +35,9 @@ STILL_NS = 2_000_000
 COLLECTED_NS = 50_000_000
 """The JVM times a pause for its log and for those who ask, one beside the other."""
 
+JVM_CALLS = (names.SPARK_CONTEXT, names.SPARK_CONTEXT_STOP)
+"""Spans that are calls of the JVM in every job."""
+
 MS = 1_000_000
 
 _DIED = re.compile(r"trainer process (\d+)\b.* died: killed by signal")
@@ -78,6 +81,16 @@ def _logs_in_lives(evidence: Evidence) -> Figures:
     # a JVM has one thread when it writes its first line
     outside += [stamps[0] - min(stamps) for path in jvm_logs(evidence) if (stamps := jvm.stamps(path))]
     return worst(outside, 0, other_clocks(evidence))
+
+
+def _calls_of_driver(evidence: Evidence) -> Figures:
+    """The driver's Python calls its JVM, which answers as long as it lives."""
+    driver, life = evidence.driver_process, evidence.driver_jvm
+    if driver is None or life is None or life.exit_ns is None:
+        return Figures()
+    answered = [s.end_ns for name in JVM_CALLS for s in driver.named(name) if not s.truncated]
+    answered += [s.end_ns for s in driver.spans if s.attrs.get("jvm_call") and not s.truncated]
+    return worst([end_ns - life.exit_ns for end_ns in answered], 0, other_clocks(evidence))
 
 
 def _containers(evidence: Evidence) -> Figures:
@@ -229,6 +242,10 @@ RULES = (
     Rule(
         "logs and lives of JVMs", "What a JVM logged, it logged between its first line and its exit.",
         "logs: ns outside of the JVM logs' start and exit", "-, ns", NOT_MORE, _logs_in_lives,
+    ),
+    Rule(
+        "calls of the driver's JVM", "While the driver's Python called its JVM, that had not ended.",
+        "span files: ns after its exit", "JVM log, ns", NOT_MORE, _calls_of_driver,
     ),
     Rule(
         "containers and their JVMs", "A container's JVM began after its NodeManager started it, and ended before the "

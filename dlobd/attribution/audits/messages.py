@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, training_job, worst
+from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, incomplete, other_clocks, training_job, worst
 from dlobd.attribution.audits.hdfs import BLOCK_BYTES, staged_blocks
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.bundle import files
+from dlobd.tracing import names
 
 LOG_NS = 50_000_000
 """A line is logged beside what it tells of: a busy machine may hold the thread up between the two."""
+
+RANKS = ("chief", "worker")
 
 Message = tuple[int | None, int | None]
 """When it was sent and when it was received."""
@@ -42,8 +45,14 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
     running = points.get("running")
     yield app.get("ATTEMPT_RUNNING"), _at(running)
     if running and running.thread and training_job(evidence):  # which has one SparkContext, and asks nothing itself
-        asked = (call for call in evidence.submit_calls if call.method == "getApplicationReport")
-        yield max((call.end_ns for call in asked if call.thread == running.thread), default=None), running.at_ns
+        asked = [
+            call
+            for call in evidence.submit_calls
+            if call.method == "getApplicationReport" and call.thread == running.thread
+        ]
+        yield max((call.end_ns for call in asked), default=None), running.at_ns
+        # the last answer was that it runs; those before were that it does not yet
+        yield max((call.start_ns for call in asked[:-1]), default=None), app.get("ATTEMPT_RUNNING")
     yield _at(am.registering), _at(am.requested)
     yield _at(am.unregistering), attempt.get("FINAL_SAVING")
     yield attempt.get("FINAL_SAVING"), app.get("FINISHING")
@@ -118,6 +127,22 @@ def _executors(evidence: Evidence) -> Iterator[Message]:
                         yield first_ns, opened.get(split.path)
 
 
+def _ranks(evidence: Evidence) -> Iterator[Message]:
+    """A rank leaves its result, and tells the driver that it has; the driver waits until each has."""
+    driver = evidence.driver_process
+    ranks = {p.process.index + (p.process.role == "worker"): p for p in evidence.processes if p.process.role in RANKS}
+    if driver is None or not training_job(evidence):
+        return
+    for awaiting in driver.named(names.AWAIT_TRAINERS) if not incomplete(evidence) else ():
+        for process in ranks.values():
+            yield from ((span.start_ns, awaiting.end_ns) for span in process.named(names.WRITE_DONE_MARKER))
+    for heard in driver.instants:
+        if heard.name == names.RANK_DONE and (rank := ranks.get(heard.attrs["rank"])):
+            for told in rank.named(names.TELL_DRIVER):
+                yield told.start_ns, heard.at_ns
+                yield heard.at_ns, None if told.truncated else told.end_ns
+
+
 def _staging(evidence: Evidence) -> Iterator[Message]:
     """Between spark-submit and the NameNode."""
     for line, path, next_line_ns in evidence.submit_log.uploads:
@@ -168,6 +193,7 @@ def messages(evidence: Evidence) -> Iterator[Message]:
     yield from _submission(evidence)
     yield from _containers(evidence)
     yield from _executors(evidence)
+    yield from _ranks(evidence)
     yield from _staging(evidence)
     yield from _input(evidence)
     yield from _localisation(evidence)
@@ -186,7 +212,7 @@ def _reversed(evidence: Evidence) -> Figures:
 RULES = (
     Rule(
         "order of messages", "What one process tells another is logged there after it was logged here: submission, "
-        "registration, containers, executors, tasks, results, uploads, reads, closes.",
+        "registration, containers, executors, tasks, results, ranks, uploads, reads, closes.",
         "logs of both: ns by which an effect comes before its cause", "what a busy machine may hold a thread up, ns",
         NOT_MORE, _reversed,
     ),

@@ -4,6 +4,7 @@ its layer and its wait, and marks that are made side by side stand side by side.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
@@ -29,6 +30,9 @@ from dlobd.tracing.recorder import FLUSH_S
 
 FIRST_WRITE_NS = round(0.9 * FLUSH_S * 1e9)
 """A recorder's thread writes for the first time after `FLUSH_S`; a sleep may end a little early by the clock."""
+
+_SECONDS = re.compile(r"\(\D*([\d.]+) s\b")
+"""How long a cause lasts at least, by its own name."""
 
 INTERFACES_NS = 300_000_000
 """To read the counters of a machine's interfaces takes Python so long at most. Measured on a busy machine: 86 ms."""
@@ -128,6 +132,8 @@ def _waits_right(span: RecordedSpan, steps: bool) -> bool:
         cause = str(wait.get("cause", ""))
         if not cause or not cause.startswith(CAUSES[span.name]) or not wait.get("cause_period_ns"):
             return False
+    if (told := _SECONDS.search(str(wait.get("cause", "")))) and wait["cause_period_ns"] < float(told[1]) * 1e9:
+        return False
     if span.name in RENDEZVOUS and span.rendezvous != RENDEZVOUS[span.name]:
         return False
     return not (steps and span.name in (names.STEP, names.FIRST_STEP)) or span.rendezvous == names.STEP_RENDEZVOUS
@@ -208,13 +214,15 @@ def _beside(evidence: Evidence) -> Figures:
                 apart.append(min(abs(at_ns - mark.at_ns) for at_ns in bounds))
         read_ns = _interfaces_read_ns(process)
         if read_ns is not None:
+            apart += [abs(span.start_ns - read_ns) for span in process.named(names.JOIN_RANKS)[:1]]
             ends = [span.end_ns for span in process.named(names.IMPORT_TENSORFLOW)]
             apart += [abs(read_ns - end_ns) - INTERFACES_NS for end_ns in ends[-1:]]
     return worst(apart, APART_NS)
 
 
 def _interfaces_read_ns(process: RecordedProcess) -> int | None:
-    """When a rank read the counters of its interfaces for the first time, as soon as it had imported TensorFlow."""
+    """When a rank read the counters of its interfaces for the first time: as soon as it had imported TensorFlow and
+    began to join the others."""
     said = process.instant(names.TRANSPORT)
     before = said.attrs.get("before") if said else None
     return int(before["at_ns"]) if before else None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlobd.attribution.audits.base import EQUAL, Figures, Rule, cut_short, training_job
+from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, cut_short, training_job, worst
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.feed import given_ns
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
 
@@ -39,6 +40,20 @@ def _read_and_put(evidence: Evidence) -> Figures:
 def _put_and_got(evidence: Evidence) -> Figures:
     put, got = _bytes(evidence, names.PUT), _bytes(evidence, names.GET)
     return Figures(put, got, why=_fed(evidence) or cut_short(evidence))
+
+
+def _in_order(evidence: Evidence) -> Figures:
+    """A trainer takes no block before a feed task began to put it."""
+    early = []
+    for container in evidence.executor_of:
+        recorded = evidence.recorded_in(container)
+        takers = [gets for process in recorded if (gets := process.named(names.GET))]
+        puts = sorted((put for process in recorded for put in process.named(names.PUT)), key=lambda put: put.start_ns)
+        if training_job(evidence) and len(takers) == 1 and puts:
+            begun = {put.end_ns: put.start_ns for put in puts}
+            given = given_ns(takers[0], puts)
+            early += [begun[given[get.start_ns]] - get.end_ns for get in takers[0] if given.get(get.start_ns)]
+    return worst(early, 0)
 
 
 def _taken_and_trained(evidence: Evidence) -> Figures:
@@ -77,6 +92,10 @@ RULES = (
     Rule(
         "bytes through the feed", "The trainers took from the queues all that was put into them.",
         "put spans of the feed tasks", "get spans of the trainers", EQUAL, _put_and_got, whole=True,
+    ),
+    Rule(
+        "order of blocks", "A trainer took no block out of its queue before a feed task began to put it there.",
+        "span files: ns by which one was taken earlier", "one machine's clock, ns", NOT_MORE, _in_order,
     ),
     Rule(
         "samples trained", "The trainers trained on all the input they received, from the feed or by reading.",

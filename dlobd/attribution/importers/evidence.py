@@ -320,11 +320,6 @@ class Evidence:
         """Id and attempt of each stage that Spark's event log completed to the call that made it."""
         return event_log.stage_calls(self.event_log)
 
-    @cached_property
-    def hadoop_settings(self) -> dict[str, str]:
-        """Hadoop's settings as the driver had them."""
-        return event_log.hadoop_settings(self.event_log)
-
     @property
     def event_log(self) -> list[str]:
         """The lines of Spark's event log."""

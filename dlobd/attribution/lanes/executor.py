@@ -8,6 +8,7 @@ from typing import Any
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.feed import room_ns, without_reads
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
@@ -22,7 +23,6 @@ from dlobd.attribution.lanes.application import (
     nm_heartbeat,
 )
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
-from dlobd.attribution.lanes.feed import room_ns, without_reads
 from dlobd.attribution.lanes.ranks import ROLES, Rank
 from dlobd.schema import Process, Span
 from dlobd.tracing import names

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlobd.attribution.importers.feed import given_ns
 from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
-from dlobd.attribution.lanes.feed import given_ns
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import Span
 from dlobd.tracing import names
