@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from pathlib import Path
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, worst
 from dlobd.attribution.audits.clocks import APART_NS, jvm_logs
@@ -13,7 +12,6 @@ from dlobd.attribution.importers import jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import LogLine
-from dlobd.bundle import files
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
@@ -190,7 +188,7 @@ def _garbage(evidence: Evidence) -> Figures:
     for executor, log in evidence.executors.items():
         container = evidence.executor_containers[executor]
         life = evidence.container_jvm(container)
-        if life is None or jvm.collector(evidence.path / files.CONTAINER_LOGS / container / "jvm.log") not in STOPPING:
+        if life is None or life.collector not in STOPPING:
             continue
         for task, begin_ns in log.got.items():
             if task in collected:
@@ -203,20 +201,12 @@ def _garbage(evidence: Evidence) -> Figures:
 def _stand_still(evidence: Evidence) -> Figures:
     """No thread of a JVM logs while all of them stand still."""
     inside = []
-    for path, lines in _logs_beside(evidence):
-        if jvm.collector(path) in STOPPING and (life := jvm.read(path)):
-            stamps = sorted(line.at_ns for line in lines)
-            for begin_ns, end_ns in life.pauses:
-                within = stamps[bisect_right(stamps, begin_ns) : bisect_left(stamps, end_ns)]
-                inside += [min(at_ns - begin_ns, end_ns - at_ns) for at_ns in within] or [0]
-    return worst(inside, STILL_NS, other_clocks(evidence)) if inside else Figures()
-
-
-def _logs_beside(evidence: Evidence) -> Iterator[tuple[Path, list[LogLine]]]:
-    """Each JVM's own log, and what it logged."""
-    yield evidence.path / files.DRIVER_JVM_LOG, evidence.submit_lines
-    for container in evidence.containers:
-        yield evidence.path / files.CONTAINER_LOGS / container / "jvm.log", evidence.container_log(container)
+    for life, lines in _lives(evidence):
+        stamps = sorted(line.at_ns for line in lines)
+        for begin_ns, end_ns in life.pauses if life.collector in STOPPING else ():
+            within = stamps[bisect_right(stamps, begin_ns) : bisect_left(stamps, end_ns)]
+            inside += [min(at_ns - begin_ns, end_ns - at_ns) for at_ns in within] or [0]
+    return worst(inside, STILL_NS, other_clocks(evidence))
 
 
 def _collected_after(evidence: Evidence) -> Figures:

@@ -213,7 +213,7 @@ def _beside(evidence: Evidence) -> Figures:
             if mark and bounds:
                 apart.append(min(abs(at_ns - mark.at_ns) for at_ns in bounds))
         read_ns = _interfaces_read_ns(process)
-        if read_ns is not None:
+        if read_ns is not None and not several_clocks(evidence):  # it is a figure of the host's own clock
             apart += [abs(span.start_ns - read_ns) for span in process.named(names.JOIN_RANKS)[:1]]
             ends = [span.end_ns for span in process.named(names.IMPORT_TENSORFLOW)]
             apart += [abs(read_ns - end_ns) - INTERFACES_NS for end_ns in ends[-1:]]

@@ -23,6 +23,7 @@ class JvmLife:
     gc_pause_ns: int
     created_ns: int | None = None
     pauses: tuple[tuple[int, int], ...] = ()  # begin and end of each collection for which all threads stood still
+    collector: str = ""  # of its garbage: G1, Parallel; empty where its log does not say so
 
 
 def stamps(path: Path) -> list[int]:
@@ -66,4 +67,5 @@ def read(path: Path) -> JvmLife | None:
             pauses.append((at_ns - round(float(pause[1].replace(",", ".")) * 1e6), at_ns))
     if start is None:
         return None
-    return JvmLife(start, end, sum(until - begin for begin, until in pauses), created, tuple(pauses))
+    pause_ns = sum(until - begin for begin, until in pauses)
+    return JvmLife(start, end, pause_ns, created, tuple(pauses), collector(path))
