@@ -107,7 +107,7 @@ each one in the breakdown: in the startup of a job, its feed, its training and i
 
 ```
 dlobd selftest             five runs that cover every point, about five minutes; exit code 6 if a delay is not found
-dlobd selftest --full      every point with {sizes}, and controls, about 90 minutes
+dlobd selftest --full      every point with {sizes}, and controls, about 80 minutes
 ```
 
 The test is blind: the injector records by its own clock when it delayed the job, in a file that attribution never sees.

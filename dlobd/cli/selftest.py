@@ -15,7 +15,7 @@ def selftest(
     full: Annotated[
         bool,
         typer.Option(
-            "--full/--quick", help="All points with all sizes, and controls (about 90 minutes), or five runs."
+            "--full/--quick", help="All points with all sizes, and controls (about 80 minutes), or five runs."
         ),
     ] = False,
     overhead: Annotated[
