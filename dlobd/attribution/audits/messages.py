@@ -39,9 +39,10 @@ def _submission(evidence: Evidence) -> Iterator[Message]:
         yield app.get("ACCEPTED"), marks.at.get("ALLOCATED")
     yield _at(am.first), _at(am.registering)
     yield _at(am.registering), attempt.get("RUNNING")
-    for call in rpc.calls(evidence.container_log(evidence.attempts.am)) if evidence.attempts.am else ():
-        if call.method == "registerApplicationMaster":
-            yield call.start_ns, attempt.get("RUNNING")
+    made = rpc.calls(evidence.container_log(evidence.attempts.am)) if evidence.attempts.am else []
+    # the first: with a ResourceManager that came back it registers again
+    registers = (call.start_ns for call in made if call.method == "registerApplicationMaster")
+    yield next(registers, None), attempt.get("RUNNING")
     running = points.get("running")
     yield app.get("ATTEMPT_RUNNING"), _at(running)
     if running and running.thread and training_job(evidence):  # which has one SparkContext, and asks nothing itself

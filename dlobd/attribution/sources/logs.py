@@ -232,10 +232,13 @@ def of_hdfs(evidence: Evidence) -> Iterator[Absence]:
 
 
 def _closed_unseen(evidence: Evidence) -> bool:
-    """Whether Spark closed its event log, and no rename of it was audited."""
+    """Whether Spark closed its event log, and no rename of it was audited; nor that somebody had removed it before."""
     number = str(evidence.window["application_id"])
     renamed = any(one.command == "rename" and number in one.path for one in evidence.audits)
-    return "event log closing" in evidence.driver_log.points and not renamed
+    created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
+    removed = [one.path.rstrip("/") for one in evidence.audits if one.command == "delete"]
+    gone = any(f"{path}/".startswith(f"{top}/") for path in created for top in removed)
+    return "event log closing" in evidence.driver_log.points and not renamed and not gone
 
 
 def _datanodes(evidence: Evidence) -> Iterator[Absence]:
