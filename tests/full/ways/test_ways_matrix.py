@@ -48,6 +48,7 @@ BY_SPARK = {
     "input splits",
     "bytes into the feed",
     "bytes through the feed",
+    "order of blocks",
 }
 BY_HADOOP = {
     "input bytes, DataNodes",
@@ -62,6 +63,8 @@ BY_HADOOP = {
     "Spark's two logs",
     "lengths that Spark tells",
     "logs and lives of JVMs",
+    "calls of the driver's JVM",
+    "lines inside collections",
     "metrics of tasks",
     "order of lines",
     "order of messages",
