@@ -11,7 +11,7 @@ from dlobd.attribution.audits.hdfs import troubled
 from dlobd.attribution.audits.messages import LOG_NS
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.hdfs import Audit, close_answers
+from dlobd.attribution.importers.hdfs import Audit, close_answers, removed
 
 STAGING = ("create", "mkdirs", "setPermission", "setReplication")
 """What spark-submit does to its staging directory, as the NameNode logs it. To remove it is left to who ends last,
@@ -84,7 +84,12 @@ def _doubt(evidence: Evidence) -> str:
 def _closes(evidence: Evidence) -> Figures:
     """The NameNode logs each try to close a file: that it is closed, or that a block has too few copies yet."""
     made, window = _made(evidence), evidence.window
-    created = {path: calls for path, calls in made.items() if any(call.method == "create" for call in calls)}
+    created = {
+        path: calls
+        for path, calls in made.items()
+        # what somebody removed meanwhile cannot be closed
+        if any(call.method == "create" for call in calls) and not removed(evidence.audits, path, calls[-1].start_ns)
+    }
     answers = [
         answer
         for answer in close_answers(evidence.daemon_log("namenode"))

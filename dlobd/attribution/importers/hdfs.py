@@ -54,6 +54,12 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
             yield Audit(line.at_ns, match[2], match[3], match[4], match[5])
 
 
+def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
+    """Whether a file was deleted by then, or a directory above it."""
+    deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
+    return any(f"{path}/".startswith(f"{top}/") for top in deleted)
+
+
 def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
     """The DataNodes' block transfers."""
     for line in lines:

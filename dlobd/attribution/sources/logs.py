@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from dlobd.attribution.importers import jvm
+from dlobd.attribution.importers import hdfs, jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.sources import kinds
@@ -236,9 +236,10 @@ def _closed_unseen(evidence: Evidence) -> bool:
     number = str(evidence.window["application_id"])
     renamed = any(one.command == "rename" and number in one.path for one in evidence.audits)
     created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
-    removed = [one.path.rstrip("/") for one in evidence.audits if one.command == "delete"]
-    gone = any(f"{path}/".startswith(f"{top}/") for path in created for top in removed)
-    return "event log closing" in evidence.driver_log.points and not renamed and not gone
+    closing = evidence.driver_log.points.get("event log closing")
+    if closing is None or renamed:
+        return False
+    return not any(hdfs.removed(evidence.audits, path, closing.at_ns) for path in created)
 
 
 def _datanodes(evidence: Evidence) -> Iterator[Absence]:
