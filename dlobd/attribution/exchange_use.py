@@ -9,13 +9,10 @@ from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.bundle.transport import ExchangeUse
 from dlobd.tracing import names
 
-ROLES = ("chief", "worker")
-
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
     """Of each rank whose exchange lies outside of its steps; those that were cut off are left out."""
-    ranks = [process for process in evidence.processes if process.process.role in ROLES]
-    found = [_use(rank) for rank in sorted(ranks, key=lambda one: (one.process.role, one.process.index))]
+    found = [_use(rank) for rank in sorted(evidence.trainers, key=lambda one: (one.process.role, one.process.index))]
     return tuple(use for use in found if use is not None)
 
 

@@ -160,10 +160,6 @@ def _training_times(experiment: Runnable, evidence: Evidence, start_ns: int) -> 
     }
 
 
-def _training(evidence: Evidence) -> list[RecordedProcess]:
-    return [p for p in evidence.processes if p.process.role in ("chief", "worker")]
-
-
 def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
     if evidence.own:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
@@ -171,7 +167,7 @@ def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
     machines = {
         (result.get("role"), result.get("index")): result.get("machine", {}) for result in evidence.results.values()
     }
-    training = sorted(_training(evidence), key=lambda p: (p.process.role, p.process.index))
+    training = sorted(evidence.trainers, key=lambda p: (p.process.role, p.process.index))
     return [_rank(p, machines.get((p.process.role, p.process.index), {})) for p in training]
 
 
@@ -212,7 +208,7 @@ def _own_rank(rank: Rank) -> dict[str, Any]:
 
 
 def _metrics(evidence: Evidence) -> dict[str, Any]:
-    ranks = _training(evidence)
+    ranks = evidence.trainers
     results = evidence.results
     samples = sum(result["samples"] for result in results.values()) if results else None
     steps = min((result["steps"] for result in results.values()), default=None)

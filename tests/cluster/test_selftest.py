@@ -15,7 +15,8 @@ def test_injected_delays_are_found_in_the_right_layer(alone) -> None:
     whole = json.loads(ended.out)
     wrong = [one for one in whole["delays"] if not one["ok"]]
     assert not wrong
-    assert [run["missing"] for run in whole["runs"]] == [[], [], [], []]
+    assert not [run["missing"] for run in whole["runs"] if run["missing"]]
+    assert len(whole["runs"]) == 5
     assert ended.code == 0, ended.err
     assert whole["ok"]
     assert whole["never_delayed"] == ["user"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.mutations.edits import Edit, both, changed, moved, replaced, without_lines
+from tests.mutations.edits import Edit, both, changed, marker, moved, replaced, without_lines
 from tests.mutations.mutation import Mutation
 
 MS = 1_000_000
@@ -24,11 +24,6 @@ def numbered(by: Callable[[int], int]) -> Callable[[re.Match[str]], str]:
 def times(name: str, pattern: str, factor: float, count: int = 0) -> Edit:
     """Multiplies the number in the middle of three groups."""
     return replaced(name, pattern, numbered(lambda old: round(old * factor)), count)
-
-
-def marker(rank: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Edit:
-    """Changes the done-marker of a rank."""
-    return changed("evidence/markers.json", f"rank-{rank}.json", by=lambda text: json.dumps(change(json.loads(text))))
 
 
 def tasks(change: Callable[[dict[str, Any]], None]) -> Edit:

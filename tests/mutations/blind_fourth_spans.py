@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from tests.mutations.edits import Edit, both, changed, replaced
+from tests.mutations.edits import Edit, both, changed, marker, replaced
 from tests.mutations.mutation import Mutation
 from tests.mutations.span_edits import Line, edited, instant, of_kind, times, with_layer, with_wait
 
@@ -52,11 +50,6 @@ def squeezed(first_ns: int, last_ns: int, share: float) -> Callable[[int], int]:
     return move
 
 
-def marker(rank: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Edit:
-    """Changes the done-marker of a rank."""
-    return changed("evidence/markers.json", f"rank-{rank}.json", by=lambda text: json.dumps(change(json.loads(text))))
-
-
 def samples(change: Callable[[Line, Line], Line]) -> Edit:
     """Changes the samples of the machine, each with the first one beside it."""
 
@@ -64,7 +57,7 @@ def samples(change: Callable[[Line, Line], Line]) -> Edit:
         first = next(line for line in lines if line["k"] == "sample")
         return [change(line, first) if line["k"] == "sample" else line for line in lines]
 
-    return edited(SAMPLES, lambda lines: edit(lines))
+    return edited(SAMPLES, edit)
 
 
 def half_busy(line: Line, first: Line) -> Line:

@@ -98,6 +98,11 @@ def changed(name: str, *keys: Any, by: Callable[[Any], Any]) -> Edit:
     return edit
 
 
+def marker(rank: int, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Edit:
+    """Changes the done-marker of a rank."""
+    return changed("evidence/markers.json", f"rank-{rank}.json", by=lambda text: json.dumps(change(json.loads(text))))
+
+
 def both(*edits: Edit) -> Edit:
     """Makes several edits, one after the other."""
 

@@ -147,11 +147,7 @@ def _opened(evidence: Evidence) -> Figures:
 def _seen_to_exit(evidence: Evidence) -> Figures:
     """A parent sees that a rank has exited, or was killed, after that rank's last record."""
     by_pid = {p.process.pid: p.last_ns for p in evidence.processes}
-    by_rank = {
-        p.process.index + (p.process.role == "worker"): p.last_ns
-        for p in evidence.processes
-        if p.process.role in ("chief", "worker")
-    }
+    by_rank = {process.rank: process.last_ns for process in evidence.trainers}
     early = [
         by_rank[instant.attrs["rank"]] - instant.at_ns
         for process in evidence.processes

@@ -16,8 +16,6 @@ from dlobd.tracing import names
 LOG_NS = 50_000_000
 """A line is logged beside what it tells of: a busy machine may hold the thread up between the two."""
 
-RANKS = ("chief", "worker")
-
 Message = tuple[int | None, int | None]
 """When it was sent and when it was received."""
 
@@ -131,7 +129,7 @@ def _executors(evidence: Evidence) -> Iterator[Message]:
 def _ranks(evidence: Evidence) -> Iterator[Message]:
     """A rank leaves its result, and tells the driver that it has; the driver waits until each has."""
     driver = evidence.driver_process
-    ranks = {p.process.index + (p.process.role == "worker"): p for p in evidence.processes if p.process.role in RANKS}
+    ranks = {process.rank: process for process in evidence.trainers}
     if driver is None or not training_job(evidence):
         return
     for awaiting in driver.named(names.AWAIT_TRAINERS) if not incomplete(evidence) else ():

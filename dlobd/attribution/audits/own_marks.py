@@ -95,7 +95,7 @@ Of several spans of a name the one that is nearest."""
 def _whole(evidence: Evidence) -> Iterator[RecordedProcess]:
     """The processes of a training job that end by themselves, and so have written all."""
     if training_job(evidence):
-        yield from (p for p in evidence.processes if p.process.role in ("driver", "chief", "worker"))
+        yield from (p for p in evidence.processes if p is evidence.driver_process or p.rank is not None)
 
 
 def _names(evidence: Evidence) -> Figures:
@@ -142,11 +142,10 @@ def _waits_right(span: RecordedSpan, steps: bool) -> bool:
 def _members(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpan]]:
     """The collectives of the ranks: kind and number to the spans of their members."""
     groups: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
-    for process in evidence.processes:
-        if process.process.role in ("chief", "worker"):
-            for span in process.spans:
-                if span.rendezvous:
-                    groups[span.rendezvous, span.call].append(span)
+    for process in evidence.trainers:
+        for span in process.spans:
+            if span.rendezvous:
+                groups[span.rendezvous, span.call].append(span)
     return groups
 
 
@@ -265,7 +264,7 @@ def _waiting(evidence: Evidence) -> Figures:
     """From the first batch of any rank to the last rank's done-marker the driver is in a span other than that of all
     that it does: it has nothing to do but to wait."""
     driver = evidence.driver_process
-    ranks = [process for process in evidence.processes if process.process.role in ("chief", "worker")]
+    ranks = evidence.trainers
     first = [mark.at_ns for rank in ranks if (mark := rank.instant(names.FIRST_BATCH))]
     last = [mark.at_ns for rank in ranks if (mark := rank.instant(names.LAST_STEP_DONE))]
     last += [span.end_ns for rank in ranks for span in rank.named(names.WRITE_DONE_MARKER)]

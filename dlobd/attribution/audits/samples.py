@@ -74,9 +74,8 @@ def _sum(evidence: Evidence, key: str) -> int | None:
 
 
 def _steps(evidence: Evidence) -> Figures:
-    ranks = [p for p in evidence.processes if p.process.role in ("chief", "worker")]
-    spans = sum(len(p.steps()) for p in ranks)
-    return Figures(spans if ranks and training_job(evidence) else None, _sum(evidence, "steps"))
+    spans = sum(len(process.steps()) for process in evidence.trainers)
+    return Figures(spans if evidence.trainers and training_job(evidence) else None, _sum(evidence, "steps"))
 
 
 def _steps_and_samples(evidence: Evidence) -> Figures:

@@ -96,6 +96,11 @@ class RecordedProcess:
     schema: int = 0  # version of run.json when it was recorded
     parent: int | None = None  # pid of the process that started it; None in older files
 
+    @property
+    def rank(self) -> int | None:
+        """Its number among the ranks, of which the chief is 0; None of a process that does not train."""
+        return {"chief": self.process.index, "worker": self.process.index + 1}.get(self.process.role)
+
     def instant(self, name: str) -> Instant | None:
         """The first instant of that name."""
         return next((i for i in self.instants if i.name == name), None)

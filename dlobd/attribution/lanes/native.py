@@ -21,7 +21,6 @@ from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"
 PARENT = "driver"
-RANK_ROLES = ("chief", "worker")
 
 NOT_PART = tuple(
     NotMeasured(layer, "", "not part of this way: plain processes on local files")
@@ -37,7 +36,7 @@ def assemble(evidence: Evidence) -> Trace:
     """
     window = evidence.window
     host = window["anchors"][0]["domain"].split("/")[0]
-    ranks = [_rank(process) for process in evidence.processes if process.process.role in RANK_ROLES]
+    ranks = [_rank(process) for process in evidence.trainers]
     spans = _client(window, host)
     spans += _parent(evidence, host, ranks)
     for rank in ranks:
@@ -97,9 +96,8 @@ def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
 
 def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
     """When the parent saw the rank's process end."""
-    number = rank.process.index if rank.process.role == "chief" else rank.process.index + 1
     exits = [i for i in parent.instants if i.name == names.RANK_EXITED] if parent else []
-    return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == number), None)
+    return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == rank.rank), None)
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:

@@ -234,11 +234,10 @@ def of_hdfs(evidence: Evidence) -> Iterator[Absence]:
 def _closed_unseen(evidence: Evidence) -> bool:
     """Whether Spark closed its event log, and no rename of it was audited; nor that somebody had removed it before."""
     number = str(evidence.window["application_id"])
-    renamed = any(one.command == "rename" and number in one.path for one in evidence.audits)
-    created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
     closing = evidence.driver_log.points.get("event log closing")
-    if closing is None or renamed:
+    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.audits):
         return False
+    created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
     return not any(hdfs.removed(evidence.audits, path, closing.at_ns) for path in created)
 
 

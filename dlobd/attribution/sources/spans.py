@@ -15,7 +15,6 @@ from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, ki
 from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
 from dlobd.tracing import names
 
-TRAINING = ("chief", "worker")
 SERVING = ("ps", "ps-async")
 COUNTED_SINCE = 7
 """The version of run.json since which each rank says what carried its exchange."""
@@ -82,7 +81,7 @@ def _workers(evidence: Evidence) -> Iterator[Absence]:
             continue  # it may have died while its first worker started
         here = evidence.recorded_in(container)
         lanes = lanes_of(evidence, container)
-        if lines and all(process.forked or process.process.role in TRAINING for process in here):
+        if lines and all(process.forked or process.rank is not None for process in here):
             how = "is absent, though it ran Python by its log"
             yield Absence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
         elif lines and not any(process.forked for process in here):
@@ -122,9 +121,9 @@ def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
 def _counters(evidence: Evidence) -> Iterator[Absence]:
     if evidence.own or evidence.job.get("workers", 1) < 2:
         return
-    for process in evidence.processes:
+    for process in evidence.trainers:
         who = process.process
-        if who.role in TRAINING and process.schema >= COUNTED_SINCE and process.instant(names.TRANSPORT) is None:
+        if process.schema >= COUNTED_SINCE and process.instant(names.TRANSPORT) is None:
             yield Absence(
                 COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
             )
@@ -157,7 +156,8 @@ def _defect(process: RecordedProcess | None) -> str:
         return f"ends early: {opened[0]!r} and {len(opened) - 1} more spans have no end" if opened[1:] else (
             f"ends early: {opened[0]!r} has no end"
         )  # fmt: skip
-    if process.cost is None and process.schema >= COUNTED_SINCE and process.process.role in ("driver", *TRAINING):
+    own = process.process.role == "driver" or process.rank is not None
+    if own and process.cost is None and process.schema >= COUNTED_SINCE:
         return "ends early: it does not say what recording cost"
     return ""
 
