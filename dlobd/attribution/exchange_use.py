@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.bundle.transport import ExchangeUse
 from dlobd.tracing import names
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
     """Of each rank whose exchange lies outside of its steps; those that were cut off are left out."""
-    found = [_use(rank) for rank in sorted(evidence.trainers, key=lambda one: (one.process.role, one.process.index))]
+    ranks = sorted(trainers(evidence.processes), key=lambda one: (one.process.role, one.process.index))
+    found = [_use(rank) for rank in ranks]
     return tuple(use for use in found if use is not None)
 
 

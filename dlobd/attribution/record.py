@@ -14,7 +14,7 @@ from dlobd.attribution.checks import check
 from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.exchange_use import exchange_use
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.imports import imports
 from dlobd.attribution.lanes import application, hdfs_use, tasks
 from dlobd.attribution.lanes.assemble import assembled
@@ -167,7 +167,7 @@ def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
     machines = {
         (result.get("role"), result.get("index")): result.get("machine", {}) for result in evidence.results.values()
     }
-    training = sorted(evidence.trainers, key=lambda p: (p.process.role, p.process.index))
+    training = sorted(trainers(evidence.processes), key=lambda p: (p.process.role, p.process.index))
     return [_rank(p, machines.get((p.process.role, p.process.index), {})) for p in training]
 
 
@@ -208,7 +208,7 @@ def _own_rank(rank: Rank) -> dict[str, Any]:
 
 
 def _metrics(evidence: Evidence) -> dict[str, Any]:
-    ranks = evidence.trainers
+    ranks = trainers(evidence.processes)
     results = evidence.results
     samples = sum(result["samples"] for result in results.values()) if results else None
     steps = min((result["steps"] for result in results.values()), default=None)

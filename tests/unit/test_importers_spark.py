@@ -116,6 +116,12 @@ def test_the_last_upload_of_a_dead_driver_has_an_end() -> None:
     ]
 
 
+def test_an_upload_from_a_path_with_spaces() -> None:
+    """Spark quotes nothing: what comes after the arrow is the target, in whatever directory the file lay."""
+    said = "Uploading resource file:/a path/with -> arrow/py4j.zip -> hdfs://127.0.0.1:9000/user/a b/py4j.zip"
+    assert [path for _, path, _ in spark.driver(parsed("x", said)).uploads] == ["/user/a b/py4j.zip"]
+
+
 def test_errors_are_kept_in_order() -> None:
     """They may be the only thing that says why a driver died."""
     log = spark.driver([*parsed("fine"), *parsed("first", "second", level="ERROR")])

@@ -58,6 +58,8 @@ def test_a_package_is_charged_without_what_it_imports_and_that_with_who_wanted_i
     write(tmp_path / "inner" / "deep.py", PAUSE)
     write(tmp_path / "quick.py", "")
     found = rows(recorded(tmp_path, "import outer, quick, inner\nassert outer.part.inner.deep\n"))
+    # on a busy machine an empty module may take as long as one that is told
+    assert found.pop(("quick", ""), (1_000_000, 0))[0] >= 1_000_000
     assert {key for key in found if key[0] in ("outer", "inner", "quick")} == {("outer", ""), ("inner", "outer")}
     (ns, own_ns), (inner_ns, inner_own_ns) = found["outer", ""], found["inner", "outer"]
     assert own_ns >= 60_000_000

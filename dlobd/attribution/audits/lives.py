@@ -12,6 +12,7 @@ from dlobd.attribution.importers import jvm
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import LogLine
+from dlobd.attribution.importers.recorder import trainers
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
@@ -147,7 +148,7 @@ def _opened(evidence: Evidence) -> Figures:
 def _seen_to_exit(evidence: Evidence) -> Figures:
     """A parent sees that a rank has exited, or was killed, after that rank's last record."""
     by_pid = {p.process.pid: p.last_ns for p in evidence.processes}
-    by_rank = {process.rank: process.last_ns for process in evidence.trainers}
+    by_rank = {process.rank: process.last_ns for process in trainers(evidence.processes)}
     early = [
         by_rank[instant.attrs["rank"]] - instant.at_ns
         for process in evidence.processes

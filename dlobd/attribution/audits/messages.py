@@ -10,6 +10,7 @@ from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import LogLine
+from dlobd.attribution.importers.recorder import trainers
 from dlobd.bundle import files
 from dlobd.tracing import names
 
@@ -129,7 +130,7 @@ def _executors(evidence: Evidence) -> Iterator[Message]:
 def _ranks(evidence: Evidence) -> Iterator[Message]:
     """A rank leaves its result, and tells the driver that it has; the driver waits until each has."""
     driver = evidence.driver_process
-    ranks = {process.rank: process for process in evidence.trainers}
+    ranks = {process.rank: process for process in trainers(evidence.processes)}
     if driver is None or not training_job(evidence):
         return
     for awaiting in driver.named(names.AWAIT_TRAINERS) if not incomplete(evidence) else ():

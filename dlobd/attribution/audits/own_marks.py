@@ -23,7 +23,7 @@ from dlobd.attribution.audits.base import (
 )
 from dlobd.attribution.audits.clocks import APART_NS
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.tracing import names
 from dlobd.tracing.recorder import FLUSH_S
@@ -142,7 +142,7 @@ def _waits_right(span: RecordedSpan, steps: bool) -> bool:
 def _members(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpan]]:
     """The collectives of the ranks: kind and number to the spans of their members."""
     groups: dict[tuple[str, int | None], list[RecordedSpan]] = defaultdict(list)
-    for process in evidence.trainers:
+    for process in trainers(evidence.processes):
         for span in process.spans:
             if span.rendezvous:
                 groups[span.rendezvous, span.call].append(span)
@@ -264,7 +264,7 @@ def _waiting(evidence: Evidence) -> Figures:
     """From the first batch of any rank to the last rank's done-marker the driver is in a span other than that of all
     that it does: it has nothing to do but to wait."""
     driver = evidence.driver_process
-    ranks = evidence.trainers
+    ranks = trainers(evidence.processes)
     first = [mark.at_ns for rank in ranks if (mark := rank.instant(names.FIRST_BATCH))]
     last = [mark.at_ns for rank in ranks if (mark := rank.instant(names.LAST_STEP_DONE))]
     last += [span.end_ns for rank in ranks for span in rank.named(names.WRITE_DONE_MARKER)]

@@ -7,6 +7,7 @@ from typing import Any
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, cut_short, training_job, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.feed import given_ns
+from dlobd.attribution.importers.recorder import trainers
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.tracing import names
 
@@ -74,8 +75,8 @@ def _sum(evidence: Evidence, key: str) -> int | None:
 
 
 def _steps(evidence: Evidence) -> Figures:
-    spans = sum(len(process.steps()) for process in evidence.trainers)
-    return Figures(spans if evidence.trainers and training_job(evidence) else None, _sum(evidence, "steps"))
+    spans = sum(len(process.steps()) for process in trainers(evidence.processes))
+    return Figures(spans if trainers(evidence.processes) and training_job(evidence) else None, _sum(evidence, "steps"))
 
 
 def _steps_and_samples(evidence: Evidence) -> Figures:

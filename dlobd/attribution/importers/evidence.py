@@ -92,11 +92,6 @@ class Evidence:
         return next((p for p in self.processes if p.process.role == "chief"), None)
 
     @cached_property
-    def trainers(self) -> list[RecordedProcess]:
-        """The processes that train: the chief and the workers."""
-        return [process for process in self.processes if process.rank is not None]
-
-    @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict; empty where it was not written."""
         return self._json(files.JOB, {})

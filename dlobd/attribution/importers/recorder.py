@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,11 @@ class RecordedProcess:
     def steps(self) -> list[RecordedSpan]:
         """All its training steps, in the order of their begin."""
         return [span for span in self.spans if span.is_step]
+
+
+def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
+    """Those that train: the chief and the workers."""
+    return [process for process in processes if process.rank is not None]
 
 
 def read(path: Path) -> RecordedProcess | None:

@@ -29,7 +29,7 @@ _REGISTERED = re.compile(r"Registered executor .* with ID (\S+?),")
 _LAUNCHING = re.compile(r"Launching container (container_\S+) on host (\S+) for executor with ID (\S+) ")
 _GONE = re.compile(r"Lost executor (\S+) on ")
 _LOST = re.compile(r"Lost executor (\S+) on (\S+): .*(container_\S+) on host.*Container released on a \*lost\* node")
-_UPLOAD = re.compile(r"Uploading resource (\S+) -> (hdfs://[^/]+)?(\S+)")
+_UPLOAD = re.compile(r"Uploading resource .+? -> (?:hdfs://[^/]+)?(/.*)")
 _ASKING = re.compile(r"progress reporter thread with \(heartbeat: (\d+), initial allocation: (\d+)\) intervals")
 _USER_EXIT = re.compile(r"User application exited with status (\d+)$")
 _PYTHON_TIMES = re.compile(r"Times: total = (-?\d+), .*\bfinish = (-?\d+).*\(TID (\d+)\)$")
@@ -141,7 +141,7 @@ def driver(lines: Sequence[LogLine]) -> DriverLog:
                 log.lost.append(LostExecutor(line.at_ns, released[3].rstrip("."), released[2]))
         elif match := _UPLOAD.search(line.message):
             after = lines[index + 1].at_ns if index + 1 < len(lines) else line.at_ns
-            log.uploads.append((line, match[3], after))
+            log.uploads.append((line, match[1], after))
         if line.level == "ERROR":
             log.errors.append(line.message)
     log.jobs = list(jobs.values())

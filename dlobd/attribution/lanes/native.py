@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.lanes import exchange
 from dlobd.attribution.lanes import rank as rank_lane
 from dlobd.attribution.lanes import servers as servers_lane
@@ -36,7 +36,7 @@ def assemble(evidence: Evidence) -> Trace:
     """
     window = evidence.window
     host = window["anchors"][0]["domain"].split("/")[0]
-    ranks = [_rank(process) for process in evidence.trainers]
+    ranks = [_rank(process) for process in trainers(evidence.processes)]
     spans = _client(window, host)
     spans += _parent(evidence, host, ranks)
     for rank in ranks:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.recorder import RecordedProcess, read
+from dlobd.attribution.importers.recorder import RecordedProcess, read, trainers
 from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
 from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
 from dlobd.tracing import names
@@ -121,7 +121,7 @@ def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
 def _counters(evidence: Evidence) -> Iterator[Absence]:
     if evidence.own or evidence.job.get("workers", 1) < 2:
         return
-    for process in evidence.trainers:
+    for process in trainers(evidence.processes):
         who = process.process
         if process.schema >= COUNTED_SINCE and process.instant(names.TRANSPORT) is None:
             yield Absence(
