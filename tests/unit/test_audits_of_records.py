@@ -207,6 +207,16 @@ def test_an_audit_fails_where_its_sources_contradict_each_other(tmp_path: Path, 
     assert name in failed(path)
 
 
+def test_a_container_that_was_reserved_before_is_no_contradiction(tmp_path: Path) -> None:
+    """The ResourceManager makes a second object of the same id when it allocates what it had reserved."""
+    path = Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b"))
+    line = r"^(\d+ \S+ \S+ \S+ container_\S+_000002 Container Transitioned from NEW) to ALLOCATED"
+    replaced(RM, line, r"\1 to RESERVED\n\g<0>")(path)
+    assert "states in a row" not in failed(path)
+    without_lines(RM, "_000002 Container Transitioned from ALLOCATED")(path)
+    assert "states in a row" in failed(path)
+
+
 def test_every_audit_was_seen_to_fail() -> None:
     """Here, or where each planted inconsistency has its audits."""
     planted = (Path(__file__).parent / "test_audits.py").read_text()

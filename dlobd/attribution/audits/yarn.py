@@ -124,7 +124,8 @@ def _elapsed(evidence: Evidence) -> Figures:
 
 
 def _chain(evidence: Evidence) -> Figures:
-    """Each state machine logs from where to where it goes: one begins where the one before it ended."""
+    """Each state machine logs from where to where it goes: one begins where the one before it ended. A reservation of
+    the ResourceManager and the container that comes of it have one id, and are two machines."""
     breaks, seen = 0, 0
     for log in ("resourcemanager", *(d for d in evidence.daemon_logs if d.startswith("nodemanager"))):
         states: dict[str, str] = {}
@@ -132,7 +133,8 @@ def _chain(evidence: Evidence) -> Figures:
             if not (change := _CHANGE.search(line.message)):
                 continue
             what, begin, end = f"{line.logger} {change[1]}", change[2], change[3]
-            breaks += states.get(what, begin) != begin
+            before = states.get(what, begin)
+            breaks += before != begin and (before, begin) != ("RESERVED", "NEW")
             states[what] = end
             seen += 1
     return Figures(breaks, 0, doubt=_doubt(evidence)) if seen else Figures(why=_not_on_yarn(evidence))
