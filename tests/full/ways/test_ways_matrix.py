@@ -78,7 +78,7 @@ BY_HADOOP = {
 def unknown(scheduler: str, launcher: str, source: str) -> set[str]:
     """The audits for which a way to run has no two sources; all others must pass."""
     # of a script of one's own; of evaluations between epochs, of which there are none
-    found = {"script", "evaluations"}
+    found = {"script", "jobs of a script", "evaluations"}
     if not launcher.startswith("tfos") or source == "read":
         found.add("names and what they tell")  # TensorFlowOnSpark's queue has its own
     if scheduler == "none":
