@@ -38,6 +38,7 @@ ON_YARN = {
     "collection after the window",
     "containers and their JVMs",
     "memory of executors",
+    "memory that executors kept",
     "record and summary",
     "states in a row",
     "states of containers",
