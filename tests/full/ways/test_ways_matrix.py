@@ -73,6 +73,13 @@ BY_HADOOP = {
     "tasks at executors",
     "two stamps of a line",
     "written bytes",
+    "calls of the NameNode",
+    "closes of files",
+    "reads from disk",
+    "sums of stages",
+    "times of Python workers",
+    "numbers of collections",
+    "collections in tasks",
 }
 
 
