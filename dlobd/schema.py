@@ -17,6 +17,7 @@ Schema history of run.json
     8   a layer has `measured_ns`, `between_marks_ns` and `named_wait_ns`, and each of its `causes` says whether its
         length was read from the run: null in older records
     9   `core_waits`, `environment_cache` and `imports`, and `earlier_walls_ns` of `noise`: null in older records
+    10  `findings`: null in older records
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 

@@ -15,6 +15,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from dlobd.bundle.finding import Finding
 from dlobd.bundle.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
 from dlobd.bundle.transport import ExchangeUse, Plane
 from dlobd.schema import (
@@ -319,6 +320,7 @@ class Run:
     spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
     transport: tuple[Plane, ...] | None = None  # None: not looked at, as of the user's own script, or older
     exchange: tuple[ExchangeUse, ...] = ()  # of each rank; none where it is inside of the step
+    findings: tuple[Finding, ...] | None = None  # those that save most first; None: the record is older
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Run:
