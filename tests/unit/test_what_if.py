@@ -1,0 +1,128 @@
+"""A trace replayed with less of something: what that saves, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import span, traces
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.lanes.assemble import assemble
+from dlobd.attribution.what_if import WhatIf, everything
+from dlobd.schema import MAIN_LANE, Span, Trace
+
+DATA = Path(__file__).parents[1] / "data"
+CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
+
+
+def without(*names: str):
+    """Keeps nothing of these spans."""
+    return lambda one, waited: 0 if one.name in names else 1
+
+
+def trace(*spans: Span, end_ns: int = 100) -> Trace:
+    return Trace(0, end_ns, spans)
+
+
+def saved(of: Trace, *names: str) -> int:
+    return WhatIf(of).saved_ns(without(*names))
+
+
+@given(traces())
+def test_with_everything_kept_nothing_moves(of: Trace) -> None:
+    """Whatever the evidence looks like, the wall is as long as it was."""
+    assert WhatIf(of).wall_ns(everything) == of.wall_ns
+
+
+@given(traces(), st.sets(st.sampled_from(["of no row", "step", "read input", "submit RPC", "user code", "trainer"])))
+def test_savings_are_between_nothing_and_the_wall(of: Trace, names: set[str]) -> None:
+    """Nothing can make a run longer, or shorter than nothing."""
+    assert 0 <= saved(of, *names) <= of.wall_ns
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str) -> None:
+    """Every lane of every capture is where it was."""
+    of = assemble(DATA / capture)
+    assert WhatIf(of).wall_ns(everything) == of.wall_ns
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str) -> None:
+    """What the attributed wall gives to spans of one name bounds what they can save from above, but for waits that
+    get shorter with them."""
+    of = assemble(DATA / capture)
+    what_if, found = WhatIf(of), attribute(of)
+    for layer in found.layers:
+        for name, ns in layer.names[:3]:
+            assert 0 <= what_if.saved_ns(without(name)) <= of.wall_ns, (name, ns)
+
+
+def test_own_time_of_the_main_lane_is_saved_whole() -> None:
+    """What nobody waits beside is saved to its last nanosecond; a share of it, in part."""
+    of = trace(span("a", "spark", 10, 40, MAIN_LANE), span("b", "hdfs", 20, 30, MAIN_LANE))
+    assert saved(of, "a") == 20
+    assert saved(of, "b") == 10
+    assert saved(of, "a", "b") == 30
+
+
+def test_what_another_lane_is_waited_for_beside_saves_nothing() -> None:
+    """The shorter of two lanes saves nothing, the longer as much as it is longer, both together the rest."""
+    of = trace(
+        span("wait", "spark", 0, 90, MAIN_LANE, waits_for=("one", "other")),
+        span("long", "yarn", 0, 90, "one"),
+        span("short", "hdfs", 0, 60, "other"),
+    )
+    assert saved(of, "short") == 0
+    assert saved(of, "long") == 30
+    assert saved(of, "long", "short") == 90
+
+
+def test_a_reaction_stays_as_long_as_it_was() -> None:
+    """A poll that saw the end 10 ns late sees an earlier end 10 ns late, and is saved by itself."""
+    of = trace(
+        span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",), cause="poll", cause_period_ns=20),
+        span("work", "yarn", 0, 90, "one"),
+    )
+    assert saved(of, "work") == 90
+    assert saved(of, "wait") == 10
+
+
+def test_a_collective_waits_for_its_last_member() -> None:
+    """The straggler is worth what it comes after the next one; the other ranks are worth nothing."""
+    of = trace(
+        span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("rank-0",)),
+        span("quick", "tensorflow", 0, 30, "rank-0"),
+        span("step 0", "channel", 30, 100, "rank-0", rendezvous="step 0"),
+        span("slow", "tensorflow", 0, 90, "rank-1"),
+        span("step 1", "channel", 90, 100, "rank-1", rendezvous="step 0"),
+    )
+    assert saved(of, "quick") == 0
+    assert saved(of, "slow") == 60
+    assert saved(of, "slow", "quick") == 90
+
+
+def test_a_lane_begins_when_the_one_that_waits_for_it_is_there() -> None:
+    """What comes before a lane is started moves that lane; what runs beside it does not."""
+    of = trace(
+        span("before", "spark", 0, 40, MAIN_LANE),
+        span("beside", "spark", 40, 60, MAIN_LANE),
+        span("wait", "spark", 60, 100, MAIN_LANE, waits_for=("one",)),
+        span("work", "yarn", 40, 100, "one"),
+    )
+    assert saved(of, "before") == 40
+    assert saved(of, "beside") == 0
+    assert saved(of, "work") == 40
+
+
+def test_lanes_that_wait_for_each_other_do_not_hang() -> None:
+    """A circle of waits is evidence that contradicts itself; it ends, and saves no more than there is."""
+    of = trace(
+        span("wait", "spark", 0, 100, MAIN_LANE, waits_for=("one",)),
+        span("there", "yarn", 0, 100, "one", waits_for=("other",)),
+        span("back", "yarn", 0, 100, "other", waits_for=("one",)),
+    )
+    assert 0 <= saved(of, "there", "back") <= 100
