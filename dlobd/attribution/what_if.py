@@ -70,7 +70,7 @@ def _waiting(trace: Trace) -> dict[str, str]:
 
 
 class _Replay:
-    """One pass. `_done` holds, for each lane, where the pieces so far end now; a lane's pieces are gone through once."""
+    """One pass. `_done` has for each lane where its pieces end now, of those that have been gone through."""
 
     def __init__(self, what_if: WhatIf, kept: Kept) -> None:
         self._of = what_if

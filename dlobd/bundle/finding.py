@@ -14,7 +14,7 @@ class Finding:
         layer: whose time it is.
         says: one sentence with figures.
         ns: time of the wall that the cause has.
-        saves_ns: the wall would be shorter by at most so much without it: what others wait for beside it is not counted.
+        saves_ns: the wall would be shorter by at most so much without it; what is waited for beside it is left out.
         lo_ns: the same by the uncertainty of boundaries; never below 0.
         above_noise: whether `lo_ns` is more than equal runs differ by; such findings come first.
         evidence: one line each: spans with their lengths, figures of other sources, audits.

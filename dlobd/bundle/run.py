@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import UnionType
@@ -210,6 +210,11 @@ class Checkout:
     dirty: bool | None
 
 
+def run_variation(walls_ns: Sequence[int]) -> float | None:
+    """Standard deviation of these walls, as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
+    return statistics.stdev(walls_ns) / statistics.fmean(walls_ns) if len(walls_ns) >= ENOUGH_RUNS else None
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Times in nanoseconds; shares of 1; None where the kernel does not say."""
@@ -230,8 +235,7 @@ class Noise:
     @property
     def run_variation(self) -> float | None:
         """Standard deviation of earlier runs' walls, as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
-        walls = self.earlier_walls_ns or ()
-        return statistics.stdev(walls) / statistics.fmean(walls) if len(walls) >= ENOUGH_RUNS else None
+        return run_variation(self.earlier_walls_ns or ())
 
     def smallest_effect(self, runs: int) -> float | None:
         """The smallest difference of walls, as a share, that `runs` runs against as many would show: two-sided, 5 %,

@@ -25,8 +25,8 @@ def print_json(value: Any) -> None:
     print()
 
 
-def print_run(run: Run, views: Sequence[str] = ()) -> None:
-    """These views of a run, or all of them.
+def print_run(run: Run, views: Sequence[str] = (), full: bool = False) -> None:
+    """These views of a run; without a choice its screen, or in full all but that.
 
     Raises:
         UsageError: there is no such view.
@@ -36,7 +36,8 @@ def print_run(run: Run, views: Sequence[str] = ()) -> None:
     from dlobd.axes import VIEWS
 
     console = Console(highlight=False)
-    for view in [VIEWS.get(name) for name in views or VIEWS.names()]:
+    first, *others = VIEWS.names()
+    for view in [VIEWS.get(name) for name in views or (others if full else [first])]:
         view(run, console)
 
 

@@ -18,6 +18,7 @@ def show(
         list[str] | None,
         typer.Option("--view", metavar="NAME", help="Show only this view (dlobd list views); repeatable."),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show all views but the one screen.")] = False,
     price: Annotated[
         float | None,
         typer.Option("--price-per-hour", metavar="P", min=0, help="Show what the run cost, if the cluster costs P."),
@@ -25,9 +26,11 @@ def show(
     out: Out = RUNS,
     as_json: Json = False,
 ) -> None:
-    """Show a run: where its time went, and its start-up and teardown."""
+    """Show a run on one screen: where its time went, and what would lower it; --full has the rest."""
     from dlobd.bundle import store
 
+    if full and views:
+        raise UsageError("--full and --view do not go together: --full is every view.", "leave out one")
     bundle = store.find(run, out)
     if as_json and price is not None:
         raise UsageError("--price-per-hour and --json do not go together: run.json has no costs.", "leave out one")
@@ -35,7 +38,7 @@ def show(
         print_json(bundle.read_json())
         return
     found = bundle.read()
-    print_run(found, views or ())
+    print_run(found, views or (), full)
     if price is not None:
         print_cost(found, price)
     try:

@@ -24,10 +24,12 @@ def without(*names: str):
 
 
 def trace(*spans: Span, end_ns: int = 100) -> Trace:
+    """Of 100 ns."""
     return Trace(0, end_ns, spans)
 
 
 def saved(of: Trace, *names: str) -> int:
+    """What the wall is shorter by without those."""
     return WhatIf(of).saved_ns(without(*names))
 
 

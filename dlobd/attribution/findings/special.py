@@ -1,0 +1,136 @@
+"""Remedies that are no matter of spans of one name: stragglers, short steps, a cold start, a busy machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from dataclasses import replace
+from fractions import Fraction
+
+from dlobd.attribution.findings.base import Case, Draft, taken
+from dlobd.attribution.findings.rules import Rule, S
+from dlobd.schema import Experiment, Span
+from dlobd.tracing import names
+
+SHORT_STEP_NS = 10_000_000
+"""Of shorter steps a good part is what a step costs however few samples it has: a call into TensorFlow, and messages
+of all ranks in each collective."""
+
+LARGER = 10
+"""So much larger a batch is what the bound of short steps assumes, and that a step is as long as before."""
+
+MOST = Fraction(2, 3)
+"""A rank that is the last in less than that of the lost time is no straggler: ranks take turns."""
+
+IN_STEP = (names.STEP, names.FORWARD_AND_BACKWARD, names.APPLY, names.EXCHANGE, names.PACK, names.WAIT_FOR_PEERS,
+           names.WIRE, names.UNPACK, names.PUSH, names.PULL, names.AGREE)  # fmt: skip
+
+COLD = Rule(
+    "cold-start", "tensorflow", "Python's packages were imported, and their files were not in memory",
+    (("tensorflow", names.IMPORT_TENSORFLOW), ("spark", names.IMPORT_PYSPARK), ("spark", "import *"),
+     ("launcher", names.IMPORT_TENSORFLOWONSPARK), ("launcher", names.IMPORT_DISTRIBUTOR)),
+    "run it once more: the page cache of each node is warm then; or an environment on a faster disk, and nodes with "
+    "memory to keep it",
+    "the next run is as slow: then it is not the disk",
+    at_least_ns=5 * S // 2,
+)  # fmt: skip
+"""2.5 s is what the same import of TensorFlow took with its files in memory, where it had taken 25 s without."""
+
+
+def cold_start(case: Case) -> Draft | None:
+    """Imports of a run whose environment was not in memory."""
+    found = case.environment_cache
+    draft = COLD(case) if found and found["state"] in ("cold", "partly") else None
+    if draft is None or found is None:
+        return None
+    parts = (
+        f"{part['part']}: {part['before_bytes'] / 1e6:.0f} of {part['after_bytes'] / 1e6:.0f} MB were in memory"
+        for part in found["parts"]
+        if part["state"] in ("cold", "partly")
+    )
+    return replace(draft, evidence=(*draft.evidence, *parts))
+
+
+def straggler(case: Case) -> Draft | None:
+    """One rank that the others wait for: in start-up, or step after step.
+
+    Without it the next to last rank is the last: of each collective that is what it costs."""
+    groups: dict[str, list[Span]] = defaultdict(list)
+    for span in case.trace.spans:
+        if span.rendezvous:
+            groups[span.rendezvous].append(span)
+    late: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    uncertain: Counter[str] = Counter()
+    for members in groups.values():
+        members.sort(key=lambda member: member.start_ns)
+        if len(members) > 1 and members[-1].lane != members[-2].lane:
+            last = members[-1]
+            late[last.lane] += last.start_ns - members[-2].start_ns
+            times[last.lane] += 1
+            uncertain[last.lane] += last.resolution_ns
+    if not late or not sum(late.values()):
+        return None
+    lane, ns = late.most_common(1)[0]
+    if Fraction(ns, sum(late.values())) < MOST:
+        return None
+    host = next(span.process.host for span in case.trace.spans if span.lane == lane)
+    return Draft(
+        "straggler", "tensorflow", f"the other ranks waited for {lane}: {case.share(ns)}.", ns,
+        (
+            f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
+            f"by {ns / 1e9:.3f} of {sum(late.values()) / 1e9:.3f} s by which any rank was the last",
+        ),
+        f"the node of {lane}, {host}: its cores, disk and memory, and what else runs there; or an exchange in which "
+        "nobody waits (exchange = \"ps-async\")",
+        "it has more samples than the others, or another one is late in the next run",
+        saves_ns=ns, uncertain_ns=uncertain[lane],
+    )  # fmt: skip
+
+
+def short_steps(case: Case) -> Draft | None:
+    """Many steps, each so short that most of it is not computing."""
+    lengths: dict[str, list[int]] = defaultdict(list)
+    for span in case.trace.spans:
+        if span.layer == "tensorflow" and span.name == names.STEP and span.call:
+            lengths[span.lane].append(span.end_ns - span.start_ns)
+    medians = [statistics.median(each) for each in lengths.values()]
+    if not medians or max(medians) > SHORT_STEP_NS or not isinstance(case.chosen, Experiment):
+        return None
+
+    def wanted(span: Span, waited: bool) -> bool:
+        return not waited and span.layer in ("tensorflow", "channel") and span.name in IN_STEP
+
+    found = taken(case, wanted)
+    if not found.ns:
+        return None
+    count = max(map(len, lengths.values()))
+    return Draft(
+        "short-steps", "tensorflow",
+        f"{count} steps of {max(medians) / 1e6:.2f} ms: {case.share(found.ns)}.", found.ns, found.evidence,
+        f"batch_size: {LARGER} times {case.chosen.batch_size}, with a learning rate to match",
+        "accuracy is worse with fewer steps; or a step takes as much longer as it has more samples",
+        kept=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1, uncertain_ns=found.uncertain_ns,
+    )  # fmt: skip
+
+
+def contention(case: Case) -> Draft | None:
+    """Cores that other processes of the machine had, while the run waited for one."""
+    found = case.core_waits
+    if not found or not found["held_up_ns"]:
+        return None
+    whole, held_up_ns = found["whole"], found["held_up_ns"]
+    return Draft(
+        "contention", "client",
+        f"the run waited for cores that other processes had: {case.share(held_up_ns)}.", held_up_ns,
+        (f"other processes used {found['foreign_cpu_ns'] / 1e9:.1f} s of CPU (/proc, sampled)",
+         f"the wall's threads waited for a core: {whole['waiting_ns'] / 1e9:.3f} s, at least "  # noqa: ISC004
+         f"{whole['waiting_lo_ns'] / 1e9:.3f} (schedstat)"),
+        "end what else runs on these nodes, or keep it off the cores of YARN's containers (cgroups: "
+        "yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage)",
+        "the other processes are the user's own job's, started by it outside of YARN's sight",
+        saves_ns=held_up_ns, uncertain_ns=max(0, whole["waiting_ns"] - whole["waiting_lo_ns"]),
+    )  # fmt: skip
+
+
+SPECIAL = (cold_start, straggler, short_steps, contention)

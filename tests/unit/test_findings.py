@@ -1,0 +1,189 @@
+"""Findings: what is taken for a cause, what it would save, and when there is nothing to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from strategies import span
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.findings.base import Case
+from dlobd.attribution.findings.find import REMEDIES, UNKNOWN_NOISE, findings, noise
+from dlobd.attribution.findings.rules import RULES, S
+from dlobd.attribution.findings.special import LARGER
+from dlobd.attribution.record import computed
+from dlobd.bundle.finding import Finding
+from dlobd.bundle.store import find
+from dlobd.experiment import files
+from dlobd.layers import LAYERS
+from dlobd.schema import MAIN_LANE, Process, Span, Trace
+
+TOP = Path(__file__).parents[2]
+DATA = TOP / "tests" / "data"
+CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
+MAIN_JOB = files.load("softmax-mnist", [])
+
+
+def case(*spans: Span, end_s: int = 100, chosen: Any = MAIN_JOB, walls: tuple[int, ...] = (), **members: Any) -> Case:
+    """Of a window of so many seconds."""
+    trace = Trace(0, end_s * S, spans)
+    seen: Any = SimpleNamespace(noise={"earlier_walls_ns": walls})
+    return Case(
+        seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache")
+    )  # fmt: skip
+
+
+def piece(name: str, layer: str, from_s: float, until_s: float, lane: str = MAIN_LANE, /, **fields: Any) -> Span:
+    """A span in seconds."""
+    host = fields.pop("host", "host")
+    return replace(
+        span(f"{name} {lane} {from_s}", layer, round(from_s * S), round(until_s * S), lane, name=name, **fields),
+        process=Process(host, "worker", 0, 1),
+    )
+
+
+def named(found: list[Finding], name: str) -> Finding:
+    return next(one for one in found if one.finding == name)
+
+
+def test_what_saves_most_is_first_and_has_its_evidence() -> None:
+    """The queue's 40 s come before 20 s of pauses; a container that takes one heartbeat would be there anyway."""
+    found = findings(case(
+        piece("allocate AM container", "yarn", 0, 41, source="RM log"), piece("GC pause", "spark", 50, 70),
+    ))  # fmt: skip
+    assert [one.finding for one in found] == ["queue", "garbage"]
+    assert (found[0].ns, found[0].saves_ns, found[0].above_noise) == (41 * S, 40 * S, True)
+    assert found[0].evidence == ("YARN, allocate AM container: 41.000 s in 1 piece (between marks, RM log)",)
+    assert "spark.yarn.queue" in found[0].remedy
+
+
+def test_what_another_lane_is_waited_for_beside_is_no_finding() -> None:
+    """An executor that comes late beside an equally late one saves nothing, and is not told."""
+    beside = [piece("allocate executor container", "yarn", 10, 60, f"executor-{i}") for i in (1, 2)]
+    wait = piece("wait for executors", "spark", 10, 60, waits_for=("executor-1", "executor-2"))
+    assert findings(case(wait, *beside))[0].saves_ns == 49 * S
+    other = piece("executor JVM boots", "spark", 10, 59, "executor-2")
+    found = findings(case(wait, beside[0], other))
+    assert named(found, "queue").saves_ns == S
+    assert not named(found, "queue").above_noise
+
+
+def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
+    """A cause that may as well be of no length is not above noise."""
+    found = findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=25 * S)))
+    assert (found[0].saves_ns, found[0].lo_ns, found[0].above_noise) == (30 * S, 5 * S, False)
+
+
+def test_noise_is_that_of_earlier_runs() -> None:
+    """2.77 standard deviations of six or more runs; of fewer, a tenth of the wall."""
+    assert noise(case(walls=(100 * S, 101 * S))) == UNKNOWN_NOISE * 100 * S
+    quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
+    assert noise(quiet) == pytest.approx(1.51 * S, rel=0.01)
+    assert findings(quiet)[0].above_noise
+    assert not findings(case(piece("GC pause", "spark", 0, 4)))[0].above_noise
+
+
+def test_a_setting_that_is_there_is_not_recommended() -> None:
+    """Polls of the launcher as published are one's own choice to lower; the compatible one has its own reasons."""
+    sleep = piece(
+        "sleep", "launcher", 0, 50, cause="TensorFlowOnSpark reservation poll (sleep 1 s)", cause_period_ns=50 * S
+    )
+    assert findings(case(sleep)) == []
+    stock = replace(MAIN_JOB, launcher="tfos-stock")
+    assert findings(case(sleep, chosen=stock))[0].finding == "polls"
+    fed = piece("get", "feed", 0, 50)
+    assert findings(case(fed))[0].finding == "feed"
+    assert findings(case(fed, chosen=replace(MAIN_JOB, input="read"))) == []
+
+
+def test_checkpoints_are_told_from_other_writes() -> None:
+    """What HDFS does inside of a checkpoint is the checkpoint's; a DataNode that is slow elsewhere is HDFS's."""
+    around = piece("checkpoint", "tensorflow", 0, 40)
+    inside = piece("CREATE DataNode", "hdfs", 10, 30, parent=around.id)
+    found = findings(case(around, inside))
+    assert [one.finding for one in found] == ["checkpoints"]
+    assert found[0].ns == 40 * S
+    assert [one.finding for one in findings(case(piece("OPEN DataNode", "hdfs", 10, 30)))] == ["hdfs-data"]
+
+
+def steps(lane: str, host: str, enters: list[float], length_s: float = 0.5) -> list[Span]:
+    """One collective a second."""
+    return [
+        piece("step", "tensorflow", at_s, number + length_s + 0.4, lane, rendezvous=f"step {number}", call=number,
+              host=host)
+        for number, at_s in enumerate(enters)
+    ]  # fmt: skip
+
+
+def test_a_straggler_is_named_with_its_host() -> None:
+    """One rank that is the last each time, by 0.4 s; ranks that take turns are none."""
+    wait = piece("wait for trainers", "launcher", 0, 60, waits_for=("rank-0", "rank-1"))
+    slow = steps("rank-1", "slow-host", [number + 0.4 for number in range(50)])
+    found = findings(case(wait, *steps("rank-0", "host", list(range(50))), *slow))
+    straggler = named(found, "straggler")
+    assert straggler.saves_ns == pytest.approx(20 * S)
+    assert "slow-host" in straggler.remedy
+    turns = [[number + 0.4 * (number % 2 == rank) for number in range(50)] for rank in (0, 1)]
+    found = findings(case(wait, *steps("rank-0", "host", turns[0]), *steps("rank-1", "host", turns[1])))
+    assert "straggler" not in {one.finding for one in found}
+
+
+def test_short_steps_are_a_matter_of_the_batch() -> None:
+    """Steps of 5 ms that make up half of the wall; longer ones are computing."""
+    every = [piece("step", "tensorflow", n / 200, (n + 1) / 200, call=n) for n in range(1, 10_000)]
+    found = findings(case(*every))
+    assert [one.finding for one in found] == ["short-steps"]
+    assert found[0].saves_ns == pytest.approx(found[0].ns * (LARGER - 1) / LARGER)
+    assert f"{LARGER} times {MAIN_JOB.batch_size}" in found[0].remedy
+    assert findings(case(*[piece("step", "tensorflow", n, n + 1, call=n) for n in range(1, 50)])) == []
+
+
+def test_a_cold_start_is_told_from_a_slow_import() -> None:
+    """The same import is a finding only if its files were not in memory."""
+    part = {"part": "environment", "state": "cold", "before_bytes": 10 << 20, "after_bytes": 900 << 20}
+    slow = piece("import tensorflow", "tensorflow", 0, 25)
+    found = findings(case(slow, environment_cache={"state": "cold", "parts": [part]}))
+    assert found[0].finding == "cold-start"
+    assert found[0].saves_ns == 22.5 * S
+    assert found[0].evidence[-1] == "environment: 10 of 944 MB were in memory"
+    assert findings(case(slow, environment_cache={"state": "warm", "parts": [part | {"state": "warm"}]})) == []
+    assert findings(case(slow)) == []
+
+
+def test_cores_that_others_had() -> None:
+    """What the kernel counted of the wall's threads, as far as it is certain."""
+    waits = {"held_up_ns": 30 * S, "foreign_cpu_ns": 90 * S, "whole": {"waiting_ns": 40 * S, "waiting_lo_ns": 35 * S}}
+    found = findings(case(core_waits=waits))
+    assert (found[0].finding, found[0].saves_ns, found[0].lo_ns) == ("contention", 30 * S, 25 * S)
+    assert findings(case(core_waits=waits | {"held_up_ns": 0})) == []
+    assert findings(case(core_waits=waits | {"held_up_ns": None})) == []
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_findings_of_real_runs_are_sound(capture: str) -> None:
+    """No bound is above the wall, below its certain part, or without evidence; the order is that of what they save."""
+    bundle = find(DATA / capture, DATA)
+    record = computed(bundle, bundle.read().configuration)
+    found = record["findings"]
+    assert found
+    for one in found:
+        assert 0 <= one["lo_ns"] <= one["saves_ns"] <= record["wall_ns"]
+        assert 0 < one["ns"] <= record["wall_ns"]
+        assert one["evidence"]
+    for loud in (True, False):
+        saves = [one["saves_ns"] for one in found if one["above_noise"] is loud]
+        assert saves == sorted(saves, reverse=True)
+
+
+def test_every_remedy_has_a_section_in_the_docs() -> None:
+    """Its name is a heading, and its setting is named there."""
+    page = (TOP / "docs" / "findings.md").read_text()
+    names = {rule.finding for rule in RULES} | {"straggler", "short-steps", "cold-start", "contention"}
+    assert len(REMEDIES) == len(names)
+    for name in names:
+        assert f"\n## {name}\n" in page
+    assert {rule.layer for rule in RULES} <= LAYERS.keys()

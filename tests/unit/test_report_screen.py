@@ -1,0 +1,105 @@
+"""One screen says what a run's result is, whatever the run is like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dlobd.attribution.record import computed
+from dlobd.bundle.finding import Finding
+from dlobd.bundle.run import Run
+from dlobd.bundle.store import find
+from dlobd.report import findings, text
+from dlobd.report.screen import LINES, lines, screen
+from dlobd.report.terminal import verdict
+
+DATA = Path(__file__).parents[1] / "data"
+CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
+S = 10**9
+
+
+def run_of(capture: str) -> Run:
+    """The run of a capture, with findings."""
+    bundle = find(DATA / capture, DATA)
+    found = bundle.read()
+    return Run.from_json(found.to_json() | computed(bundle, found.configuration))
+
+
+def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
+    """A finding above noise whose texts are long."""
+    words = " ".join(["several words of a remedy"] * 8)
+    return Finding(
+        name, "yarn", f"{name} took long.", 9 * S, round(saves_s * S), S, True, ("e",) * evidence, words, words
+    )
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_every_run_fits_one_screen(capture: str) -> None:
+    """With verdict, each layer's seconds and where to read on; no line is wider than a terminal."""
+    run = run_of(capture)
+    shown = [words for words, _ in lines(run)]
+    assert len(shown) <= LINES
+    assert max(map(len, shown)) <= text.WIDTH
+    whole = " ".join(" ".join(shown).split())
+    assert " ".join(verdict(run).split()) in whole
+    for layer in run.layers:
+        assert text.seconds(layer.ns) in whole
+    assert f"dlobd show {run.run_id} --full" in whole
+
+
+def test_a_run_with_much_to_say_still_fits() -> None:
+    """Findings and warnings that do not fit are counted, and the first ones are there."""
+    run = run_of("quick-run")
+    full = replace(
+        run,
+        findings=tuple(loud(f"cause-{number}") for number in range(12)),
+        warnings=tuple(f"warning {number} {'with many words ' * 20}" for number in range(30)),
+    )
+    shown = [words for words, _ in lines(full)]
+    assert len(shown) <= LINES
+    assert "warning: warning 0 with" in "\n".join(shown)
+    assert any("Cause-0 took long." in words for words in shown)
+    assert "and 26 more: dlobd show --full" in shown
+
+
+def test_no_finding_is_said_and_so_is_an_older_record() -> None:
+    """An empty list is not the same as nobody having looked."""
+    run = run_of("quick-run")
+    below = replace(loud("cause"), above_noise=False)
+    for found, expected in (((below,), findings.NONE), ((), findings.NONE), (None, findings.OLDER)):
+        shown = " ".join(words for words, _ in lines(replace(run, findings=found)))
+        assert " ".join(expected.split()) in " ".join(shown.split())
+
+
+def test_a_run_without_a_window_says_why() -> None:
+    """No bars, no findings, but the reason."""
+    failed = replace(
+        run_of("quick-run"), status="failed", reason="no cluster", wall_ns=None, layers=(), unattributed_ns=None,
+        window=None, findings=None,
+    )  # fmt: skip
+    shown = "\n".join(words for words, _ in lines(failed))
+    assert "The run is failed: no cluster." in shown
+    assert "What would lower it" not in shown
+
+
+def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
+    """A terminal without Unicode gets the same bars of plain characters."""
+    path = tmp_path / "out"
+    with path.open("w", encoding="ascii") as out:
+        screen(run_of("quick-run"), Console(file=out, width=80))
+    assert "####" in path.read_text()
+
+
+def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
+    """Those above noise in full, the others in a line each."""
+    run = replace(run_of("quick-run"), findings=(loud("cause"), replace(loud("small", 0.5), above_noise=False)))
+    console = Console(width=80, record=True)
+    with console.capture() as captured:
+        findings.findings(run, console)
+    shown = " ".join(captured.get().split())
+    for words in ("1. Cause took long.", "at most 9.000 s", "to lower it:", "unless:", "docs/findings.md#cause"):
+        assert words in shown
+    assert "0.500 small: small took long." in shown
