@@ -47,6 +47,7 @@ def piece(name: str, layer: str, from_s: float, until_s: float, lane: str = MAIN
 
 
 def named(found: list[Finding], name: str) -> Finding:
+    """The finding of that name."""
     return next(one for one in found if one.finding == name)
 
 
