@@ -39,7 +39,7 @@ def lines(run: Run, ascii_only: bool = False) -> list[Line]:
     """All lines."""
     found = summary(run)
     head = [(f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")]
-    head += _wrapped(settings(run))[:3] + _wrapped(verdict(run), style="bold")[:5]
+    head += _wrapped(settings(run))[:4] + _wrapped(verdict(run), style="bold")[:5]
     bars = list(_bars(found, ascii_only)) if run.wall_ns is not None else []
     tail = [("", ""), *_wrapped(_read_on(run))]
     warned = _warnings(found, LINES - len(head) - len(bars) - len(tail))

@@ -227,7 +227,7 @@ def test_the_bundle_is_enough(quick_run: Any, tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / quick_run.bundle.run_id
     shutil.copytree(quick_run.bundle.path, copy)
     ended = subprocess.run(
-        [sys.executable, "-m", "dlobd", "show", str(copy)],
+        [sys.executable, "-m", "dlobd", "show", str(copy), "--full"],
         env={"DLOBD_CACHE": str(tmp_path / "cache"), "PATH": "/nowhere", "HOME": str(tmp_path)},
         cwd=Path(__file__).parents[2],
         capture_output=True,

@@ -44,5 +44,5 @@ def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None
     model.unlink()
     data.unlink()
     assert dlobd("verify", str(ended.bundle.path)).code == 0
-    shown = dlobd("show", str(ended.bundle.path)).out
+    shown = dlobd("show", str(ended.bundle.path), "--full").out
     assert "net.py:build" in "".join(shown.split()), "the line may be broken anywhere"

@@ -101,7 +101,7 @@ def test_plain_processes(alone, quick_run) -> None:
     assert run["configuration"]["scheduler"] == "none"
     assert run["window"]["name"] == "parent process exec -> exit"
     assert {item["layer"] for item in run["not_measured"]} == {"channel", "yarn", "spark", "feed", "hdfs"}
-    shown = alone("show", str(ended.bundle.path))
+    shown = alone("show", str(ended.bundle.path), "--full")
     assert "not part of this way" in " ".join(shown.out.split())
 
 
