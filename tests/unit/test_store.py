@@ -144,7 +144,7 @@ def test_what_version_8_did_not_look_at_is_null(bundle: store.Bundle) -> None:
 def test_a_newer_schema_is_refused(bundle: store.Bundle) -> None:
     """A bundle of a newer dlobd is not guessed at."""
     (bundle.path / "run.json").write_text(json.dumps(run_record(schema_version=99)))
-    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 9\. Next: use a newer dlobd"):
+    with pytest.raises(BundleError, match=r"schema version 99; this dlobd reads up to 10\. Next: use a newer dlobd"):
         bundle.read_json()
 
 
