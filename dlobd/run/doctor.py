@@ -32,7 +32,7 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
 from dlobd.run import rdma_checks
 from dlobd.run.deploy import nodes
-from dlobd.run.findings import Finding
+from dlobd.run.diagnosis import Diagnosis
 from dlobd.run.memory_check import asked_mb
 from dlobd.tracing import clock
 
@@ -83,7 +83,7 @@ def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
     return tuple(replace(one, address=one.address.replace("127.0.0.1", reached)) for one in LISTENERS[1:])
 
 
-def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Finding]:
+def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Diagnosis]:
     """All parts, in the order in which a run needs them.
 
     Args:
@@ -107,34 +107,34 @@ def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_sof
     return here + [_guarded(part, lambda look=look: look(conf)) for part, look in THERE]  # type: ignore[misc]
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
+def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
     """What a run would end with now, as far as this tells: 3 for this machine, 4 for the external cluster."""
-    needed = [finding for finding in findings if not rdma_checks.is_optional(finding)]
-    broken = {finding.part for finding in needed if finding.verdict == "broken"}
+    needed = [diagnosis for diagnosis in diagnoses if not rdma_checks.is_optional(diagnosis)]
+    broken = {diagnosis.part for diagnosis in needed if diagnosis.verdict == "broken"}
     if broken - {part for part, _ in THERE}:
         return SetupError.exit_code
     return ClusterError.exit_code if broken else 0
 
 
-def _guarded(part: str, look: Callable[[], Finding]) -> Finding:
+def _guarded(part: str, look: Callable[[], Diagnosis]) -> Diagnosis:
     try:
         return look()
     except DlobdError as error:
-        return Finding(part, "broken", error.what, error.remedy)
+        return Diagnosis(part, "broken", error.what, error.remedy)
     except OSError as error:
-        return Finding(part, "broken", f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again")
+        return Diagnosis(part, "broken", f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again")
 
 
-def _python() -> Finding:
+def _python() -> Diagnosis:
     version = ".".join(map(str, sys.version_info[:3]))
     if not (3, 11) <= sys.version_info[:2] <= (3, 13):
-        return Finding(
+        return Diagnosis(
             "Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it"
         )
-    return Finding("Python", "ok", f"{version}, {sys.executable}")
+    return Diagnosis("Python", "ok", f"{version}, {sys.executable}")
 
 
-def _packages() -> Finding:
+def _packages() -> Diagnosis:
     missing, found = [], []
     for name in ("pyspark", "tensorflow", "tensorflowonspark"):
         try:
@@ -142,63 +142,63 @@ def _packages() -> Finding:
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding("packages", "broken", f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
-    return Finding("packages", "ok", ", ".join(found))
+        return Diagnosis("packages", "broken", f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
+    return Diagnosis("packages", "ok", ", ".join(found))
 
 
-def _java() -> Finding:
+def _java() -> Diagnosis:
     java = find_java()
-    return Finding("Java", "ok", f"{java.version} ({java.origin}), {java.home}")
+    return Diagnosis("Java", "ok", f"{java.version} ({java.origin}), {java.home}")
 
 
-def _jars() -> Finding:
+def _jars() -> Diagnosis:
     own = os.environ.get("DLOBD_JARS")
     directory = Path(own).expanduser() if own else cache_dir() / "jars"
     missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
     if missing:
         what = f"{len(missing)} of {len(JARS)} are missing from {directory}"
         if own:
-            return Finding("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
+            return Diagnosis("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
-        return Finding("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
+        return Diagnosis("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
     wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
     if wrong:
         remedy = "replace them, or unset DLOBD_JARS" if own else "dlobd clean --yes; the next run downloads them again"
-        return Finding("Hadoop jars", "broken", f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
-    return Finding("Hadoop jars", "ok", f"{len(JARS)} with correct sha256 in {directory}")
+        return Diagnosis("Hadoop jars", "broken", f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
+    return Diagnosis("Hadoop jars", "ok", f"{len(JARS)} with correct sha256 in {directory}")
 
 
-def _memory() -> Finding:
+def _memory() -> Diagnosis:
     settings = default_settings()
     startup.check_memory(settings)
     needed_mb = sum(asked_mb(load("softmax-mnist")).values())
     available_mb = startup.available_memory_bytes() >> 20
     if needed_mb > available_mb:
-        return Finding(
+        return Diagnosis(
             "memory", "broken", f"{available_mb} MB available; the main job needs {needed_mb} MB",
             "free memory, or run softmax-mnist with --set workers=1",
         )  # fmt: skip
-    return Finding(
+    return Diagnosis(
         "memory", "ok", f"{available_mb} MB available; the main job needs {needed_mb} MB besides the daemons"
     )
 
 
-def _disk() -> Finding:
+def _disk() -> Diagnosis:
     make_writable(cache_dir())
     startup.check_disk(cache_dir())
-    return Finding("disk", "ok", f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}")
+    return Diagnosis("disk", "ok", f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}")
 
 
-def _ports() -> Finding:
+def _ports() -> Diagnosis:
     hosts = configuration.port_hosts(default_settings())
     base = port_base()
     if _running() and base is not None:
-        return Finding("ports", "ok", f"{len(hosts)} ports from {base} are in use by the running cluster")
+        return Diagnosis("ports", "ok", f"{len(hosts)} ports from {base} are in use by the running cluster")
     first = choose_ports(hosts, base)[0]
-    return Finding("ports", "ok", f"{len(hosts)} consecutive free ports, for example from {first}")
+    return Diagnosis("ports", "ok", f"{len(hosts)} consecutive free ports, for example from {first}")
 
 
-def _data() -> Finding:
+def _data() -> Diagnosis:
     sizes = 0
     main = load("softmax-mnist")
     for row in DATASETS:
@@ -206,7 +206,7 @@ def _data() -> Finding:
             dataset = dataset_of(replace(main, dataset=row.name))
             next(dataset.chunks("test", range(1), 1))
             sizes += sum(path.stat().st_size for path in dataset.files())
-    return Finding("data sets", "ok", f"{sizes / 1e6:.1f} MB, checksums correct")
+    return Diagnosis("data sets", "ok", f"{sizes / 1e6:.1f} MB, checksums correct")
 
 
 def _running() -> EmbeddedCluster | None:
@@ -216,73 +216,73 @@ def _running() -> EmbeddedCluster | None:
         return None
 
 
-def _cluster() -> Finding:
+def _cluster() -> Diagnosis:
     cluster = _running()
     if cluster is None:
-        return Finding(
+        return Diagnosis(
             "cluster", "absent", "none is running", "nothing; a run starts its own. To keep one: dlobd cluster up"
         )
     status = cluster.status()
     dead = [daemon.name for daemon in status.daemons if not daemon.ready]
     if dead or status.safe_mode:
         why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
-        return Finding("cluster", "broken", why, "dlobd cluster down, then up")
-    return Finding("cluster", "ok", f"up {status.up_s:.0f} s, {status.applications} applications")
+        return Diagnosis("cluster", "broken", why, "dlobd cluster down, then up")
+    return Diagnosis("cluster", "ok", f"up {status.up_s:.0f} s, {status.applications} applications")
 
 
-def _clocks() -> Finding:
+def _clocks() -> Diagnosis:
     resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
     anchor = clock.anchor()
     what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it to {anchor.error_ns} ns"
     if "unknown" in anchor.domain:
-        return Finding("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
-    return Finding("clocks", "ok", what)
+        return Diagnosis("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
+    return Diagnosis("clocks", "ok", what)
 
 
-def _pidfd() -> Finding:
+def _pidfd() -> Diagnosis:
     try:
         os.close(os.pidfd_open(os.getpid()))
     except (OSError, AttributeError) as error:
         raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
-    return Finding("kernel", "ok", f"{os.uname().release}, pidfd")
+    return Diagnosis("kernel", "ok", f"{os.uname().release}, pidfd")
 
 
 # ---- an external cluster
 
 
-def _namenode(conf: HadoopConf) -> Finding:
+def _namenode(conf: HadoopConf) -> Diagnosis:
     address, home = active_namenode(conf, user_name(), ANSWER_S)
-    return Finding("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
+    return Diagnosis("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
 
 
-def _resourcemanager(conf: HadoopConf) -> Finding:
+def _resourcemanager(conf: HadoopConf) -> Diagnosis:
     address, info = active_resourcemanager(conf, ANSWER_S)
     version = info.get("hadoopVersion", "of unknown version")
-    return Finding("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
+    return Diagnosis("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
 
 
-def _nodemanagers(conf: HadoopConf) -> Finding:
+def _nodemanagers(conf: HadoopConf) -> Diagnosis:
     address, _ = active_resourcemanager(conf, ANSWER_S)
     count = running_nodes(address, ANSWER_S)
     if not count:
         what = "none is running" if count == 0 else f"{address.netloc} does not report how many run"
-        return Finding("NodeManagers", "broken", what, f"see {address.url}/cluster/nodes")
-    return Finding("NodeManagers", "ok", f"{count} running")
+        return Diagnosis("NodeManagers", "broken", what, f"see {address.url}/cluster/nodes")
+    return Diagnosis("NodeManagers", "ok", f"{count} running")
 
 
-def _dlobd_there(conf: HadoopConf) -> Finding:
+def _dlobd_there(conf: HadoopConf) -> Diagnosis:
     if not nodes.have_dlobd(conf):
-        return Finding("dlobd there", "ok", "uploaded before the first run")
+        return Diagnosis("dlobd there", "ok", "uploaded before the first run")
     nodes.check(HadoopWeb.connect(conf, user_name()))
-    return Finding("dlobd there", "ok", f"each node has {installation.this()}")
+    return Diagnosis("dlobd there", "ok", f"each node has {installation.this()}")
 
 
-def _container_logs(conf: HadoopConf) -> Finding:
+def _container_logs(conf: HadoopConf) -> Diagnosis:
     key = "yarn.log-aggregation-enable"
     if conf.get(key).lower() == "true":
-        return Finding("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
+        return Diagnosis("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
     what = f"{key} is not true: NodeManagers keep them only for a while"
-    return Finding(
+    return Diagnosis(
         "container logs", "absent", what, "nothing for dlobd run; collect runs submitted by hand soon after they end"
     )
 
@@ -290,7 +290,7 @@ def _container_logs(conf: HadoopConf) -> Finding:
 ANSWER_S = (3.0, 5.0)
 """Timeout to connect, and between two bytes: the user is waiting."""
 
-THERE: tuple[tuple[str, Callable[[HadoopConf], Finding]], ...] = (
+THERE: tuple[tuple[str, Callable[[HadoopConf], Diagnosis]], ...] = (
     ("NameNode", _namenode),
     ("ResourceManager", _resourcemanager),
     ("NodeManagers", _nodemanagers),
@@ -301,7 +301,7 @@ THERE: tuple[tuple[str, Callable[[HadoopConf], Finding]], ...] = (
 EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
 """Parts that a run on another cluster does not need."""
 
-PARTS: tuple[tuple[str, Callable[[], Finding]], ...] = (
+PARTS: tuple[tuple[str, Callable[[], Diagnosis]], ...] = (
     ("Python", _python),
     ("packages", _packages),
     ("kernel", _pidfd),

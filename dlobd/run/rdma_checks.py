@@ -30,7 +30,7 @@ from dlobd.network.devices import ROOT, Device, Port, devices
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import verdict
 from dlobd.registry import unknown
-from dlobd.run.findings import Finding
+from dlobd.run.diagnosis import Diagnosis
 
 LOCKED_BYTES = 64 << 20
 """Verbs lock the memory that they use; below this limit not even one fusion buffer fits."""
@@ -85,13 +85,13 @@ class Machine:
     carry_bytes: Callable[[str], TransportEvidence] = carry_bytes
 
 
-def examine(machine: Machine | None = None) -> list[Finding]:
+def examine(machine: Machine | None = None) -> list[Diagnosis]:
     """Checks 1 to 7; one line where there is no device."""
     machine = machine or Machine()
     found = devices(machine.root)
     ipoib = _ipoib(machine)
     if not found:
-        absent = Finding(
+        absent = Diagnosis(
             "RDMA", "absent", "no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted"
         )
         return [absent, ipoib] if ipoib.verdict != "absent" else [absent]
@@ -99,13 +99,13 @@ def examine(machine: Machine | None = None) -> list[Finding]:
     ports = [(device, port) for device in found for port in device.ports]
     looked_at = {_name(device, port): _port(device, port) for device, port in ports}
     return [
-        Finding("RDMA devices", "ok", ", ".join(_told(device) for device in found)),
+        Diagnosis("RDMA devices", "ok", ", ".join(_told(device) for device in found)),
         *looked_at.values(),
         _hardware(found),
         _access(machine),
         ipoib,
         ucx,
-        *(_transfer(machine, name, ucx) for name, finding in looked_at.items() if finding.verdict == "ok"),
+        *(_transfer(machine, name, ucx) for name, diagnosis in looked_at.items() if diagnosis.verdict == "ok"),
     ]
 
 
@@ -126,28 +126,28 @@ def channel(text: str) -> ChannelSpec:
 
 
 def required(
-    spec: ChannelSpec, findings: Sequence[Finding], allow_soft: bool, machine: Machine | None = None
-) -> Finding:
+    spec: ChannelSpec, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
+) -> Diagnosis:
     """Check 8: whether a channel can be had here; what cannot is broken.
 
     Args:
-        findings: of `examine`.
+        diagnoses: of `examine`.
         allow_soft: a software device will do.
     """
     machine, part = machine or Machine(), f"required {spec}"
     try:
         if spec.transport == "rdma":
-            return _rdma_required(part, spec.device, findings, allow_soft, machine)
+            return _rdma_required(part, spec.device, diagnoses, allow_soft, machine)
         if spec.transport == "shm":
             return _shm_required(part, machine)
         return _ip_required(part, spec, machine)
     except DlobdError as error:
-        return Finding(part, "broken", error.what, error.remedy)
+        return Diagnosis(part, "broken", error.what, error.remedy)
 
 
-def is_optional(finding: Finding) -> bool:
+def is_optional(diagnosis: Diagnosis) -> bool:
     """Whether a run can do without it: nothing of RDMA is needed by a run over Ethernet."""
-    return finding.part.startswith(("RDMA", "IPoIB", "UCX"))
+    return diagnosis.part.startswith(("RDMA", "IPoIB", "UCX"))
 
 
 # ---- 1 to 3: devices and ports
@@ -163,7 +163,7 @@ def _told(device: Device) -> str:
     return f"{device.name} ({', '.join(filter(None, (device.driver, device.firmware))) or 'driver unknown'})"
 
 
-def _port(device: Device, port: Port) -> Finding:
+def _port(device: Device, port: Port) -> Diagnosis:
     part = f"RDMA port {_name(device, port)}"
     # a software device has no rate: what its file says is fiction
     rate = "" if device.soft else f", {port.rate or 'rate unknown'}"
@@ -172,59 +172,59 @@ def _port(device: Device, port: Port) -> Finding:
     layer = port.link_layer or "link layer unknown"
     what = f"{port.state or 'state unknown'}, {port.phys_state or 'link unknown'}, {layer}{rate}, {gids}"
     if port.state == "INIT" and port.link_layer == "InfiniBand":
-        return Finding(
+        return Diagnosis(
             part, "broken", f"{what}: no subnet manager has set it up", "start opensm, or ask the fabric's admin"
         )
     if port.state != "ACTIVE" or port.phys_state not in ("LinkUp", None):
         below = device.parent or next((gid.interface for gid in port.gids if gid.interface), "")
         remedy = f"bring up {below}" if below else "connect its cable, and bring up its link"
-        return Finding(part, "broken", what, remedy)
+        return Diagnosis(part, "broken", what, remedy)
     if not port.gids:
-        return Finding(part, "broken", f"{what}: it has no address", "give its interface an IPv4 address")
-    return Finding(part, "ok", what)
+        return Diagnosis(part, "broken", f"{what}: it has no address", "give its interface an IPv4 address")
+    return Diagnosis(part, "ok", what)
 
 
-def _hardware(found: Sequence[Device]) -> Finding:
+def _hardware(found: Sequence[Device]) -> Diagnosis:
     hard = [device.name for device in found if device.soft is False]
     soft = [device.name for device in found if device.soft]
     if hard:
         also = f"; only in software: {', '.join(soft)}" if soft else ""
-        return Finding("RDMA hardware", "ok", ", ".join(hard) + also)
+        return Diagnosis("RDMA hardware", "ok", ", ".join(hard) + also)
     if soft:
         what = f"{', '.join(soft)}: Soft-RoCE, functional only"
-        return Finding("RDMA hardware", "absent", what, "use it for tests; its times say nothing about RDMA")
-    return Finding("RDMA hardware", "absent", "/sys does not tell whether the devices are hardware", "mount /sys")
+        return Diagnosis("RDMA hardware", "absent", what, "use it for tests; its times say nothing about RDMA")
+    return Diagnosis("RDMA hardware", "absent", "/sys does not tell whether the devices are hardware", "mount /sys")
 
 
 # ---- 4: permission
 
 
-def _access(machine: Machine) -> Finding:
+def _access(machine: Machine) -> Diagnosis:
     part, node = "RDMA access", machine.root / "dev/infiniband"
     verbs = sorted(node.glob("uverbs*"))
     if not verbs:
-        return Finding(
+        return Diagnosis(
             part, "broken", "/dev/infiniband has no uverbs device", "modprobe ib_uverbs; in a container, --device"
         )
     closed = [path.name for path in (*verbs, node / "rdma_cm") if not os.access(path, os.R_OK | os.W_OK)]
     if closed:
         what = f"/dev/infiniband: {', '.join(closed)} cannot be read and written"
-        return Finding(part, "broken", what, "modprobe rdma_ucm, or permit this user to use it")
+        return Diagnosis(part, "broken", what, "modprobe rdma_ucm, or permit this user to use it")
     limit_bytes = machine.locked_limit_bytes()
     if limit_bytes is not None and limit_bytes < LOCKED_BYTES:
         what = f"this user may lock {limit_bytes >> 10} KB of memory, and verbs need {LOCKED_BYTES >> 10}"
-        return Finding(part, "broken", what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
+        return Diagnosis(part, "broken", what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
     try:
         machine.load("libibverbs.so.1")
     except OSError as error:
         what = f"libibverbs.so.1 cannot be loaded: {error}"
-        return Finding(part, "broken", what, "install libibverbs1 and ibverbs-providers (or rdma-core)")
+        return Diagnosis(part, "broken", what, "install libibverbs1 and ibverbs-providers (or rdma-core)")
     places = ("usr/lib*/libibverbs", "usr/lib*/*/libibverbs")  # of Red Hat's and of Debian's systems
     providers = {path.name for place in places for path in machine.root.glob(f"{place}/*-rdmav*.so")}
     if not providers:
-        return Finding(part, "broken", "libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
+        return Diagnosis(part, "broken", "libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
     limit = "all memory" if limit_bytes is None else f"{limit_bytes >> 20} MB"
-    return Finding(part, "ok", f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked")
+    return Diagnosis(part, "ok", f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked")
 
 
 # ---- 5: IPoIB
@@ -234,88 +234,92 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
     return interfaces.interfaces(machine.root / "sys/class/net", machine.addresses)
 
 
-def _ipoib(machine: Machine) -> Finding:
+def _ipoib(machine: Machine) -> Diagnosis:
     found = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
     if not found:
-        return Finding("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
+        return Diagnosis("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
     told = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"
         for one in found
     ]
     if any(one.up and one.addresses for one in found):
-        return Finding("IPoIB", "ok", "; ".join(told))
-    return Finding("IPoIB", "broken", "; ".join(told), f"bring {found[0].name} up and give it an IPv4 address")
+        return Diagnosis("IPoIB", "ok", "; ".join(told))
+    return Diagnosis("IPoIB", "broken", "; ".join(told), f"bring {found[0].name} up and give it an IPv4 address")
 
 
 # ---- 6 and 7: UCX, and bytes
 
 
-def _ucx(machine: Machine) -> Finding:
+def _ucx(machine: Machine) -> Diagnosis:
     if importlib.util.find_spec(UCX.rpartition(".")[0]) is None:
-        return Finding("UCX", "absent", "this dlobd has no ucx channel", "use a version that has it")
+        return Diagnosis("UCX", "absent", "this dlobd has no ucx channel", "use a version that has it")
     try:
-        return Finding("UCX", "ok", machine.ucx())
+        return Diagnosis("UCX", "ok", machine.ucx())
     except DlobdError as error:
-        return Finding("UCX", "broken", error.what, error.remedy)
+        return Diagnosis("UCX", "broken", error.what, error.remedy)
     except ImportError as error:
-        return Finding("UCX", "absent", str(error), "pip install cffi mpich")
+        return Diagnosis("UCX", "absent", str(error), "pip install cffi mpich")
 
 
-def _transfer(machine: Machine, name: str, ucx: Finding) -> Finding:
+def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
     part = f"RDMA transfer {name}"
     if ucx.verdict != "ok":
-        return Finding(part, "absent", "not tried without UCX", ucx.remedy)
+        return Diagnosis(part, "absent", "not tried without UCX", ucx.remedy)
     try:
         plane = verdict("transfer", f"rdma@{name}", [machine.carry_bytes(name)])
     except (OSError, ValueError, LookupError, TypeError) as error:
-        return Finding(part, "broken", f"no bytes came through: {error}", "look at the port's line, and at RDMA access")
+        return Diagnosis(
+            part, "broken", f"no bytes came through: {error}", "look at the port's line, and at RDMA access"
+        )
     if plane.kind != "verbs":
         what = f"NOT RDMA, but {plane.kind}: {plane.evidence[-1]}"
-        return Finding(part, "broken", what, "look at the counters of this device while ib_write_bw runs")
-    return Finding(part, "ok", plane.evidence[-1])
+        return Diagnosis(part, "broken", what, "look at the counters of this device while ib_write_bw runs")
+    return Diagnosis(part, "ok", plane.evidence[-1])
 
 
 # ---- 8: what is required
 
 
-def _rdma_required(part: str, wanted: str, findings: Sequence[Finding], allow_soft: bool, machine: Machine) -> Finding:
+def _rdma_required(
+    part: str, wanted: str, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine
+) -> Diagnosis:
     found = devices(machine.root)
     ports = {_name(device, port): device for device in found for port in device.ports}
     if not ports:
-        return Finding(
+        return Diagnosis(
             part, "broken", "RDMA absent: no device", "install an adapter and its driver, or use channel=tcp"
         )
     names = [name for name, device in ports.items() if wanted in ("", name, device.name)]
     if not names:
-        return Finding(part, "broken", unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
+        return Diagnosis(part, "broken", unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
     usable = [name for name in names if ports[name].soft is False or allow_soft]
     if not usable:
         what = f"{', '.join(dict.fromkeys(_told(ports[name]) for name in names))}: in software, functional only"
-        return Finding(part, "broken", what, "--allow-soft takes it for tests; for measurements an adapter is needed")
-    broken = [one for one in findings if one.part in ("RDMA access", "UCX") and one.verdict != "ok"]
+        return Diagnosis(part, "broken", what, "--allow-soft takes it for tests; for measurements an adapter is needed")
+    broken = [one for one in diagnoses if one.part in ("RDMA access", "UCX") and one.verdict != "ok"]
     if broken:
-        return Finding(part, "broken", f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
-    verdicts = {one.part: one for one in findings}
+        return Diagnosis(part, "broken", f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
+    verdicts = {one.part: one for one in diagnoses}
     good = [name for name in usable if _fine(verdicts, name)]
     if not good:
-        reasons = [one for one in findings if one.part.endswith(f" {usable[0]}") and one.verdict != "ok"]
+        reasons = [one for one in diagnoses if one.part.endswith(f" {usable[0]}") and one.verdict != "ok"]
         what, remedy = (f"{reasons[0].part}: {reasons[0].what}", reasons[0].remedy) if reasons else ("it came late", "")
-        return Finding(part, "broken", what, remedy)
-    return Finding(part, "ok", ", ".join(good))
+        return Diagnosis(part, "broken", what, remedy)
+    return Diagnosis(part, "ok", ", ".join(good))
 
 
-def _fine(verdicts: Mapping[str, Finding], name: str) -> bool:
+def _fine(verdicts: Mapping[str, Diagnosis], name: str) -> bool:
     both = verdicts.get(f"RDMA port {name}"), verdicts.get(f"RDMA transfer {name}")
     return all(one is not None and one.verdict == "ok" for one in both)
 
 
-def _ip_required(part: str, spec: ChannelSpec, machine: Machine) -> Finding:
+def _ip_required(part: str, spec: ChannelSpec, machine: Machine) -> Diagnosis:
     ipoib = spec.transport == "ipoib"
     every = [one.name for one in _interfaces(machine) if not ipoib or one.type == interfaces.INFINIBAND]
     if not every:
         what = "IPoIB absent: no interface is of type 32" if ipoib else "there is no interface"
-        return Finding(part, "broken", what, "modprobe ib_ipoib, or use channel=tcp")
+        return Diagnosis(part, "broken", what, "modprobe ib_ipoib, or use channel=tcp")
     errors = []
     for name in [spec.device] if spec.device else every:
         try:
@@ -323,17 +327,19 @@ def _ip_required(part: str, spec: ChannelSpec, machine: Machine) -> Finding:
         except DlobdError as error:
             errors.append(error)
         else:
-            return Finding(part, "ok", f"{one.name} ({one.kind}), {address}, MTU {one.mtu_bytes}")
-    return Finding(part, "broken", errors[0].what, errors[0].remedy)
+            return Diagnosis(part, "ok", f"{one.name} ({one.kind}), {address}, MTU {one.mtu_bytes}")
+    return Diagnosis(part, "broken", errors[0].what, errors[0].remedy)
 
 
-def _shm_required(part: str, machine: Machine) -> Finding:
+def _shm_required(part: str, machine: Machine) -> Diagnosis:
     place = machine.root / "dev/shm"
     if not os.access(place, os.W_OK | os.X_OK):
-        return Finding(part, "broken", "/dev/shm cannot be written", "mount a tmpfs there; in a container, --shm-size")
+        return Diagnosis(
+            part, "broken", "/dev/shm cannot be written", "mount a tmpfs there; in a container, --shm-size"
+        )
     space = os.statvfs(place)
     free_bytes = space.f_bavail * space.f_frsize
     if free_bytes < LOCKED_BYTES:
         what = f"/dev/shm has {free_bytes >> 20} MB free, and a fusion buffer needs {LOCKED_BYTES >> 20}"
-        return Finding(part, "broken", what, "make it larger; in a container, --shm-size=1g")
-    return Finding(part, "ok", f"/dev/shm, {free_bytes >> 20} MB free")
+        return Diagnosis(part, "broken", what, "make it larger; in a container, --shm-size=1g")
+    return Diagnosis(part, "ok", f"/dev/shm, {free_bytes >> 20} MB free")

@@ -20,7 +20,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.transport.evidence import TransportEvidence, record
 from dlobd.run import doctor, rdma_checks
-from dlobd.run.findings import Finding, Verdict
+from dlobd.run.diagnosis import Diagnosis, Verdict
 from dlobd.run.rdma_checks import Machine
 
 
@@ -34,21 +34,21 @@ def empty_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
     return cache
 
 
-def found(part: str) -> Finding:
-    """The finding of one part."""
-    (one,) = [finding for finding in doctor.examine() if finding.part == part]
+def found(part: str) -> Diagnosis:
+    """The diagnosis of one part."""
+    (one,) = [diagnosis for diagnosis in doctor.examine() if diagnosis.part == part]
     return one
 
 
 def test_every_part_is_examined() -> None:
     """Each once, with a verdict; what is not ok has a next step."""
-    findings = doctor.examine()
-    parts = [finding.part for finding in findings]
+    diagnoses = doctor.examine()
+    parts = [diagnosis.part for diagnosis in diagnoses]
     assert parts[: len(doctor.PARTS)] == [part for part, _ in doctor.PARTS]
     assert parts[len(doctor.PARTS)].startswith("RDMA")
     assert len(parts) == len(set(parts))
     assert found("Python").verdict == found("kernel").verdict == found("clocks").verdict == "ok"
-    assert all(finding.remedy for finding in findings if finding.verdict != "ok")
+    assert all(diagnosis.remedy for diagnosis in diagnoses if diagnosis.verdict != "ok")
 
 
 def test_what_a_run_brings_itself_is_absent_not_broken() -> None:
@@ -158,16 +158,16 @@ def silent() -> Iterator[int]:
         yield int(listener.getsockname()[1])
 
 
-def there(conf: Path) -> dict[str, Finding]:
-    """The findings about the external cluster."""
+def there(conf: Path) -> dict[str, Diagnosis]:
+    """The diagnoses about the external cluster."""
     parts = {part for part, _ in doctor.THERE}
     return {one.part: one for one in doctor.examine(conf) if one.part in parts}
 
 
 def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
     """With address, key, home and nodes; what a run there does not need is not looked at."""
-    findings = doctor.examine(conf_of(tmp_path, hadoop, hadoop))
-    found = {one.part: one for one in findings}
+    diagnoses = doctor.examine(conf_of(tmp_path, hadoop, hadoop))
+    found = {one.part: one for one in diagnoses}
     assert not found.keys() & set(doctor.EMBEDDED)
     assert [found[part].verdict for part in ("NameNode", "ResourceManager", "NodeManagers")] == ["ok"] * 3
     assert "(dfs.namenode.http-address) answers" in found["NameNode"].what
@@ -204,7 +204,7 @@ def test_the_exit_code_is_that_of_a_run() -> None:
     """3 where this machine is not fit, 4 where only the other cluster is not there; what is absent costs nothing."""
 
     def code(**verdicts: Verdict) -> int:
-        return doctor.exit_code([Finding(part, verdict, "") for part, verdict in verdicts.items()])
+        return doctor.exit_code([Diagnosis(part, verdict, "") for part, verdict in verdicts.items()])
 
     assert code(Java="ok", cluster="absent") == 0
     assert code(Java="broken") == 3
@@ -268,14 +268,14 @@ def machine(root: Path, soft: bool = False, **changes: Any) -> Machine:
     return Machine(root, **(whole | changes))
 
 
-def of(one: Machine) -> dict[str, Finding]:
-    """Its findings by part; all that is not ok has a next step."""
-    findings = {finding.part: finding for finding in rdma_checks.examine(one)}
-    assert all(finding.remedy for finding in findings.values() if finding.verdict != "ok")
-    return findings
+def of(one: Machine) -> dict[str, Diagnosis]:
+    """Its diagnoses by part; all that is not ok has a next step."""
+    diagnoses = {diagnosis.part: diagnosis for diagnosis in rdma_checks.examine(one)}
+    assert all(diagnosis.remedy for diagnosis in diagnoses.values() if diagnosis.verdict != "ok")
+    return diagnoses
 
 
-def need(one: Machine, text: str, allow_soft: bool = False) -> Finding:
+def need(one: Machine, text: str, allow_soft: bool = False) -> Diagnosis:
     """What is said of a channel that is required."""
     return rdma_checks.required(ChannelSpec.parse(text), rdma_checks.examine(one), allow_soft, one)
 
@@ -296,7 +296,7 @@ def test_a_machine_without_rdma_says_so_in_one_line(tmp_path: Path) -> None:
 def test_a_machine_with_an_adapter_is_ok_in_every_part(tmp_path: Path) -> None:
     """Seven checks, and the transfer is proved by the device's own counters."""
     found = of(machine(tmp_path))
-    assert {finding.verdict for finding in found.values()} == {"ok"}
+    assert {diagnosis.verdict for diagnosis in found.values()} == {"ok"}
     assert list(found) == [
         "RDMA devices", "RDMA port mlx5_0:1", "RDMA hardware", "RDMA access", "IPoIB", "UCX", "RDMA transfer mlx5_0:1",
     ]  # fmt: skip
@@ -310,7 +310,7 @@ def test_soft_roce_is_functional_only_and_has_no_rate(tmp_path: Path) -> None:
     found = of(machine(tmp_path, soft=True))
     assert (found["RDMA hardware"].verdict, found["RDMA transfer rxe0:1"].verdict) == ("absent", "ok")
     assert "functional only" in found["RDMA hardware"].what
-    assert "Gb/sec" not in " ".join(finding.what for finding in found.values())
+    assert "Gb/sec" not in " ".join(diagnosis.what for diagnosis in found.values())
 
 
 def _down(root: Path) -> None:

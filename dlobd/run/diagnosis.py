@@ -9,7 +9,7 @@ Verdict = Literal["ok", "absent", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One part. `remedy` is empty where nothing is to be done."""
 
     part: str
