@@ -23,10 +23,10 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dlobd.attribution.degrees import Degree, degree, is_read
-from dlobd.attribution.nesting import Lane, arrange, by_lane, extent
+from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane, extent
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
@@ -41,15 +41,43 @@ def attribute(trace: Trace) -> Attribution:
         BundleError: a span has a layer that does not exist, or the window ends before it starts.
     """
     _check(trace)
-    lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
-    for name, spans in by_lane(trace.spans).items():
-        lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
+    lanes = arranged(trace)
     attributor = Attributor(trace, lanes)
     if trace.wall_ns:
         attributor.resolve(MAIN_LANE, trace.start_ns, trace.end_ns, None, (MAIN_LANE,))
     segments = attributor.segments[::-1]
     clips = [clip for lane in lanes.values() for clip in lane.clips] + attributor.clips + [*trace.clips]
     return _sum(trace, trace.wall_ns, segments, attributor.edges_ns, clips)
+
+
+def arranged(trace: Trace) -> dict[str, Lane]:
+    """The normalised lanes of a run over its window; the main lane is always there."""
+    lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
+    for name, spans in by_lane(trace.spans).items():
+        lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
+    return lanes
+
+
+def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
+    """What released each wait, by the same rules as the attribution; for pictures.
+
+    Nothing for a wait that no other lane is known to have released, or not before its own end.
+
+    Args:
+        lanes: as `arranged` gives them.
+    """
+    attributor = Attributor(trace, lanes)
+    placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
+    found = []
+    for nested in placed.values():
+        span, at_ns = attributor.releasing(nested) or (None, 0)
+        by = placed.get(id(span))
+        if by:
+            # a correction may have moved its edges
+            at_ns = min(max(at_ns, by.start_ns), by.end_ns)
+            if by.start_ns < nested.end_ns and at_ns <= nested.end_ns:
+                found.append(Release(nested, by, at_ns))
+    return found
 
 
 def attribute_lane(trace: Trace, lane: str) -> Attribution:
@@ -82,6 +110,15 @@ def critical_path(attribution: Attribution) -> list[Segment]:
             segment = Segment(last.start_ns, segment.end_ns, last.layer, last.span, last.kind, last.chain)
         joined.append(segment)
     return joined
+
+
+class Release(NamedTuple):
+    """A wait and what ended it, `by`: a span of another lane that was open until `at_ns`, or that entered the
+    collective at `at_ns` as the last one. Both have the bounds with which they were counted."""
+
+    wait: NestedSpan
+    by: NestedSpan
+    at_ns: int
 
 
 class Attributor:
@@ -159,6 +196,20 @@ class Attributor:
             if lane and until_ns is not None:
                 busy.append((until_ns, lane.busy_until(self._end_ns) or until_ns, name))
         return max(busy)[2] if busy else None
+
+    def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
+        """The span of another lane that released a wait, and when; None if it is no wait, or if none is known.
+
+        Of a collective it is the last to enter; else what the releasing lane did last before the release."""
+        span = nested.span
+        if span.rendezvous:
+            last = self._last_to_enter[span.id]
+            return (last, last.start_ns) if last.lane != span.lane else None
+        name = self._releasing_lane(span) if span.waits_for else None
+        if name is None or name == span.lane:
+            return None
+        piece = self.lanes[name].last_busy(nested.end_ns if span.released_ns is None else span.released_ns)
+        return (piece.span, piece.end_ns) if piece and piece.span else None
 
     def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
         """Time of `span` that no other lane accounts for. Its cause may take as much of it as is left of the period."""

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Literal
 
-from dlobd.schema import Segment
+from dlobd.schema import Segment, Span
 from dlobd.tracing import names
 
 Degree = Literal["measured", "between marks", "named wait", "unexplained", "unattributed"]
@@ -141,7 +141,12 @@ def degree(segment: Segment) -> Degree:
         return "named wait"
     if segment.kind == "unexplained":
         return "unexplained"
-    return "between marks" if segment.span.truncated else own(segment.layer, segment.span.name) or "between marks"
+    return of_span(segment.span, segment.layer)
+
+
+def of_span(span: Span, layer: str = "") -> Own:
+    """How well the own time of a span is known, as time of its layer or of another one."""
+    return "between marks" if span.truncated else own(layer or span.layer, span.name) or "between marks"
 
 
 @cache

@@ -54,12 +54,17 @@ class Lane:
             yield Piece(max(piece.start_ns, start_ns), min(piece.end_ns, end_ns), piece.span)
             index -= 1
 
-    def busy_until(self, at_ns: int) -> int | None:
-        """The latest instant, not after `at_ns`, up to which a span of this lane was open; None if there is none."""
+    def last_busy(self, at_ns: int) -> Piece | None:
+        """The latest piece, cut to what is not after `at_ns`, in which a span of this lane was open."""
         index = bisect_left(self.pieces, at_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].span is None:
             index -= 1  # two pieces without a span never touch, so this steps once
-        return min(self.pieces[index].end_ns, at_ns) if index >= 0 else None
+        return self.pieces[index]._replace(end_ns=min(self.pieces[index].end_ns, at_ns)) if index >= 0 else None
+
+    def busy_until(self, at_ns: int) -> int | None:
+        """The latest instant, not after `at_ns`, up to which a span of this lane was open; None if there is none."""
+        piece = self.last_busy(at_ns)
+        return piece.end_ns if piece else None
 
 
 def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:

@@ -2,39 +2,124 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from dlobd.cli.options import RUNS, Out, RunRef
-from dlobd.cli.output import Force, check_free, write
+from dlobd.cli.output import Force, check_free, write, writing
+from dlobd.errors import BundleError, UsageError
+
+if TYPE_CHECKING:
+    from dlobd.attribution.importers.evidence import Evidence
+    from dlobd.bundle.store import Bundle
+    from dlobd.schema import ClockAnchor
 
 
-class Format(StrEnum):
-    """What a run can be exported as."""
+class Format(NamedTuple):
+    """What a run can be exported as.
 
-    MLPERF_LOG = "mlperf-log"
+    Args:
+        title: what it is, in a few words.
+        file: the default name.
+        write: writes a bundle to a file.
+    """
+
+    title: str
+    file: str
+    write: Callable[[Bundle, Path], None]
+
+
+def _mlperf_log(bundle: Bundle, output: Path) -> None:
+    from dlobd.attribution.importers.evidence import Evidence
+    from dlobd.report.mlperf_log import RULES, mlperf_log
+
+    write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path))))
+    rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
+    print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")
+
+
+def _otlp(bundle: Bundle, output: Path) -> None:
+    from dlobd.attribution.importers.evidence import Evidence
+    from dlobd.attribution.lanes.assemble import assembled
+    from dlobd.report.otlp import otlp
+
+    evidence = Evidence(bundle.path)
+    request = otlp(assembled(evidence), bundle.run_id, _anchor(evidence))
+    write(output, json.dumps(request, separators=(",", ":")) + "\n")
+
+
+def _anchor(evidence: Evidence) -> ClockAnchor:
+    """One anchor for all times: they stay in order, whatever happened to the wall clock meanwhile.
+
+    Raises:
+        BundleError: there is none.
+    """
+    if not evidence.anchors:
+        raise BundleError(f"{evidence.path} does not tell the time of day of its window.", "export another run")
+    return evidence.anchors[0]
+
+
+def _table(name: str) -> Callable[[Bundle, Path], None]:
+    """Writes a data frame of `dlobd.attribution.frames.RunBundle`: as Parquet if the file ends so, else as CSV."""
+
+    def written(bundle: Bundle, output: Path) -> None:
+        from dlobd.attribution.frames import RunBundle
+        from dlobd.report import frame_file
+
+        as_parquet = output.suffix == ".parquet"
+        if as_parquet and not frame_file.parquet_is_possible():
+            raise UsageError(
+                f"{output} cannot be written: Parquet needs the package pyarrow.",
+                "pip install pyarrow, or choose a FILE that ends in .csv",
+            )
+        frame = getattr(RunBundle(bundle.path), name)()
+        if as_parquet:
+            with writing(output) as beside:
+                frame_file.write_parquet(frame, beside)
+        else:
+            write(output, frame_file.csv_text(frame))
+
+    return written
+
+
+FORMATS: Mapping[str, Format] = {
+    "mlperf-log": Format("epochs and accuracies as an MLPerf-style log", "mlperf.log", _mlperf_log),
+    "otlp": Format("the timeline as OTLP JSON, for OpenTelemetry's tools", "otlp.json", _otlp),
+    "spans": Format("one row a span", "spans.csv", _table("spans")),
+    "steps": Format("one row a training step and rank", "steps.csv", _table("steps")),
+    "epochs": Format("one row an epoch", "epochs.csv", _table("epochs")),
+}
+"""The formats of `dlobd export`, by their names."""
+
+_TITLES = "; ".join(f"{name}: {form.title}" for name, form in FORMATS.items())
 
 
 def export(
     run: RunRef = "latest",
-    form: Annotated[Format, typer.Option("--format", help="mlperf-log: MLPerf-style.")] = Format.MLPERF_LOG,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")] = Path("mlperf.log"),
+    name: Annotated[str, typer.Option("--format", metavar="FORMAT", help=f"{_TITLES}.")] = "mlperf-log",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Output file. Default: FORMAT with .csv, otlp.json or mlperf.log."),
+    ] = None,
     out: Out = RUNS,
     force: Force = False,
 ) -> None:
-    """Write a run's epochs and accuracies as an MLPerf-style log."""
-    from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.bundle import store
-    from dlobd.report.mlperf_log import RULES, mlperf_log
+    """Write a run in the format of other tools.
 
-    assert form is Format.MLPERF_LOG  # there is no other yet; what is unknown, the command line has refused
+    Tables are CSV, or Parquet for an output file that ends in .parquet. See docs/file-format.md.
+    """
+    from dlobd.bundle import store
+    from dlobd.registry import unknown
+
+    if name not in FORMATS:
+        raise UsageError(unknown("format", name, FORMATS), "dlobd export --help")
+    form = FORMATS[name]
+    output = output or Path(form.file)
     bundle = store.find(run, out)
     check_free(output, force)
-    # one anchor: the log's times are in order, whatever happened to the wall clock meanwhile
-    write(output, mlperf_log(bundle.read(), Evidence(bundle.path).anchors[0]))
-    rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
-    print(f"check: python -m mlperf_logging.compliance_checker --config {rules} {log}")
+    form.write(bundle, output)

@@ -1,9 +1,9 @@
 """A trace in the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 One track a lane, after the same normalisation that attribution starts from: slices of a track nest, as the format
-wants, and the picture shows what was counted. One track more shows the attributed wall: which span of which lane each
-instant was given to; and counters show what the machine used, where it was sampled. Pure: a dictionary out, ready for
-`json.dump`.
+wants, and the picture shows what was counted. Arrows lead from what released a wait to the wait's end, and from each
+end of a transfer to the other. One track more shows the attributed wall: which span of which lane each instant was
+given to; and counters show what the machine used, where it was sampled. Pure: a dictionary out, ready for `json.dump`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from dlobd.attribution.attribute import attribute, critical_path
+from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, releases
 from dlobd.attribution.degrees import degree
 from dlobd.attribution.importers.resources import SampledHost
-from dlobd.attribution.nesting import arrange, by_lane
+from dlobd.attribution.nesting import by_lane
 from dlobd.layers import LAYERS
 from dlobd.schema import Event, Process, Segment, Span, Trace
 
@@ -44,18 +44,21 @@ def trace_events(trace: Trace, sampled: SampledHost | None = None) -> dict[str, 
     events += _instants("startup", trace.startup, trace.start_ns)
     events += _instants("teardown", trace.teardown, trace.start_ns)
 
-    lanes = by_lane(trace.spans)
+    spans, lanes = by_lane(trace.spans), arranged(trace)
     pids: dict[Process, int] = {}
+    tracks: dict[str, tuple[int, int]] = {}
     for position, lane in enumerate(trace.lanes):
-        process = lanes[lane][0].process
+        process = spans[lane][0].process
         if process not in pids:
             pids[process] = len(pids) + 2
             events += [_name(pids[process], None, _title(process)), _order(pids[process], None, position + 1)]
-        pid, tid = pids[process], position + 1
+        pid, tid = tracks[lane] = pids[process], position + 1
         events += [_name(pid, tid, lane), _order(pid, tid, position)]
-        for nested in arrange(lanes[lane], trace.start_ns, trace.end_ns).nested:
+        for nested in lanes[lane].nested:
             events.append(_slice(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid))
             events += _flows(nested.span, nested.start_ns, nested.end_ns, trace.start_ns, pid, tid)
+    for number, release in enumerate(releases(trace, lanes)):
+        events += _release(release, number, trace.start_ns, tracks)
     if sampled:
         events += _counters(sampled, trace)
     return {
@@ -128,6 +131,28 @@ def _flows(span: Span, start_ns: int, end_ns: int, zero_ns: int, pid: int, tid: 
             yield {"ph": "s", "ts": microseconds(start_ns - zero_ns), **flow, "args": {"bytes": size}}
         else:
             yield {"ph": "f", "bp": "e", "ts": microseconds(max(start_ns, end_ns - 1) - zero_ns), **flow}
+
+
+def _release(
+    release: Release, number: int, zero_ns: int, tracks: dict[str, tuple[int, int]]
+) -> Iterator[dict[str, Any]]:
+    """An arrow from the span that released a wait, at that instant, to the end of the wait.
+
+    Either end of an arrow belongs to the innermost slice at its time, so a slice's end is its last nanosecond."""
+    begins = (release.by, release.at_ns - 1 if release.at_ns > release.by.start_ns else release.at_ns)
+    ends = (release.wait, release.wait.end_ns - 1)
+    for phase, (nested, at_ns) in (("s", begins), ("f", ends)):
+        pid, tid = tracks[nested.span.lane]
+        yield {
+            "ph": phase,
+            "name": "releases",
+            "cat": "wait",
+            "id": f"wait/{number}",
+            "ts": microseconds(at_ns - zero_ns),
+            "pid": pid,
+            "tid": tid,
+            **({"bp": "e"} if phase == "f" else {}),
+        }
 
 
 def _is_end(lane: str, end: int | str) -> bool:

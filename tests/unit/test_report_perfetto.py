@@ -41,6 +41,20 @@ def check(document: dict[str, Any]) -> None:
                 around.pop()
             assert not around or end <= around[-1], "two slices of a track overlap and do not nest"
             around.append(end)
+    check_arrows(document["traceEvents"], tracks)
+
+
+def check_arrows(events: list[dict[str, Any]], tracks: dict[tuple[int, int], list[tuple[int, int]]]) -> None:
+    """Fails on an arrow of a wait that lacks an end, leads back in time, or begins or ends where no slice is."""
+    ends = {"s": {}, "f": {}}
+    for event in events:
+        if event["ph"] in ends and event["cat"] == "wait":
+            at_ns = int(event["ts"] * 1000)
+            assert event["id"] not in ends[event["ph"]], "two arrows have one id"
+            ends[event["ph"]][event["id"]] = at_ns
+            assert any(start <= at_ns < end for start, end in tracks[event["pid"], event["tid"]]), "no slice is there"
+    assert ends["s"].keys() == ends["f"].keys()
+    assert all(at_ns <= ends["f"][key] for key, at_ns in ends["s"].items())
 
 
 def test_the_checker_finds_an_overlap() -> None:
@@ -107,7 +121,7 @@ def test_tracks_are_lanes_and_the_wall_has_its_own() -> None:
         ("step", 0.001, 1.499),
     ]
     assert [(e["name"], e["ts"], e["cat"]) for e in events if e["ph"] == "i"] == [("first step done", 1.5, "startup")]
-    assert events[-1]["args"] == {
+    assert next(e["args"] for e in events if e["name"] == "step") == {
         "layer": "tensorflow",
         "span": "step",
         "resolution_ns": 1,
@@ -174,3 +188,45 @@ def test_transfers_to_and_from_a_parameter_server_are_linked() -> None:
         ("7/0/1 to ps-0", "f", server), ("7/0/1 to ps-0", "s", rank),
         ("7/0/ps-0 to 1", "f", rank), ("7/0/ps-0 to 1", "s", server),
     ]  # fmt: skip
+
+
+def arrows(evidence: Trace) -> list[tuple[str, float, str, float]]:
+    """The arrows of waits, sorted: from which track, when, to which one, when."""
+    document = trace_events(evidence)
+    check(document)
+    events = document["traceEvents"]
+    titles = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    ends = {
+        (e["ph"], e["id"]): (titles[e["pid"], e["tid"]], e["ts"])
+        for e in events
+        if e["ph"] in ("s", "f") and e["cat"] == "wait"
+    }
+    assert all(e["bp"] == "e" for e in events if e["ph"] == "f")
+    return sorted((*at, *ends["f", key]) for (phase, key), at in ends.items() if phase == "s")
+
+
+def test_an_arrow_leads_from_what_releases_a_wait_to_its_end() -> None:
+    """From the lane that is busy the longest, at its last nanosecond before the release, also where a poll goes on."""
+    wait = span("join", "spark", 0, 3000, waits_for=("rank 0", "rank 1"), cause="poll", cause_period_ns=900)
+    ranks = [span(f"s{rank}", "tensorflow", 100, 1500 + rank * 500, f"rank {rank}") for rank in (0, 1)]
+    assert arrows(Trace(0, 3000, (wait, *ranks))) == [("rank 1", 1.999, "client", 2.999)]
+    released = replace(wait, released_ns=1600)
+    assert arrows(Trace(0, 3000, (released, *ranks))) == [("rank 1", 1.599, "client", 2.999)]
+
+
+def test_the_last_to_enter_a_collective_releases_the_others() -> None:
+    """An arrow from its begin to the end of each other member, and none to itself."""
+    steps = [
+        span(f"s{rank}", "tensorflow", 100 + rank * 300, 1000 + rank, f"rank {rank}", rendezvous="step 1")
+        for rank in range(3)
+    ]
+    found = arrows(Trace(0, 2000, (span("m", "client", 0, 2000), *steps)))
+    assert found == [("rank 2", 0.7, "rank 0", 0.999), ("rank 2", 0.7, "rank 1", 1.0)]
+
+
+def test_what_released_a_wait_may_be_unknown() -> None:
+    """No arrow from a lane without evidence, from the waiting lane itself, or from what is outside the window."""
+    late = span("late", "spark", 2500, 2900, "rank 0")
+    for waits_for in (("nobody",), ("client",), ("rank 0",), ()):
+        wait = span("join", "spark", 0, 2000, waits_for=waits_for)
+        assert arrows(Trace(0, 2000, (wait, late))) == []

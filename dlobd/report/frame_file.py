@@ -1,0 +1,45 @@
+"""A data frame of `dlobd.attribution.frames` as the content of a file: CSV or Parquet.
+
+Columns that hold dicts, such as the attributes of spans, become JSON text in both.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    """As CSV with a header. Every text is quoted: names may hold commas, quotes and ends of lines of any kind. A number
+    that is missing is empty."""
+    text: str = _flat(frame).to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    return text
+
+
+def parquet_is_possible() -> bool:
+    """Whether the package is there that pandas writes Parquet with; it is no dependency of dlobd."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def write_parquet(frame: pd.DataFrame, path: Path) -> None:
+    """Writes it, with the run's id, status and reason as pandas' metadata."""
+    _flat(frame).to_parquet(path, engine="pyarrow", index=False)
+
+
+def _flat(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same, with JSON text in the place of dicts, and without what is no Unicode text."""
+    flat = frame.copy()
+    for name, kind in frame.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(kind):
+            flat[name] = frame[name].map(_text)
+    return flat
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text.encode(errors="backslashreplace").decode()

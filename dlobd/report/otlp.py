@@ -1,0 +1,201 @@
+"""A run as an OTLP trace in JSON: an `ExportTraceServiceRequest`, which OpenTelemetry's collectors and viewers take.
+
+One root span is the window; every span of the run lies below it, nested and cut as attribution has counted it. A
+process is a resource, so a viewer shows who did what. A wait has a link to the span that released it. Times are on the
+wall clock by one anchor, so that they keep their order whatever happened to the wall clock meanwhile. Equal runs have
+equal ids: a run that is exported twice is one trace. Pure: a dictionary out, ready for `json.dump`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dlobd import __version__
+from dlobd.attribution.attribute import Release, arranged, attribute, releases
+from dlobd.attribution.degrees import of_span
+from dlobd.attribution.nesting import Lane, NestedSpan
+from dlobd.layers import UNATTRIBUTED
+from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process, Span, Trace
+
+INTERNAL = 1
+"""`SPAN_KIND_INTERNAL`: in OTLP's JSON, enumerations are numbers."""
+
+Json = dict[str, Any]
+
+
+def otlp(trace: Trace, run_id: str, anchor: ClockAnchor) -> Json:
+    """The request, as one JSON object.
+
+    Args:
+        anchor: where the monotonic clock stands on the wall clock.
+
+    Raises:
+        BundleError: as `dlobd.attribution.attribute.attribute`.
+    """
+    return _Exporter(trace, run_id, anchor).request()
+
+
+class _Exporter:
+    """The ids of a run's spans, and what is made of them."""
+
+    def __init__(self, trace: Trace, run_id: str, anchor: ClockAnchor) -> None:
+        self.trace, self.run_id, self.anchor = trace, run_id, anchor
+        self.lanes = arranged(trace)
+        self.trace_id = _digest(32, run_id)
+        self.root_id = _digest(16, run_id, "window")
+        # a lane and a place in it, not the recorded id: bad evidence may have one id twice
+        self.ids = {
+            id(nested): _digest(16, run_id, name, str(place))
+            for name, lane in self.lanes.items()
+            for place, nested in enumerate(lane.nested)
+        }
+        self.released_by: dict[int, Release] = {id(each.wait): each for each in releases(trace, self.lanes)}
+
+    def request(self) -> Json:
+        """Every process with its spans; that of the main lane is the first, and has the root."""
+        main = next((span.process for span in self.trace.spans if span.lane == MAIN_LANE), None)
+        spans: dict[Process | None, list[Json]] = defaultdict(list)
+        spans[main].append(self.root())
+        for name in (MAIN_LANE, *(name for name in self.trace.lanes if name != MAIN_LANE)):
+            for nested, parent_id in self.with_parents(self.lanes[name]):
+                spans[nested.span.process].append(self.span(nested, parent_id))
+        scope = {"name": "dlobd", "version": __version__}
+        return {
+            "resourceSpans": [
+                {"resource": {"attributes": _resource(process)}, "scopeSpans": [{"scope": scope, "spans": found}]}
+                for process, found in spans.items()
+            ]
+        }
+
+    def with_parents(self, lane: Lane) -> Iterable[tuple[NestedSpan, str]]:
+        """Each span of a lane, and the id of the one around it; the window's for the outermost."""
+        around: list[NestedSpan] = []
+        for nested in lane.nested:
+            while around and around[-1].end_ns <= nested.start_ns:
+                around.pop()
+            yield nested, self.ids[id(around[-1])] if around else self.root_id
+            around.append(nested)
+
+    def root(self) -> Json:
+        """The window, with the layers' times as attributes, and start-up and teardown as its events."""
+        trace, found = self.trace, attribute(self.trace)
+        told: Json = {"dlobd.run_id": self.run_id, "dlobd.wall_ns": found.wall_ns}
+        told |= {f"dlobd.layer.{layer.layer}_ns": layer.ns for layer in found.layers}
+        told[f"dlobd.{UNATTRIBUTED}_ns"] = found.unattributed_ns
+        return {
+            **self.times(trace.start_ns, trace.end_ns),
+            "traceId": self.trace_id,
+            "spanId": self.root_id,
+            "name": "dlobd run",
+            "kind": INTERNAL,
+            "attributes": _attributes(told),
+            "events": [
+                self.event(event, phase)
+                for phase, events in (("startup", trace.startup), ("teardown", trace.teardown))
+                for event in events
+            ],
+        }
+
+    def span(self, nested: NestedSpan, parent_id: str) -> Json:
+        """One span; its recorded times stand beside those it was counted with, where they differ."""
+        span, release = nested.span, self.released_by.get(id(nested))
+        told = _told(span)
+        if (nested.start_ns, nested.end_ns) != (span.start_ns, span.end_ns):
+            told["dlobd.recorded_start_unix_nano"] = self.unix(span.start_ns)
+            told["dlobd.recorded_end_unix_nano"] = self.unix(span.end_ns)
+        own = {f"dlobd.attrs.{key}": value for key, value in span.attrs.items()}
+        made = {
+            **self.times(nested.start_ns, nested.end_ns),
+            "traceId": self.trace_id,
+            "spanId": self.ids[id(nested)],
+            "parentSpanId": parent_id,
+            "name": _text(span.name),
+            "kind": INTERNAL,
+            "attributes": _attributes(told | own),
+        }
+        return made | {"links": [self.link(release)]} if release else made
+
+    def link(self, release: Release) -> Json:
+        """From a wait to what released it."""
+        told = {"dlobd.link": "released by", "dlobd.released_unix_nano": self.unix(release.at_ns)}
+        return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(told)}
+
+    def event(self, event: Event, phase: str) -> Json:
+        """A point of the start-up or teardown."""
+        told = {"dlobd.phase": phase, "dlobd.source": event.source, "dlobd.resolution_ns": event.resolution_ns}
+        return {
+            "timeUnixNano": str(self.unix(event.at_ns)),
+            "name": _text(event.event),
+            "attributes": _attributes(told),
+        }
+
+    def times(self, start_ns: int, end_ns: int) -> Json:
+        """Begin and end, as text: JSON's numbers do not hold 64 bits everywhere."""
+        return {"startTimeUnixNano": str(self.unix(start_ns)), "endTimeUnixNano": str(self.unix(end_ns))}
+
+    def unix(self, at_ns: int) -> int:
+        """A monotonic time on the wall clock."""
+        return self.anchor.wall_ns + at_ns - self.anchor.monotonic_ns
+
+
+def _told(span: Span) -> Json:
+    told: Json = {
+        "dlobd.layer": span.layer,
+        "dlobd.lane": span.lane,
+        "dlobd.span": span.id,
+        "dlobd.degree": of_span(span),
+        "dlobd.resolution_ns": span.resolution_ns,
+        "dlobd.truncated": span.truncated,
+    }
+    optional: Json = {
+        "dlobd.source": span.source,
+        "dlobd.waits_for": list(span.waits_for),
+        "dlobd.rendezvous": span.rendezvous,
+        "dlobd.cause": span.cause,
+        "dlobd.cause_period_ns": span.cause_period_ns,
+        "dlobd.unknown": span.unknown,
+    }
+    return told | {key: value for key, value in optional.items() if value}
+
+
+def _resource(process: Process | None) -> list[Json]:
+    told: Json = {"service.namespace": "dlobd", "service.name": "dlobd"}
+    if process:
+        told["service.name"] = f"dlobd {process.role}"
+        told["service.instance.id"] = f"{process.host}/{process.role}/{process.index}/{process.pid}"
+        told |= {"host.name": process.host, "process.pid": process.pid}
+        told |= {"dlobd.role": process.role, "dlobd.index": process.index}
+    return _attributes(told)
+
+
+def _attributes(told: Mapping[str, Any]) -> list[Json]:
+    """As OTLP's list of keys and values; a value that is None is left out."""
+    return [{"key": _text(key), "value": _value(value)} for key, value in told.items() if value is not None]
+
+
+def _value(value: Any) -> Json:
+    """One `AnyValue`. What viewers do not take as an attribute, such as lists of lists, becomes JSON text."""
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)} if -(2**63) <= value < 2**63 else {"stringValue": str(value)}
+    if isinstance(value, float) and math.isfinite(value):
+        return {"doubleValue": value}
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return {"arrayValue": {"values": [_value(each) for each in value]}}
+    return {"stringValue": _text(value if isinstance(value, str) else json.dumps(value, default=str))}
+
+
+def _text(text: str) -> str:
+    """Without what is no Unicode text, such as half of a pair: a reader would refuse the whole file."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _digest(digits: int, *of: str) -> str:
+    text = "\0".join(of).encode(errors="backslashreplace")
+    return hashlib.sha256(text).hexdigest()[:digits]
