@@ -49,7 +49,7 @@ def _otlp(bundle: Bundle, output: Path) -> None:
     from dlobd.report.otlp import otlp
 
     evidence = Evidence(bundle.path)
-    request = otlp(assembled(evidence), bundle.run_id, _anchor(evidence))
+    request = otlp(assembled(evidence), bundle.read().run_id, _anchor(evidence))
     write(output, json.dumps(request, separators=(",", ":")) + "\n")
 
 

@@ -168,7 +168,7 @@ def _resource(process: Process | None) -> list[Json]:
     if process:
         told["service.name"] = f"dlobd {process.role}"
         told["service.instance.id"] = f"{process.host}/{process.role}/{process.index}/{process.pid}"
-        told |= {"host.name": process.host, "process.pid": process.pid}
+        told |= {"host.name": process.host, "process.pid": process.pid or None}
         told |= {"dlobd.role": process.role, "dlobd.index": process.index}
     return _attributes(told)
 

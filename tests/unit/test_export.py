@@ -1,0 +1,210 @@
+"""What `dlobd export` writes: tables that can be read back, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import stat
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import dlobd
+from dlobd import cli
+from dlobd.attribution import frames
+from dlobd.cli import output
+from dlobd.cli.export import FORMATS
+from dlobd.errors import UsageError
+from dlobd.report import frame_file
+
+DATA = Path(__file__).parents[1] / "data"
+RUN = DATA / "quick-run"
+
+HOSTILE = ["a, b", 'say "x"', "two\nlines", "cr\r", "\r\n", "=1+1", "", "NA", "ü\0", "\ud800"]
+"""Names of spans as third-party records may have them."""
+
+
+def export(*words: str) -> int:
+    """Runs the command on a captured run."""
+    return cli.main(["export", str(RUN), *words])
+
+
+def table(text: str, columns: dict[str, str]) -> pd.DataFrame:
+    """A CSV file as the data frame that it was made of, but for the dicts."""
+    return pd.read_csv(io.StringIO(text), dtype=columns, keep_default_na=False, na_values={"loss": [""]})
+
+
+def test_each_format_has_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without -o; two formats never have one name. The help names each format."""
+    monkeypatch.chdir(tmp_path)
+    assert len({form.file for form in FORMATS.values()}) == len(FORMATS)
+    for name in ("otlp", "spans", "steps", "epochs"):
+        assert export("--format", name) == 0
+        assert capsys.readouterr().out == f"Wrote {FORMATS[name].file}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epochs.csv", "otlp.json", "spans.csv", "steps.csv"]
+    assert cli.main(["export", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{name}:" in said for name in FORMATS)
+
+
+def test_an_unknown_format_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and the nearest name."""
+    assert export("--format", "span") == 2
+    expected = "dlobd: Unknown format 'span'; did you mean 'spans'? Next: dlobd export --help\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_otlp_of_a_run_begins_with_its_window(tmp_path: Path) -> None:
+    """On the wall clock as it was just before the window, by the anchor in the evidence."""
+    path = tmp_path / "otlp.json"
+    assert export("--format", "otlp", "-o", str(path)) == 0
+    root = json.loads(path.read_text())["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    window = json.loads((RUN / "evidence" / "window.json").read_text())
+    anchor = window["anchors"][0]
+    assert int(root["startTimeUnixNano"]) == window["exec_ns"] - anchor["monotonic_ns"] + anchor["wall_ns"]
+
+
+@pytest.mark.parametrize("name", ["spans", "steps", "epochs"])
+def test_a_table_can_be_read_back(name: str, tmp_path: Path) -> None:
+    """Number for number what `dlobd.load` gives; attributes are JSON text."""
+    path = tmp_path / "table.csv"
+    assert export("--format", name, "-o", str(path)) == 0
+    expected: pd.DataFrame = getattr(dlobd.load(RUN), name)()
+    found = table(path.read_text(), getattr(frames, name.upper()))
+    assert list(found.columns) == list(getattr(frames, name.upper()))
+    assert len(found) == len(expected)
+    assert (name == "epochs") or len(found) > 0
+    if name == "spans":
+        assert [json.loads(text) for text in found.pop("attrs")] == expected.pop("attrs").tolist()
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+def test_hostile_names_survive_csv() -> None:
+    """Commas, quotes, ends of lines, what looks like a formula or like nothing; half a pair is escaped."""
+    frame = pd.DataFrame({"name": HOSTILE, "ns": range(len(HOSTILE)), "attrs": [{"of": name} for name in HOSTILE]})
+    text = frame_file.csv_text(frame)
+    found = pd.read_csv(io.StringIO(text), keep_default_na=False, lineterminator="\n", engine="c")
+    assert found["name"].tolist() == [*HOSTILE[:-1], "\\ud800"]
+    assert found["ns"].tolist() == frame["ns"].tolist()
+    assert [json.loads(one)["of"] for one in found["attrs"]] == HOSTILE
+    assert text.encode()
+
+
+def test_a_missing_number_is_empty() -> None:
+    """And no text."""
+    frame = pd.DataFrame({"ns": [1, None], "loss": [None, 0.5]}).astype({"ns": "Int64", "loss": "float64"})
+    assert pd.read_csv(io.StringIO(frame_file.csv_text(frame))).isna().to_numpy().tolist() == [
+        [False, True],
+        [True, False],
+    ]
+
+
+def test_parquet_without_pyarrow_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what to install, and leaves no file."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    path = tmp_path / "spans.parquet"
+    assert export("--format", "spans", "-o", str(path)) == 2
+    error = capsys.readouterr().err
+    assert "Parquet needs the package pyarrow. Next: pip install pyarrow, or" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parquet_is_written_where_pyarrow_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By pandas, whole or not at all, with JSON text for attributes. What pandas would write is looked at here."""
+    given: list[pd.DataFrame] = []
+
+    def to_parquet(frame: pd.DataFrame, path: Path, engine: str, index: bool) -> None:
+        assert (engine, index) == ("pyarrow", False)
+        given.append(frame)
+        path.write_bytes(b"PAR1")
+
+    monkeypatch.setattr(frame_file, "parquet_is_possible", lambda: True)
+    monkeypatch.setattr(pd.DataFrame, "to_parquet", to_parquet)
+    path = tmp_path / "spans.parquet"
+    assert export("--format", "spans", "-o", str(path)) == 0
+    assert path.read_bytes() == b"PAR1"
+    assert given[0].dtypes["start_ns"] == "int64"
+    assert all(isinstance(json.loads(text), dict) for text in given[0]["attrs"])
+
+
+def _interrupted(path: Path) -> None:
+    path.write_text("half")
+    raise KeyboardInterrupt
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fills up, or Ctrl-C, leaves the file that was there, and nothing beside it."""
+    path = tmp_path / "trace.json"
+    path.write_text("mine")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match=r"trace\.json cannot be written: No space left on device"):
+        output.write(path, "new")
+    with pytest.raises(KeyboardInterrupt), output.writing(path) as beside:
+        _interrupted(beside)
+    assert path.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [path]
+    monkeypatch.undo()
+    output.write(path, "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_until_it_is_whole_the_file_is_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A reader never sees a part. That it was written is said at the end."""
+    path = tmp_path / "trace.json"
+    path.write_text("mine")
+    with output.writing(path) as beside:
+        beside.write_text("half")
+        assert path.read_text() == "mine"
+        assert beside.parent == path.parent
+        assert capsys.readouterr().out == ""
+    assert (path.read_text(), capsys.readouterr().out) == ("half", f"Wrote {path}\n")
+
+
+def test_links_permissions_and_long_names_stay(tmp_path: Path) -> None:
+    """What a link names is replaced, with the permissions that it had; a new file has those of any new file."""
+    target, link, new = tmp_path / "target", tmp_path / "link", tmp_path / ("n" * 255)
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to("target")
+    output.write(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    output.write(new, "")
+    (tmp_path / "plain").touch()
+    assert new.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    """What is no file is not replaced by one."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        output.write(pipe, "text")
+        assert os.read(reader, 100) == b"text"
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("path", ["no/such/file", "."])
+def test_where_no_file_can_be_is_one_line(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that is missing, or one in the place of the file."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"cannot be written: (No such file or|Is a) directory"):
+        output.write(Path(path), "text")
+    assert list(tmp_path.iterdir()) == []
