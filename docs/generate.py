@@ -1,4 +1,5 @@
-"""Makes what in docs/ must not drift from the code: `layers.md`, `metrics.md`, `audits.md`, and the terminal picture.
+"""Makes what in docs/ must not drift from the code: `layers.md`, `metrics.md`, `audits.md`, `selftest.md`, a page a
+command in `commands/`, and the terminal picture.
 
     python docs/generate.py                    write all pages
     python docs/generate.py --check            exit 1 if one of them is stale
@@ -6,12 +7,13 @@
 
 Names, units and descriptions come from `dlobd.layers`, `dlobd.attribution.audits` and the schema of run.json. How a
 number is computed stands in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a
-number, is an error.
+number, is an error. `command_pages.py`, beside this file, has the pages of the commands.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import io
 import json
 import re
@@ -678,14 +680,23 @@ def main(argv: list[str] | None = None) -> int:
     if chosen.command == "picture":
         (chosen.to / "breakdown.svg").write_text(picture(store.find(chosen.bundle, Path("runs")).read()))
         return 0
-    stale = [path for name, text in pages().items() if _read(path := chosen.to / name) != text]
-    for path in stale:
-        if chosen.check:
+    made = pages()
+    stale = {path: text for name, text in made.items() if _read(path := chosen.to / name) != text}
+    left_over = [path for path in sorted(chosen.to.glob("commands/*.md")) if f"commands/{path.name}" not in made]
+    if chosen.check:
+        for path in stale:
             print(f"{path} is stale. Next: python docs/generate.py", file=sys.stderr)
-        else:
-            path.write_text(pages()[path.name])
-            print(f"wrote {path}")
-    return 1 if chosen.check and stale else 0
+        for path in left_over:
+            print(f"{path} is of no command. Next: python docs/generate.py", file=sys.stderr)
+        return 1 if stale or left_over else 0
+    for path, text in stale.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(f"wrote {path}")
+    for path in left_over:
+        path.unlink()
+        print(f"removed {path}")
+    return 0
 
 
 def pages() -> dict[str, str]:
@@ -695,7 +706,18 @@ def pages() -> dict[str, str]:
         "metrics.md": metrics_page(),
         "audits.md": audits_page(),
         "selftest.md": selftest_page(),
+        **_beside("command_pages").pages(DOCS),
     }
+
+
+def _beside(name: str) -> Any:
+    """A module of this directory, which is no package, wherever this one was loaded from."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def audits_page() -> str:
