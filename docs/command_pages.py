@@ -200,7 +200,7 @@ COMMANDS: dict[str, Page] = {
         (
             ("dlobd clean", "what is kept, where, and its size; removes nothing"),
             ("dlobd clean --yes", "removes the caches"),
-            ("dlobd clean --yes --runs", "and the bundles in runs/"),
+            ("dlobd clean --yes --runs", "and the bundles and self-tests in runs/"),
         ),
         ("cluster.md",),
         {3: "something cannot be removed", 8: "a cluster is running"},
@@ -350,7 +350,7 @@ def _page(name: str, command: Any, page: Page, meanings: dict[int, str]) -> str:
         parameters="".join(f"\n{table}\n" for table in tables if table),
         codes=_table(("Exit code", "Meaning"), [(str(code), what) for code, what in told.items()]),
         examples="\n".join(_example(line, what, aligned) for line, what in page.examples),
-        see=" · ".join(f"[{_link_name(target)}](../{target})" for target in page.see),
+        see=" · ".join(map(_see, page.see)),
     )
 
 
@@ -403,7 +403,7 @@ def _default(parameter: Any) -> str:
         told = parameter.opts[0] if parameter.default else (*parameter.secondary_opts, "")[0]
         return f"`{told}`" if told else "off"
     told = f"`{parameter.default}`" if parameter.default not in (None, "", ()) else "-"
-    return f"`{parameter.envvar}`" if parameter.envvar and told == "-" else told
+    return f"`${parameter.envvar}`, else none" if parameter.envvar and told == "-" else told
 
 
 def _meaning(parameter: Any) -> str:
@@ -428,8 +428,10 @@ def _inline(text: str) -> str:
     return "".join(parts)
 
 
-def _link_name(target: str) -> str:
-    return f"dlobd {Path(target).stem.replace('-', ' ')}" if target.startswith("commands/") else Path(target).stem
+def _see(target: str) -> str:
+    if target.startswith("commands/"):
+        return f"[dlobd {Path(target).stem.replace('-', ' ')}]({Path(target).name})"
+    return f"[{Path(target).stem}](../{target})"
 
 
 def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
