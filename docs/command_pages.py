@@ -161,7 +161,10 @@ COMMANDS: dict[str, Page] = {
                 "dlobd check runs/series-NEW.json --against runs/series-OLD.json --max-regression 5%",
                 "a gate for CI",
             ),
-            ("dlobd check runs/new --against runs/baseline --json", "two directories of bundles, as one document"),
+            (
+                "dlobd check runs/new/softmax-mnist-quick --against runs/baseline/softmax-mnist-quick --json",
+                "two directories of bundles, as one document",
+            ),
         ),
         ("comparisons.md", "commands/compare.md"),
         {2: _DIFFER, 7: "", 9: "", 10: ""},

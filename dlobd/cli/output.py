@@ -50,7 +50,7 @@ def writing(path: Path) -> Iterator[Path]:
     whole = Path(os.path.realpath(path))
     beside = whole.with_name(f".dlobd-{os.getpid()}.part")
     try:
-        if whole.exists() and not whole.is_file():
+        if path.exists() and not path.is_file():
             yield path
         else:
             try:

@@ -25,6 +25,9 @@ from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process, Span, Trace
 INTERNAL = 1
 """`SPAN_KIND_INTERNAL`: in OTLP's JSON, enumerations are numbers."""
 
+OWN = "dlobd."
+"""Before each key of dlobd's own, as OpenTelemetry wants it of names that are not of its conventions."""
+
 Json = dict[str, Any]
 
 
@@ -84,16 +87,16 @@ class _Exporter:
     def root(self) -> Json:
         """The window, with the layers' times as attributes, and start-up and teardown as its events."""
         trace, found = self.trace, attribute(self.trace)
-        told: Json = {"dlobd.run_id": self.run_id, "dlobd.wall_ns": found.wall_ns}
-        told |= {f"dlobd.layer.{layer.layer}_ns": layer.ns for layer in found.layers}
-        told[f"dlobd.{UNATTRIBUTED}_ns"] = found.unattributed_ns
+        told: Json = {"run_id": self.run_id, "wall_ns": found.wall_ns}
+        told |= {f"layer.{layer.layer}_ns": layer.ns for layer in found.layers}
+        told[f"{UNATTRIBUTED}_ns"] = found.unattributed_ns
         return {
             **self.times(trace.start_ns, trace.end_ns),
             "traceId": self.trace_id,
             "spanId": self.root_id,
             "name": "dlobd run",
             "kind": INTERNAL,
-            "attributes": _attributes(told),
+            "attributes": _attributes(_own(told)),
             "events": [
                 self.event(event, phase)
                 for phase, events in (("startup", trace.startup), ("teardown", trace.teardown))
@@ -106,9 +109,9 @@ class _Exporter:
         span, release = nested.span, self.released_by.get(id(nested))
         told = _told(span)
         if (nested.start_ns, nested.end_ns) != (span.start_ns, span.end_ns):
-            told["dlobd.recorded_start_unix_nano"] = self.unix(span.start_ns)
-            told["dlobd.recorded_end_unix_nano"] = self.unix(span.end_ns)
-        own = {f"dlobd.attrs.{key}": value for key, value in span.attrs.items()}
+            told["recorded_start_unix_nano"] = self.unix(span.start_ns)
+            told["recorded_end_unix_nano"] = self.unix(span.end_ns)
+        told |= {f"attrs.{key}": value for key, value in span.attrs.items()}
         made = {
             **self.times(nested.start_ns, nested.end_ns),
             "traceId": self.trace_id,
@@ -116,23 +119,20 @@ class _Exporter:
             "parentSpanId": parent_id,
             "name": _text(span.name),
             "kind": INTERNAL,
-            "attributes": _attributes(told | own),
+            "attributes": _attributes(_own(told)),
         }
         return made | {"links": [self.link(release)]} if release else made
 
     def link(self, release: Release) -> Json:
         """From a wait to what released it."""
-        told = {"dlobd.link": "released by", "dlobd.released_unix_nano": self.unix(release.at_ns)}
+        told = _own({"link": "released by", "released_unix_nano": self.unix(release.at_ns)})
         return {"traceId": self.trace_id, "spanId": self.ids[id(release.by)], "attributes": _attributes(told)}
 
     def event(self, event: Event, phase: str) -> Json:
         """A point of the start-up or teardown."""
-        told = {"dlobd.phase": phase, "dlobd.source": event.source, "dlobd.resolution_ns": event.resolution_ns}
-        return {
-            "timeUnixNano": str(self.unix(event.at_ns)),
-            "name": _text(event.event),
-            "attributes": _attributes(told),
-        }
+        told = _own({"phase": phase, "source": event.source, "resolution_ns": event.resolution_ns})
+        at_ns = str(self.unix(event.at_ns))
+        return {"timeUnixNano": at_ns, "name": _text(event.event), "attributes": _attributes(told)}
 
     def times(self, start_ns: int, end_ns: int) -> Json:
         """Begin and end, as text: JSON's numbers do not hold 64 bits everywhere."""
@@ -145,20 +145,20 @@ class _Exporter:
 
 def _told(span: Span) -> Json:
     told: Json = {
-        "dlobd.layer": span.layer,
-        "dlobd.lane": span.lane,
-        "dlobd.span": span.id,
-        "dlobd.degree": of_span(span),
-        "dlobd.resolution_ns": span.resolution_ns,
-        "dlobd.truncated": span.truncated,
+        "layer": span.layer,
+        "lane": span.lane,
+        "span": span.id,
+        "degree": of_span(span),
+        "resolution_ns": span.resolution_ns,
+        "truncated": span.truncated,
     }
     optional: Json = {
-        "dlobd.source": span.source,
-        "dlobd.waits_for": list(span.waits_for),
-        "dlobd.rendezvous": span.rendezvous,
-        "dlobd.cause": span.cause,
-        "dlobd.cause_period_ns": span.cause_period_ns,
-        "dlobd.unknown": span.unknown,
+        "source": span.source,
+        "waits_for": list(span.waits_for),
+        "rendezvous": span.rendezvous,
+        "cause": span.cause,
+        "cause_period_ns": span.cause_period_ns,
+        "unknown": span.unknown,
     }
     return told | {key: value for key, value in optional.items() if value}
 
@@ -169,8 +169,12 @@ def _resource(process: Process | None) -> list[Json]:
         told["service.name"] = f"dlobd {process.role}"
         told["service.instance.id"] = f"{process.host}/{process.role}/{process.index}/{process.pid}"
         told |= {"host.name": process.host, "process.pid": process.pid or None}
-        told |= {"dlobd.role": process.role, "dlobd.index": process.index}
+        told |= _own({"role": process.role, "index": process.index})
     return _attributes(told)
+
+
+def _own(told: Mapping[str, Any]) -> Json:
+    return {f"{OWN}{key}": value for key, value in told.items()}
 
 
 def _attributes(told: Mapping[str, Any]) -> list[Json]:
