@@ -190,6 +190,7 @@ is a line written by dlobd's recorder; the other sources are described in [metho
 {spans}), `.steps()` (columns {steps}), `.epochs()` (columns {epochs}) and `.resources()` (columns {resources}). Their
 `start_ns`, `end_ns` and `at_ns` count from the start of the window. In `.resources()`, `role` is `host` for the whole
 machine; CPU time and bytes of disks and networks have added up since the machine or the process was started.
+`dlobd export` writes spans, steps and epochs as [CSV or Parquet](file-format.md#tables).
 """
 
 PASSED = {

@@ -66,7 +66,7 @@ class _Exporter:
         spans[main].append(self.root())
         for name in (MAIN_LANE, *(name for name in self.trace.lanes if name != MAIN_LANE)):
             for nested, parent_id in self.with_parents(self.lanes[name]):
-                spans[nested.span.process].append(self.span(nested, parent_id))
+                spans[nested.span.process].append(self.exported(nested, parent_id))
         scope = {"name": "dlobd", "version": __version__}
         return {
             "resourceSpans": [
@@ -104,7 +104,7 @@ class _Exporter:
             ],
         }
 
-    def span(self, nested: NestedSpan, parent_id: str) -> Json:
+    def exported(self, nested: NestedSpan, parent_id: str) -> Json:
         """One span; its recorded times stand beside those it was counted with, where they differ."""
         span, release = nested.span, self.released_by.get(id(nested))
         told = _told(span)
