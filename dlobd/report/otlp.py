@@ -88,8 +88,8 @@ class _Exporter:
         """The window, with the layers' times as attributes, and start-up and teardown as its events."""
         trace, found = self.trace, attribute(self.trace)
         told: Json = {"run_id": self.run_id, "wall_ns": found.wall_ns}
-        told |= {f"layer.{layer.layer}_ns": layer.ns for layer in found.layers}
-        told[f"{UNATTRIBUTED}_ns"] = found.unattributed_ns
+        told |= {f"wall.{layer.layer}_ns": layer.ns for layer in found.layers}
+        told[f"wall.{UNATTRIBUTED}_ns"] = found.unattributed_ns
         return {
             **self.times(trace.start_ns, trace.end_ns),
             "traceId": self.trace_id,
@@ -151,6 +151,7 @@ def _told(span: Span) -> Json:
         "degree": of_span(span),
         "resolution_ns": span.resolution_ns,
         "truncated": span.truncated,
+        "call": span.call,
     }
     optional: Json = {
         "source": span.source,

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from strategies import span, traces
 
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
 
+DATA = Path(__file__).parents[1] / "data"
 ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)
 WALL_NS = ANCHOR.wall_ns - ANCHOR.monotonic_ns
 
@@ -84,6 +87,16 @@ def test_any_evidence_makes_one_tree(evidence: Trace) -> None:
     check(otlp(evidence, "run", ANCHOR), evidence)
 
 
+@pytest.mark.parametrize("capture", ["quick-run", "own-run", "native-run", "killed-trainer"])
+def test_a_real_run_makes_one_tree(capture: str) -> None:
+    """With each process, and links between them."""
+    evidence = assemble(DATA / capture)
+    request = otlp(evidence, capture, ANCHOR)
+    spans = check(request, evidence)
+    assert len(request["resourceSpans"]) == len({span.process for span in evidence.spans})
+    assert any("links" in one for one in spans)
+
+
 def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
     """The first has the root, whose attributes split the wall; times are on the wall clock, to the nanosecond."""
     rank = Process("node-1", "worker", 1, 77)
@@ -93,7 +106,7 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
         (
             span("join", "spark", 1_000, 9_000, waits_for=("rank-1",)),
             span("train", "tensorflow", 2_000, 8_000, "rank-1", process=rank, source="own clock"),
-            span("step", "tensorflow", 3_000, 4_000, "rank-1", process=rank, attrs={"step": 7}, truncated=True),
+            span("step", "tensorflow", 3_000, 4_000, "rank-1", process=rank, attrs={"step": 7}, call=0, truncated=True),
         ),
         startup=(Event("first step done", 4_000, "own mark"),),
     )
@@ -110,7 +123,7 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
         "dlobd.index": 1,
     }
     wall = told(root["attributes"])
-    assert wall["dlobd.wall_ns"] == 8_000 == wall["dlobd.layer.spark_ns"] + wall["dlobd.layer.tensorflow_ns"]
+    assert wall["dlobd.wall_ns"] == 8_000 == wall["dlobd.wall.spark_ns"] + wall["dlobd.wall.tensorflow_ns"]
     assert [(event["name"], event["timeUnixNano"]) for event in root["events"]] == [
         ("first step done", str(WALL_NS + 4_000))
     ]
@@ -123,6 +136,7 @@ def test_processes_are_resources_and_lanes_hang_below_the_window() -> None:
         "dlobd.degree": "between marks",  # its end was not seen
         "dlobd.resolution_ns": 1,
         "dlobd.truncated": True,
+        "dlobd.call": 0,
         "dlobd.attrs.step": 7,
     }
     assert told(join["attributes"])["dlobd.waits_for"] == ["rank-1"]

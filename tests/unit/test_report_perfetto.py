@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import span, traces
 
+from dlobd.attribution.attribute import arranged, releases
 from dlobd.attribution.importers import resources
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
 
@@ -222,6 +225,20 @@ def test_the_last_to_enter_a_collective_releases_the_others() -> None:
     ]
     found = arrows(Trace(0, 2000, (span("m", "client", 0, 2000), *steps)))
     assert found == [("rank 2", 0.7, "rank 0", 0.999), ("rank 2", 0.7, "rank 1", 1.0)]
+
+
+def test_arrows_of_a_real_run() -> None:
+    """The client waits for the driver, the driver for the last executor and for the trainer that is done last."""
+    evidence = assemble(Path(__file__).parents[1] / "data" / "quick-run")
+    check(trace_events(evidence))
+    found = {
+        (release.wait.span.lane, release.wait.span.name): (release.by.span.lane, release.by.span.name)
+        for release in releases(evidence, arranged(evidence))
+    }
+    assert found["client", "wait for spark-submit"] == ("driver", "JVM process exits")
+    assert found["driver", "wait for executors"] == ("executor-2", "executor registers")
+    assert found["driver", "await trainers"] == ("rank-0", "sleep before closing again")
+    assert found["executor-1", "await reservations"] == ("executor-2", "register reservation")
 
 
 def test_what_released_a_wait_may_be_unknown() -> None:
