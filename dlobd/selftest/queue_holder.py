@@ -31,8 +31,11 @@ class Holder:
 
 
 @contextmanager
-def held(cluster: EmbeddedCluster) -> Iterator[Holder]:
+def held(cluster: EmbeddedCluster, memory_mb: int = 0) -> Iterator[Holder]:
     """Another application's ApplicationMaster has all the memory that its queue gives to ApplicationMasters.
+
+    Args:
+        memory_mb: it has only so much.
 
     Raises:
         ClusterError: YARN does not take it, or does not end it.
@@ -51,7 +54,7 @@ def held(cluster: EmbeddedCluster) -> Iterator[Holder]:
             "application-id": application_id,
             "application-name": "holds the queue",
             "max-app-attempts": 1,
-            "resource": {"memory": cluster.settings.nodemanager_memory_mb, "vCores": 1},
+            "resource": {"memory": memory_mb or cluster.settings.nodemanager_memory_mb, "vCores": 1},
             "am-container-spec": {"commands": {"command": f"sleep {BLOCKER_S}"}},
         }
         requests.post(apps, json=other, timeout=REST_S).raise_for_status()

@@ -1,0 +1,100 @@
+"""Pathologies of the user's own job: what spark-submit is told to take along, how its JVMs are set, what is killed."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.pathologies import faults
+from bench.pathologies.stage import Ended, Fault, Stage
+
+JOBS = Path(__file__).parents[2] / "tests" / "foreign"
+"""Scripts that know nothing of dlobd."""
+
+BYTES = 400 << 20
+SMALL_FILES = 20_000
+MIB = 1 << 20
+
+JVM = " ".join(
+    (
+        "-XX:+UseSerialGC",
+        "-Xmn1m",
+        "-XX:MetaspaceSize=1m",
+        "-XX:MinMetaspaceExpansion=256k",
+        "-XX:MaxMetaspaceExpansion=256k",
+        "-XX:MinMetaspaceFreeRatio=0",
+        "-XX:MaxMetaspaceFreeRatio=1",
+    )
+)
+"""A young generation of 1 MiB, and a full collection each time that loaded classes take 256 KiB more."""
+
+KILLED_AFTER_S = 10.0
+"""What a job's tasks have done by then is done again."""
+
+Make = Callable[[Stage, Path], Ended]
+"""Makes one run; the path is a directory of its own."""
+
+
+def submit(
+    stage: Stage,
+    directory: Path,
+    script: str,
+    options: Sequence[str] = (),
+    arguments: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    beside: Sequence[Fault] = (),
+) -> Ended:
+    """One run of a script by `dlobd submit`."""
+    sets = [word for setting in settings for word in ("--set", setting)]
+    line = ["spark-submit", *options, str(JOBS / script), *arguments]
+    return stage.run(directory, ["submit", "--out", str(directory), *sets, "--", *line], beside)
+
+
+def large_file(stage: Stage, directory: Path) -> Ended:
+    """A file of random bytes travels along."""
+    path = directory / "random"
+    try:
+        with path.open("wb") as file:
+            for _ in range(BYTES // MIB):
+                file.write(os.urandom(MIB))
+        return submit(stage, directory, "word_count.py", ("--files", str(path)), ("200",))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def many_files(stage: Stage, directory: Path) -> Ended:
+    """An archive of small files travels along, and is unpacked on each node."""
+    path = directory / "small.zip"
+    try:
+        with zipfile.ZipFile(path, "w") as archive:
+            for number in range(SMALL_FILES):
+                archive.writestr(f"{number % 100}/{number}", f"{number}\n")
+        return submit(stage, directory, "word_count.py", ("--archives", f"{path}#small"), ("200",))
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def collecting(stage: Stage, directory: Path) -> Ended:
+    """JVMs of driver and executors collect garbage all the time."""
+    options = ("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}")
+    return submit(stage, directory, "word_count.py", options, ("200",))
+
+
+def executor_killed(stage: Stage, directory: Path) -> Ended:
+    """The only executor of a Spark job is killed in the middle of a task."""
+    return _killed(stage, directory, 2, (), ("workers=1",))
+
+
+def master_killed(stage: Stage, directory: Path) -> Ended:
+    """The ApplicationMaster, in which the driver runs, is killed while tasks run; a second attempt is allowed."""
+    options = ("--deploy-mode", "cluster", "--conf", "spark.yarn.maxAppAttempts=2")
+    return _killed(stage, directory, 1, options, ())
+
+
+def _killed(stage: Stage, directory: Path, number: int, options: Sequence[str], settings: Sequence[str]) -> Ended:
+    begun = directory.resolve() / "begun"
+    begun.unlink(missing_ok=True)
+    fault = faults.container_killed(number, begun, KILLED_AFTER_S)
+    return submit(stage, directory, "attempts.py", options, (str(begun),), settings, (fault,))

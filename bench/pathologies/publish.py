@@ -1,0 +1,95 @@
+"""The results as docs/findings.md has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import publish
+from bench.pathologies.results import Result
+from bench.tables import markdown
+from dlobd.bundle.run import Run
+from dlobd.bundle.store import Bundle
+from dlobd.errors import BundleError
+
+NAME, PAGE = "pathologies", "findings.md"
+
+
+def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path:
+    """Writes both tables between the page's markers."""
+    runs = list(_runs((*made, *healthy)))
+    busy = [result.busy_percent for result in (*made, *healthy) if result.bundle]
+    facts = [*(publish.machine(runs) if runs else ()), *publish.loaded(busy)]
+    path = docs / PAGE
+    publish.page(path, NAME, facts, parts(made, healthy))
+    return path
+
+
+def parts(made: Sequence[Result], healthy: Sequence[Result]) -> list[str]:
+    """Tables and totals."""
+    columns = ["pathology", "how it is made", "expected", "first above noise", "saves at most", "wall", "right?"]
+    return [
+        markdown(columns, map(_row, made)),
+        "Healthy runs, of which no finding above noise is expected:",
+        markdown(["run", "how it is made", "above noise", "saves at most", "wall", "right?"], map(_control, healthy)),
+        f"**{summary(made, healthy)}**",
+    ]
+
+
+def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
+    """Right in N of M."""
+    right = sum(result.right for result in made)
+    loud = sum(bool(result.above_noise) for result in healthy)
+    lost = sum(bool(result.why_not) or not result.wall_ns for result in healthy)
+    rest = f"; {lost} of them could not be made" if lost else ""
+    return f"Right in {right} of {len(made)}; findings above noise in {loud} of {len(healthy)} healthy runs{rest}."
+
+
+def line(result: Result) -> str:
+    """What is told of a run that has ended."""
+    if result.why_not:
+        return f"{result.name}: could not be made: {result.why_not}"
+    found = f"{result.first} ({_s(result.saves_ns)} of {_s(result.wall_ns)})" if result.first else "nothing above noise"
+    return f"{result.name}: {result.status}, {found}; expected {result.expected or 'nothing'}: {_verdict(result)}"
+
+
+def _row(result: Result) -> list[str]:
+    return [result.name, result.how, result.expected, *_found(result)]
+
+
+def _control(result: Result) -> list[str]:
+    return [result.name, result.how, *_found(result)]
+
+
+def _found(result: Result) -> list[str]:
+    if result.why_not and not result.bundle:
+        return [f"not made: {_plain(result.why_not)}", "-", "-", "no"]
+    notes = [f"not made: {_plain(result.why_not)}"] if result.why_not else []
+    notes += [f"run {result.status}: {_plain(result.reason)}"] if result.status != "ok" else []
+    first = "; ".join([result.first or "none", *notes])
+    return [first, _s(result.saves_ns) if result.first else "-", _s(result.wall_ns), _verdict(result)]
+
+
+def _verdict(result: Result) -> str:
+    return "yes" if result.right else "no"
+
+
+def _plain(text: str) -> str:
+    """Without what would end a cell."""
+    return " ".join(text.replace("|", "/").split())
+
+
+def _s(ns: int) -> str:
+    return f"{ns / 1e9:.1f} s"
+
+
+def _runs(every: Sequence[Result]) -> list[Run]:
+    """The records that are still there, of runs that ended well: whatever did not is in its row."""
+    found = []
+    for result in every:
+        if result.bundle and result.status == "ok":
+            try:
+                found.append(Bundle(Path(result.bundle)).read())
+            except BundleError:
+                continue  # it was removed: its result stays
+    return found

@@ -1,0 +1,484 @@
+"""The bench of pathologies: its table, faults that undo themselves, and a page that counts what was found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from records import run_record
+
+from bench.pathologies import __main__ as bench
+from bench.pathologies import faults, moments, publish, results, stage, table
+from bench.pathologies.results import Result
+from bench.pathologies.stage import Ended, Scene, Stage
+from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
+from bench.publish import markers
+from dlobd.attribution.findings.rules import RULES
+from dlobd.bundle.finding import Finding
+from dlobd.errors import Busy, SetupError, UsageError
+from dlobd.experiment import files
+from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.selftest import queue_holder
+from dlobd.tracing import names
+
+S = 10**9
+TOP = Path(__file__).parents[2]
+REMEDIES = {rule.finding for rule in RULES} | {"straggler", "short-steps", "cold-start", "contention"}
+SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+# ---- the table
+
+
+def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
+    """Each by a name of its own, also as a directory; what is expected is a remedy with a section in the docs."""
+    assert (len(PATHOLOGIES), len(HEALTHY)) == (24, 6)
+    assert len({results.directory(Path(), one) for one in bench.EVERY}) == 30
+    page = (TOP / "docs" / "findings.md").read_text()
+    assert {one.expected for one in PATHOLOGIES} <= REMEDIES
+    assert all(f"\n## {one.expected}\n" in page for one in PATHOLOGIES)
+    assert {one.expected for one in HEALTHY} == {""}
+    assert all("|" not in one.name + one.how for one in bench.EVERY)
+
+
+def test_every_remedy_but_one_is_expected_of_some_run() -> None:
+    """HDFS's close retry is part of each checkpoint."""
+    assert REMEDIES - {one.expected for one in PATHOLOGIES} == {"close-retry"}
+
+
+@pytest.mark.parametrize("pathology", bench.EVERY, ids=lambda one: one.name)
+def test_each_run_can_be_asked_for(pathology: Pathology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its experiment is valid, or its script is there; nothing of what was made for it is left."""
+    asked: list[list[str]] = []
+
+    def run(directory: Path, words: list[str], *others: Any, **named: Any) -> Ended:
+        asked.append(words)
+        return Ended(0, None)
+
+    @contextmanager
+    def nowhere() -> Iterator[tuple[str, ...]]:
+        yield ()
+
+    monkeypatch.setattr(table, "narrow_loopback", nowhere)
+    monkeypatch.setattr("bench.pathologies.own_jobs.BYTES", 1 << 20)
+    monkeypatch.setattr("bench.pathologies.own_jobs.SMALL_FILES", 10)
+    stand_in: Any = SimpleNamespace(run=run)
+    pathology.make(stand_in, tmp_path)
+    ((command, *words),) = asked
+    assert words[words.index("--out") + 1] == str(tmp_path)
+    if command == "run":
+        sets = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+        files.load(words[0], sets)
+    else:
+        assert command == "submit"
+        assert any(Path(word).is_file() for word in words if word.endswith(".py"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_names_of_the_table_can_be_chosen() -> None:
+    """In the order in which they were named; all without a name."""
+    assert [one.name for one in bench.chosen(["slow disk", "garbage"])] == ["slow disk", "garbage"]
+    assert bench.chosen([]) == [*HEALTHY, *PATHOLOGIES]
+    with pytest.raises(UsageError, match="No pathology is called slow disc"):
+        bench.chosen(["slow disc"])
+
+
+# ---- faults
+
+
+@contextmanager
+def child(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], ProcessId]]:
+    """A process of our own."""
+    process = subprocess.Popen([*(words or SLEEPS)])
+    try:
+        known = identify(process.pid)
+        assert known
+        yield process, known
+    finally:
+        process.kill()
+        process.wait()
+
+
+def state(process: subprocess.Popen[bytes]) -> str:
+    """T: it is stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def until(holds: Any, within_s: float = 10.0) -> None:
+    """Waits, and fails if it never comes to be."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def scene(tmp_path: Path, **members: Any) -> Scene:
+    """On a cluster of which only a directory is there."""
+    cluster: Any = SimpleNamespace(work_dir=tmp_path / "cluster", log_files=dict, **members)
+    return Scene(cluster, tmp_path / "runs")
+
+
+def spans(of: Scene, role: str, pid: int, *marks: str) -> Path:
+    """What a process in a container of the run has recorded."""
+    path = of.cluster.work_dir / f"nodemanager-0/userlogs/application_1/container_1_01_000002/spans-{pid}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"k": "process", "role": role, "pid": pid}, separators=(",", ":")), *marks]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_stopped_process_goes_on_when_the_time_is_over(tmp_path: Path) -> None:
+    """And no sooner."""
+    with child() as (process, known):
+        thread = threading.Thread(target=faults.stopped, args=([known], 0.3, threading.Event()))
+        thread.start()
+        until(lambda: state(process) == "T")
+        thread.join()
+        until(lambda: state(process) != "T")
+
+
+def test_a_stopped_daemon_goes_on_when_the_run_is_over(tmp_path: Path) -> None:
+    """As soon as it is, long before the time, also if that is by Ctrl-C. The moment is a line after the run began."""
+    log = tmp_path / "log"
+    log.write_text("begins\n")
+    with child() as (process, _):
+        one = scene(tmp_path, daemon_pids=lambda: {"namenode": process.pid})
+        one.cluster.log_files = lambda: {"namenode": log}  # type: ignore[method-assign]
+        fault = faults.daemon_stopped("namenode", 60, moments.line("name.*", re.compile("begins")))
+
+        def interrupted() -> None:
+            with fault(one):
+                time.sleep(0.1)
+                assert one.made == []
+                with log.open("a") as file:
+                    file.write("begins again\n")
+                until(lambda: state(process) == "T")
+                raise KeyboardInterrupt
+
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        until(lambda: state(process) != "T")
+        assert time.monotonic() - began < 30
+        assert one.planned == one.made == ["namenode stopped"]
+
+
+def test_a_fault_whose_moment_never_comes_is_planned_and_not_made(tmp_path: Path) -> None:
+    """The context ends at once."""
+    one = scene(tmp_path)
+    with faults.daemon_stopped("datanode", 60, moments.IMPORTED)(one):
+        pass
+    assert (one.planned, one.made) == (["datanode stopped"], [])
+
+
+def test_a_trainer_is_stopped_while_it_imports(tmp_path: Path) -> None:
+    """Neither the chief, nor one that has imported TensorFlow; afterwards it goes on."""
+    with child() as (chief, _), child() as (late, _):
+        one = scene(tmp_path)
+        with faults.trainer_stopped(60)(one):
+            spans(one, "chief", chief.pid)
+            spans(one, "trainer", late.pid)
+            until(lambda: state(late) == "T")
+            assert state(chief) != "T"
+        until(lambda: state(late) != "T")
+
+
+def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> None:
+    """Again and again."""
+    with child() as (process, _):
+        one = scene(tmp_path)
+        with faults.trainer_hampered(0.05, 0.05)(one):
+            spans(one, "worker", process.pid, names.FIRST_STEP_DONE)
+            for _ in range(3):
+                until(lambda: state(process) == "T")
+                until(lambda: state(process) != "T")
+            spans(one, "worker", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
+            time.sleep(0.3)
+            assert state(process) != "T"
+        assert one.made == ["trainer hampered"]
+
+
+def test_a_container_is_killed_once_its_job_has_begun(tmp_path: Path) -> None:
+    """The process is known by the container's id in its environment, and by its program."""
+    begun, java = tmp_path / "begun", tmp_path / "java"
+    java.symlink_to("/bin/sleep")
+    container = f"container_{os.getpid()}_01_000002"
+    one = scene(tmp_path)
+    mine = subprocess.Popen([str(java), "60"], env={"CONTAINER_ID": container})
+    shell = subprocess.Popen(["/bin/sleep", "60"], env={"CONTAINER_ID": container})
+    try:
+        (one.cluster.work_dir / f"nodemanager-1/userlogs/application_2/{container}").mkdir(parents=True)
+        with faults.container_killed(2, begun, 0.05)(one):
+            begun.touch()
+            assert mine.wait(20) == -signal.SIGKILL
+        assert shell.poll() is None
+        assert one.made == ["container killed"]
+    finally:
+        for process in (mine, shell):
+            process.kill()
+            process.wait()
+
+
+def test_busy_processes_are_gone_with_the_run(tmp_path: Path) -> None:
+    """Whatever ended it."""
+    kept: list[subprocess.Popen[bytes]] = []
+
+    def interrupted() -> None:
+        with faults.hogs(2) as found:
+            kept.extend(found)
+            assert all(process.poll() is None for process in found)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [process.poll() for process in kept] == [-signal.SIGKILL] * 2
+
+
+def test_a_busy_process_ends_with_its_parent() -> None:
+    """However that ends."""
+    words = f"[sys.executable, '-c', {faults.BUSY!r}, str(os.getpid())]"
+    parent = f"import os, subprocess, sys; print(subprocess.Popen({words}, stdout=subprocess.DEVNULL).pid)"
+    told = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True, timeout=30)
+    until(lambda: identify(int(told.stdout)) is None)
+
+
+def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first step to the last."""
+    counts: list[int] = []
+
+    @contextmanager
+    def counted(count: int) -> Iterator[None]:
+        counts.append(count)
+        yield
+        counts.append(0)
+
+    monkeypatch.setattr(faults, "hogs", counted)
+    one = scene(tmp_path)
+    with child() as (process, _), faults.busy_in_training(8)(one):
+        time.sleep(0.2)
+        assert counts == []
+        spans(one, "chief", process.pid, names.FIRST_STEP_DONE)
+        until(lambda: counts == [8])
+        spans(one, "chief", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
+        until(lambda: counts == [8, 0])
+
+
+def test_a_held_queue_is_released_after_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And in any case at the end of the run."""
+    released: list[float] = []
+
+    @contextmanager
+    def held(cluster: Any, memory_mb: int = 0) -> Iterator[queue_holder.Holder]:
+        yield queue_holder.Holder("application_1", lambda: released.append(time.monotonic()))
+        released.append(memory_mb)
+
+    monkeypatch.setattr(queue_holder, "held", held)
+    begun = tmp_path / "begun"
+    one = scene(tmp_path)
+    with faults.queue_held(0.2, moments.file(begun), 4096)(one):
+        came = time.monotonic()
+        begun.touch()
+        until(lambda: released)
+        assert released[0] >= came + 0.2
+    assert released[1:] == [4096]
+    assert one.made == ["queue held"]
+
+
+def test_files_are_dropped_and_none_is_missed(tmp_path: Path) -> None:
+    """What nobody may read, or is gone, is left alone."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 16))
+    faults.drop([tmp_path / "gone", path])
+    assert any("libtensorflow" in one.name for one in faults.environment(tmp_path))
+
+
+# ---- runs
+
+
+def test_a_run_that_is_interrupted_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By SIGTERM, as Ctrl-C does; faults are undone."""
+    one = Stage(tmp_path, lambda line: None)
+    one._cluster = scene(tmp_path).cluster
+    monkeypatch.setattr(stage.sys, "executable", "/bin/sleep")
+    monkeypatch.setattr(stage.subprocess, "Popen", begun := _Kept())
+
+    def interrupt(process: Any, longest_s: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "_wait", interrupt)
+    undone: list[str] = []
+
+    @contextmanager
+    def fault(scene: Scene) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            undone.append("undone")
+
+    with pytest.raises(KeyboardInterrupt):
+        one.run(tmp_path / "run", ["60"], [fault])
+    assert undone == ["undone"]
+    assert [process.poll() for process in begun.made] == [-signal.SIGTERM]
+
+
+class _Kept:
+    """Starts `sleep 60`, whatever is asked for."""
+
+    def __init__(self) -> None:
+        self.made: list[subprocess.Popen[bytes]] = []
+        self._popen = subprocess.Popen
+
+    def __call__(self, command: list[str], **settings: Any) -> subprocess.Popen[bytes]:
+        self.made.append(self._popen([*SLEEPS], **settings))
+        return self.made[-1]
+
+
+def test_the_bundle_is_the_one_that_the_last_line_names() -> None:
+    """A failed start has none."""
+    assert stage.bundle_named("what\nbundle: /a/b\n") == Path("/a/b")
+    assert stage.bundle_named("what\n") is None
+    assert stage.bundle_named("") is None
+
+
+# ---- results
+
+
+ONE = Pathology("one", "by hand", "queue", lambda stage, directory: Ended(0, None))
+
+
+def finding(name: str, saves_s: float, loud: bool) -> dict[str, Any]:
+    """As run.json has it."""
+    ns = round(saves_s * S)
+    return asdict(Finding(name, "yarn", "it does.", ns, ns, ns, loud, ("a line",), "less of it", "it does not"))
+
+
+def result(expected: str, *found: dict[str, Any], why_not: str = "", **changes: Any) -> Result:
+    """Of a run of 40 s with these findings."""
+    record = {"status": "ok", "reason": None, "wall_ns": 40 * S, "findings": list(found), **changes}
+    pathology = Pathology("one", "by hand", expected, ONE.make)
+    return results.of_record(pathology, record, "bundle", why_not, 1.0)
+
+
+def test_the_first_finding_above_noise_counts() -> None:
+    """Whatever else is there, and whatever is below noise."""
+    quiet, loud, other = finding("feed", 1, False), finding("queue", 15, True), finding("polls", 9, True)
+    assert result("queue", loud, other, quiet).right
+    assert not result("polls", loud, other, quiet).right
+    assert not result("feed", quiet).right
+    assert result("queue", loud, status="invalid").right
+    assert not result("queue", loud, status="failed").right
+    assert not result("queue", loud, why_not="its moment never came").right
+    assert result("", quiet).right
+    assert not result("", loud).right
+
+
+def test_the_page_says_what_was_found(tmp_path: Path) -> None:
+    """A row each, and the totals; what could not be made has its reason, and is not right."""
+    made = [
+        result("queue", finding("queue", 15, True)),
+        result("feed", finding("queue", 15, True), status="failed", reason="it | broke"),
+        results.unmade(ONE, "it needs root", 1.0),
+        result("queue", finding("queue", 15, True), why_not="its moment never came: queue held"),
+    ]
+    healthy = [result("", finding("feed", 1, False)), result("", finding("feed", 9, True))]
+    (tmp_path / "findings.md").write_text("before\n\n" + "\n".join(markers("pathologies")) + "\n\nafter\n")
+    page = publish.write(tmp_path, made, healthy).read_text()
+    assert page.startswith("before\n\n<!-- pathologies: begin, made by make pathologies -->")
+    assert page.endswith("<!-- pathologies: end -->\n\nafter\n")
+    assert "| one | by hand | queue | queue | 15.0 s | 40.0 s | yes |" in page
+    assert "| one | by hand | feed | queue; run failed: it / broke | 15.0 s | 40.0 s | no |" in page
+    assert "| one | by hand | queue | not made: it needs root | - | - | no |" in page
+    assert "| one | by hand | queue | queue; not made: its moment never came: queue held |" in page
+    assert "| one | by hand | feed | 9.0 s | 40.0 s | no |" in page
+    assert "**Right in 1 of 4; findings above noise in 1 of 2 healthy runs.**" in page
+
+
+def test_a_result_is_kept_until_the_table_says_something_else(tmp_path: Path) -> None:
+    """Or it is damaged."""
+    kept = results.unmade(ONE, "it needs root", 1.0)
+    results.store(tmp_path, ONE, kept)
+    assert results.stored(tmp_path, ONE) == kept
+    assert results.stored(tmp_path, Pathology("one", "otherwise", "queue", ONE.make)) is None
+    (results.directory(tmp_path, ONE) / results.FILE).write_text("{")
+    assert results.stored(tmp_path, ONE) is None
+
+
+def test_a_run_without_a_bundle_has_the_line_of_its_failure(tmp_path: Path) -> None:
+    """So has one whose bundle is damaged, and one whose fault was never made."""
+    assert results.of_run(ONE, Ended(3, None, "no Java"), 1.0).why_not == "no Java"
+    assert results.of_run(ONE, Ended(1, None), 1.0).why_not == "exit code 1, and no bundle"
+    assert results.of_run(ONE, Ended(0, tmp_path / "gone"), 1.0).why_not
+    record = run_record(findings=[finding("queue", 15, True)])
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    found = results.of_run(ONE, Ended(0, tmp_path, unmade=("queue held",)), 1.0)
+    assert (found.first, found.status, found.right) == ("queue", "ok", False)
+    assert found.why_not == "its moment never came: queue held"
+
+
+def test_a_call_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has a result is not run again; what could not be made is. The page is written when all have one."""
+    ran: list[str] = []
+
+    def pathology(name: str, expected: str) -> Pathology:
+        def make(stage: Stage, directory: Path) -> Ended:
+            ran.append(name)
+            if name == "needs root" and len(ran) < 5:
+                raise SetupError("It needs root.")
+            if name == "interrupts" and len(ran) < 5:
+                raise KeyboardInterrupt
+            directory.mkdir(parents=True, exist_ok=True)
+            loud = [finding(expected, 15, True)] if expected else []
+            (directory / "run.json").write_text(json.dumps(run_record(findings=loud)))
+            return Ended(0, directory)
+
+        return Pathology(name, "by hand", expected, make)
+
+    sick = (pathology("queue", "queue"), pathology("needs root", "exchange"), pathology("interrupts", "feed"))
+    healthy = (pathology("healthy", ""),)
+    for name, value in {"PATHOLOGIES": sick, "HEALTHY": healthy, "EVERY": (*healthy, *sick)}.items():
+        monkeypatch.setattr(bench, name, value)
+    monkeypatch.setattr(bench, "WARM_UP", Pathology("warm up", "", "", lambda stage, directory: Ended(0, None)))
+    monkeypatch.setattr(bench.series, "settled_busy_percent", lambda: 1.0)
+    told: list[str] = []
+
+    class Told(list[str]):
+        __call__ = keep = told.append
+
+    asked = argparse.Namespace(out=tmp_path / "out", docs=tmp_path / "docs", only=[], loaded=True)
+    with pytest.raises(KeyboardInterrupt):
+        bench._measure(asked, Told())  # type: ignore[arg-type]
+    assert ran == ["healthy", "queue", "needs root", "interrupts"]
+    assert "needs root: could not be made: It needs root." in told
+    assert not (tmp_path / "docs").exists()
+    ran[:] = ["-"] * 5
+    (written,) = bench._measure(asked, Told())  # type: ignore[arg-type]
+    assert ran[5:] == ["needs root", "interrupts"]
+    assert "findings above noise in 0 of 1 healthy runs" in written.read_text()
+    ran.clear()
+    bench._measure(asked, Told())  # type: ignore[arg-type]
+    assert ran == []
+
+
+def test_another_command_on_the_cluster_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no result of a run."""
+
+    def make(stage: Stage, directory: Path) -> Ended:
+        raise Busy("Another dlobd command is using the cluster.")
+
+    monkeypatch.setattr(bench.series, "settled_busy_percent", lambda: 1.0)
+    with pytest.raises(Busy):
+        bench.made(Stage(tmp_path, lambda line: None), Pathology("one", "by hand", "queue", make))
