@@ -10,8 +10,10 @@ from pathlib import Path
 from bench.pathologies import faults
 from bench.pathologies.stage import Ended, Fault, Stage
 
-JOBS = Path(__file__).parents[2] / "tests" / "foreign"
+FOREIGN = Path(__file__).parents[2] / "tests" / "foreign"
 """Scripts that know nothing of dlobd."""
+WORDS, ATTEMPTS = FOREIGN / "word_count.py", FOREIGN / "attempts.py"
+SUMS = Path(__file__).parent / "jobs" / "sums.py"
 
 BYTES = 400 << 20
 SMALL_FILES = 20_000
@@ -40,7 +42,7 @@ Make = Callable[[Stage, Path], Ended]
 def submit(
     stage: Stage,
     directory: Path,
-    script: str,
+    script: Path,
     options: Sequence[str] = (),
     arguments: Sequence[str] = (),
     settings: Sequence[str] = (),
@@ -48,7 +50,7 @@ def submit(
 ) -> Ended:
     """One run of a script by `dlobd submit`."""
     sets = [word for setting in settings for word in ("--set", setting)]
-    line = ["spark-submit", *options, str(JOBS / script), *arguments]
+    line = ["spark-submit", *options, str(script), *arguments]
     return stage.run(directory, ["submit", "--out", str(directory), *sets, "--", *line], beside)
 
 
@@ -59,7 +61,7 @@ def large_file(stage: Stage, directory: Path) -> Ended:
         with path.open("wb") as file:
             for _ in range(BYTES // MIB):
                 file.write(os.urandom(MIB))
-        return submit(stage, directory, "word_count.py", ("--files", str(path)), ("200",))
+        return submit(stage, directory, WORDS, ("--files", str(path)), ("200",))
     finally:
         path.unlink(missing_ok=True)
 
@@ -71,7 +73,7 @@ def many_files(stage: Stage, directory: Path) -> Ended:
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(SMALL_FILES):
                 archive.writestr(f"{number % 100}/{number}", f"{number}\n")
-        return submit(stage, directory, "word_count.py", ("--archives", f"{path}#small"), ("200",))
+        return submit(stage, directory, WORDS, ("--archives", f"{path}#small"), ("200",))
     finally:
         path.unlink(missing_ok=True)
 
@@ -79,7 +81,7 @@ def many_files(stage: Stage, directory: Path) -> Ended:
 def collecting(stage: Stage, directory: Path) -> Ended:
     """JVMs of driver and executors collect garbage all the time."""
     options = ("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}")
-    return submit(stage, directory, "word_count.py", options, ("200",))
+    return submit(stage, directory, SUMS, options)
 
 
 def executor_killed(stage: Stage, directory: Path) -> Ended:
@@ -97,4 +99,4 @@ def _killed(stage: Stage, directory: Path, number: int, options: Sequence[str], 
     begun = directory.resolve() / "begun"
     begun.unlink(missing_ok=True)
     fault = faults.container_killed(number, begun, KILLED_AFTER_S)
-    return submit(stage, directory, "attempts.py", options, (str(begun),), settings, (fault,))
+    return submit(stage, directory, ATTEMPTS, options, (str(begun),), settings, (fault,))

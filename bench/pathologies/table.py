@@ -216,11 +216,11 @@ PATHOLOGIES = (
         own_jobs.executor_killed,
     ),
     Pathology(
-        "augmentation", "CIFAR-10 cropped and flipped for SoftMax regression, batches of 250, 60 epochs",
+        "augmentation", "all of MNIST cropped and flipped for SoftMax regression, batches of 1,000, 60 epochs",
         "input-pipeline",
         job(
-            QUICK, "dataset=cifar10-partial", "augment=flip-crop", "input=read", "train_samples=10000",
-            "test_samples=1000", "batch_size=250", "epochs=60", "learning_rate=0.01", NO_CHECKPOINTS, ANY_RESULT,
+            QUICK, "augment=flip-crop", "input=read", "train_samples=60000", "batch_size=1000", "epochs=60",
+            NO_CHECKPOINTS, ANY_RESULT,
         ),
     ),
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Scripts of the user's own job, as spark-submit gets them."""
