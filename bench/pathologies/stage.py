@@ -90,11 +90,13 @@ class Stage:
 
     @property
     def cluster(self) -> EmbeddedCluster:
-        """The one that runs, or a new one.
+        """The one that runs, or a new one, also where it lost a daemon.
 
         Raises:
             SetupError, ClusterError, Busy: as `EmbeddedCluster.start`.
         """
+        if self._cluster is not None and not all(daemon["alive"] for daemon in self._cluster.daemons_now()):
+            self.close()
         if self._cluster is None:
             started = EmbeddedCluster(default_settings())
             started.start(self.progress)

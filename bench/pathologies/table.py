@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.pathologies import faults, moments, own_jobs
+from bench.pathologies.network import RATE, narrow_loopback
 from bench.pathologies.own_jobs import Make
 from bench.pathologies.stage import Ended, Fault, Stage
-from dlobd.errors import SetupError
 from dlobd.selftest import queue_holder
 from dlobd.selftest.log_tail import SPARK_SUBMIT
 from dlobd.selftest.triggers import NODEMANAGER, TRIGGERS
@@ -31,8 +26,6 @@ REGISTERED = re.compile(r"appattempt_\w+ State change from LAUNCHED to RUNNING")
 """The ApplicationMaster asks for executors from then on."""
 LOCALISED = re.compile(r"Container container_\w+_000001 transitioned from LOCALIZING to SCHEDULED")
 """The NodeManager is about to start the ApplicationMaster."""
-
-RATE = "100mbit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +55,6 @@ def in_narrow_network(experiment: str, *settings: str) -> Make:
             return stage.run(directory, _words(experiment, settings, directory), host=host)
 
     return make
-
-
-@contextmanager
-def narrow_loopback() -> Iterator[tuple[str, ...]]:
-    """A network namespace whose loopback carries `RATE`; how a command line begins that runs in it.
-
-    Raises:
-        SetupError: there may be none here.
-    """
-    if os.geteuid() or not (shutil.which("ip") and shutil.which("tc")):
-        raise SetupError("A network namespace needs root and iproute2.", "run as root, with iproute2 installed")
-    name = f"dlobd-{os.getpid()}-{time.monotonic_ns() % 100_000}"
-    lines = (
-        f"ip netns add {name}",
-        f"tc -n {name} qdisc add dev lo root tbf rate {RATE} burst 256kb latency 50ms",
-        f"ip -n {name} link set lo up",
-    )
-    try:
-        for line in lines:
-            subprocess.run(line.split(), check=True, capture_output=True, timeout=20)
-        yield ("ip", "netns", "exec", name)
-    except subprocess.CalledProcessError as error:
-        raise SetupError(f"No narrow network here: {error.stderr.decode().strip()}.", "use another machine") from error
-    finally:
-        subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20, check=False)
 
 
 def _words(experiment: str, settings: Sequence[str], directory: Path) -> list[str]:

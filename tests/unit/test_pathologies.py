@@ -22,7 +22,7 @@ import pytest
 from records import run_record
 
 from bench.pathologies import __main__ as bench
-from bench.pathologies import faults, moments, publish, results, stage, table
+from bench.pathologies import faults, moments, network, publish, results, stage, table
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Scene, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
@@ -128,7 +128,7 @@ def until(holds: Any, within_s: float = 10.0) -> None:
 
 def scene(tmp_path: Path, **members: Any) -> Scene:
     """On a cluster of which only a directory is there."""
-    cluster: Any = SimpleNamespace(work_dir=tmp_path / "cluster", log_files=dict, **members)
+    cluster: Any = SimpleNamespace(work_dir=tmp_path / "cluster", log_files=dict, daemons_now=list, **members)
     return Scene(cluster, tmp_path / "runs")
 
 
@@ -304,6 +304,34 @@ def test_files_are_dropped_and_none_is_missed(tmp_path: Path) -> None:
     path.write_bytes(bytes(1 << 16))
     faults.drop([tmp_path / "gone", path])
     assert any("libtensorflow" in one.name for one in faults.environment(tmp_path))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
+def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
+    """Its loopback is up, and limited; also where no limit is known there, nothing stays."""
+
+    def there() -> set[str]:
+        return set(
+            subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True, timeout=20).stdout.split()
+        )
+
+    before = there()
+    try:
+        with network.narrow_loopback() as host:
+            assert host[-1] in there()
+            shown = [*host, "tc", "qdisc", "show", "dev", "lo"]
+            assert "tbf" in subprocess.run(shown, capture_output=True, text=True, check=True, timeout=20).stdout
+    except SetupError as error:
+        pytest.skip(str(error))
+    finally:
+        assert not {name for name in there() - before if name.startswith(f"dlobd-{os.getpid()}")}
+
+
+def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason says so."""
+    monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
+    with pytest.raises(SetupError, match="needs root"), network.narrow_loopback():
+        pass
 
 
 # ---- runs

@@ -1,0 +1,43 @@
+"""A slow network for a whole run, daemons and all: a namespace of its own, which nothing else is in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dlobd.errors import SetupError
+
+RATE = "100mbit"
+
+
+@contextmanager
+def narrow_loopback() -> Iterator[tuple[str, ...]]:
+    """A network namespace whose loopback carries `RATE`; how a command line begins that runs in it.
+
+    Raises:
+        SetupError: there may be none here.
+    """
+    if os.geteuid() or not (shutil.which("ip") and shutil.which("tc")):
+        raise SetupError("A network namespace needs root and iproute2.", "run as root, with iproute2 installed")
+    name = f"dlobd-{os.getpid()}-{time.monotonic_ns() % 100_000}"
+    try:
+        _make(name)
+        yield ("ip", "netns", "exec", name)
+    finally:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20, check=False)
+
+
+def _make(name: str) -> None:
+    try:
+        for line in (
+            f"ip netns add {name}",
+            f"tc -n {name} qdisc add dev lo root tbf rate {RATE} burst 256kb latency 50ms",
+            f"ip -n {name} link set lo up",
+        ):
+            subprocess.run(line.split(), check=True, capture_output=True, timeout=20)
+    except subprocess.CalledProcessError as error:
+        raise SetupError(f"No narrow network here: {error.stderr.decode().strip()}.", "use another machine") from error
