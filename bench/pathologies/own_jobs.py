@@ -10,10 +10,9 @@ from pathlib import Path
 from bench.pathologies import faults
 from bench.pathologies.stage import Ended, Fault, Stage
 
-FOREIGN = Path(__file__).parents[2] / "tests" / "foreign"
-"""Scripts that know nothing of dlobd."""
-WORDS, ATTEMPTS = FOREIGN / "word_count.py", FOREIGN / "attempts.py"
 SUMS = Path(__file__).parent / "jobs" / "sums.py"
+ATTEMPTS = Path(__file__).parents[2] / "tests" / "foreign" / "attempts.py"
+"""Scripts that know nothing of dlobd."""
 
 BYTES = 400 << 20
 SMALL_FILES = 20_000
@@ -61,7 +60,7 @@ def large_file(stage: Stage, directory: Path) -> Ended:
         with path.open("wb") as file:
             for _ in range(BYTES // MIB):
                 file.write(os.urandom(MIB))
-        return submit(stage, directory, WORDS, ("--files", str(path)), ("200",))
+        return submit(stage, directory, SUMS, ("--files", str(path)))
     finally:
         path.unlink(missing_ok=True)
 
@@ -73,7 +72,7 @@ def many_files(stage: Stage, directory: Path) -> Ended:
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(SMALL_FILES):
                 archive.writestr(f"{number % 100}/{number}", f"{number}\n")
-        return submit(stage, directory, WORDS, ("--archives", f"{path}#small"), ("200",))
+        return submit(stage, directory, SUMS, ("--archives", f"{path}#small"))
     finally:
         path.unlink(missing_ok=True)
 

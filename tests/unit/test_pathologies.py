@@ -30,7 +30,7 @@ from bench.publish import markers
 from dlobd.attribution.findings.rules import RULES
 from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
-from dlobd.experiment import files
+from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.selftest import queue_holder
 from dlobd.tracing import names
@@ -85,7 +85,9 @@ def test_each_run_can_be_asked_for(pathology: Pathology, tmp_path: Path, monkeyp
         files.load(words[0], sets)
     else:
         assert command == "submit"
-        assert any(Path(word).is_file() for word in words if word.endswith(".py"))
+        place = words.index("--")
+        sets = [words[at + 1] for at, word in enumerate(words[:place]) if word == "--set"]
+        own_job.from_line(words[place + 1 :], sets)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -373,6 +375,37 @@ class _Kept:
     def __call__(self, command: list[str], **settings: Any) -> subprocess.Popen[bytes]:
         self.made.append(self._popen([*SLEEPS], **settings))
         return self.made[-1]
+
+
+def test_a_cluster_that_lost_a_daemon_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every later run would be refused. One that is whole is used again."""
+    calls: list[str] = []
+
+    class Cluster:
+        def __init__(self, settings: Any) -> None:
+            self.alive = True
+
+        def daemons_now(self) -> list[dict[str, Any]]:
+            return [{"alive": True}, {"alive": self.alive}]
+
+        def start(self, progress: Any) -> None:
+            calls.append("start")
+
+        def release(self) -> None:
+            calls.append("release")
+
+        def stop(self, progress: Any) -> None:
+            calls.append("stop")
+
+    monkeypatch.setattr(stage, "EmbeddedCluster", Cluster)
+    one = Stage(tmp_path, lambda line: None)
+    first: Any = one.cluster
+    assert one.cluster is first
+    first.alive = False
+    assert one.cluster is not first
+    one.close()
+    one.close()
+    assert calls == ["start", "release", "stop", "start", "release", "stop"]
 
 
 def test_the_bundle_is_the_one_that_the_last_line_names() -> None:
