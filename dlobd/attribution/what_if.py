@@ -60,13 +60,18 @@ class WhatIf:
 
 
 def _waiting(trace: Trace) -> dict[str, str]:
-    """For each lane the lane that is the first to wait for it."""
-    found: dict[str, tuple[int, str]] = {}
+    """For each lane the lane that is the first to wait for it: one that began before it did, where there is one. A
+    lane that begins with it, as a rank's does with its executor's, begins because of it."""
+    begins: dict[str, int] = {}
+    for span in trace.spans:
+        begins[span.lane] = min(begins.get(span.lane, span.start_ns), span.start_ns)
+    found: dict[str, tuple[bool, int, str]] = {}
     for span in trace.spans:
         for lane in span.waits_for:
             if lane != span.lane:
-                found[lane] = min(found.get(lane, (span.start_ns, span.lane)), (span.start_ns, span.lane))
-    return {lane: by for lane, (_, by) in found.items()}
+                later = begins[span.lane] >= begins.get(lane, span.end_ns)
+                found[lane] = min(found.get(lane, (True, span.start_ns, span.lane)), (later, span.start_ns, span.lane))
+    return {lane: by for lane, (_, _, by) in found.items()}
 
 
 class _Replay:

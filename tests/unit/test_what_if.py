@@ -120,6 +120,20 @@ def test_a_lane_begins_when_the_one_that_waits_for_it_is_there() -> None:
     assert saved(of, "work") == 40
 
 
+def test_a_lane_that_begins_with_another_one_is_not_what_began_it() -> None:
+    """A rank that is not there yet waits for its executor from the same instant on: both begin when the driver is
+    there."""
+    of = trace(
+        span("before", "yarn", 0, 40, MAIN_LANE),
+        span("wait", "spark", 40, 100, MAIN_LANE, waits_for=("executor", "rank")),
+        span("boot", "spark", 40, 70, "executor"),
+        span("not yet forked", "launcher", 40, 70, "rank", waits_for=("executor",)),
+        span("train", "tensorflow", 70, 100, "rank"),
+    )
+    assert saved(of, "before") == 40
+    assert saved(of, "boot") == 30
+
+
 def test_lanes_that_wait_for_each_other_do_not_hang() -> None:
     """A circle of waits is evidence that contradicts itself; it ends, and saves no more than there is."""
     of = trace(
