@@ -28,6 +28,7 @@ from dlobd.cli import (
     data,
     doctor,
     export,
+    report,
     run,
     selftest,
     show,
@@ -48,8 +49,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verb in (
-    run.run, sweep.sweep, submit.submit, collect.collect, show.show, trace.trace, export.export, verify.verify,
-    compare.compare, check.check, doctor.doctor, selftest.selftest,
+    run.run, sweep.sweep, submit.submit, collect.collect, show.show, report.report, trace.trace, export.export,
+    verify.verify, compare.compare, check.check, doctor.doctor, selftest.selftest,
 ):  # fmt: skip
     app.command()(verb)
 app.command(name="list")(listing.list_)

@@ -119,9 +119,9 @@ def comparison(sides: Sequence[tuple[Side, Side]], margin: float, allowed: Colle
     settings = [side.settings for pair in sides for side in pair]
     return Comparison(
         tuple(differences),
-        _common(settings),
-        _common([run.platform for run in every]),
-        _common([run.versions for run in every]),
+        common(settings),
+        common([run.platform for run in every]),
+        common([run.versions for run in every]),
         margin,
         least_ns,
         permutation.fewest(ALPHA / len(matched), blocks),
@@ -130,7 +130,7 @@ def comparison(sides: Sequence[tuple[Side, Side]], margin: float, allowed: Colle
             Pair(
                 one.first.label,
                 one.second.label,
-                _differing(one.first.settings, one.second.settings),
+                differing(one.first.settings, one.second.settings),
                 one.blocks,
                 (_ids(one.runs[0]), _ids(one.runs[1])),
                 one.left_out,
@@ -195,11 +195,12 @@ def _sides(one: _Matched, value: Any) -> Sides:
     return Sides(first, second, one.blocks)
 
 
-def _common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What all have alike."""
     return {name: value for name, value in every[0].items() if all(each.get(name) == value for each in every)}
 
 
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What two have not alike."""
     names = dict.fromkeys((*first, *second))
     return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}

@@ -67,10 +67,11 @@ def by_role(found: CoreWaits, console: Console) -> None:
     for host in found.pressure:
         stalls = f"{text.seconds(host.cpu_ns)} s for a core, {text.seconds(host.io_ns)} s for a disk"
         text.line(console, f"in {text.seconds(host.sampled_ns)} s on {host.host}, some task waited {stalls}")
-    text.line(console, _others(found))
+    text.line(console, others(found))
 
 
-def _others(found: CoreWaits) -> str:
+def others(found: CoreWaits) -> str:
+    """What other processes of the machine used, and for how long they held the run up, in a line."""
     if found.held_up_ns is None or found.foreign_cpu_ns is None:
         return "other processes: unknown, as not all of the run's own are seen"
     busy = "; the machine was busy" * bool(found.busy)

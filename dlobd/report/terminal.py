@@ -33,14 +33,8 @@ def breakdown(run: Run, console: Console) -> None:
     text.line(console, verdict(run), "bold")
     for warning in found.not_sound:
         text.line(console, f"warning: {warning}", "yellow")
-    for said in _audits(run, found):
+    for said in circumstances(run, found):
         text.line(console, said)
-    if run.noise:
-        text.line(console, _noise(run))
-    if run.page_cache:
-        text.line(console, _page_cache(run, run.page_cache))
-    if run.environment_cache:
-        text.line(console, _environment(run.environment_cache))
     if run.wall_ns is None:
         text.line(console, "No breakdown: the run has no window, so there is no wall time to split.")
         return
@@ -139,6 +133,18 @@ def recording(overhead: RecordingCost) -> str:
 
 def _cost(ns: int, share: float | None) -> str:
     return f"{ns / 1e9:.4f} s" + (f" ({100 * share:.2f} %)" if share is not None else "")
+
+
+def circumstances(run: Run, found: Summary) -> list[str]:
+    """What a reader must know of how the run was measured, a line each: audits, noise, what was in memory before."""
+    lines = _audits(run, found)
+    if run.noise:
+        lines.append(_noise(run))
+    if run.page_cache:
+        lines.append(_page_cache(run, run.page_cache))
+    if run.environment_cache:
+        lines.append(_environment(run.environment_cache))
+    return lines
 
 
 def _audits(run: Run, found: Summary) -> list[str]:

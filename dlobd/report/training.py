@@ -20,11 +20,25 @@ def training(run: Run, console: Console) -> None:
         text.line(console, f"\n{_reached(run, run.time_to_accuracy)}")
 
 
-def _throughput(found: Throughput, console: Console) -> None:
-    text.heading(console, f"Throughput after {found.warmup_steps} steps, as tf_cnn_benchmarks defines it")
+def lines(run: Run) -> list[str]:
+    """Throughput, and the time to the target accuracy, in a sentence each."""
+    said = []
+    if found := run.throughput:
+        said.append(f"throughput after {found.warmup_steps} steps: {_rate(found)}")
+    if run.time_to_accuracy:
+        said.append(_reached(run, run.time_to_accuracy))
+    return said
+
+
+def _rate(found: Throughput) -> str:
     spread = f"+/- {text.plain(found.uncertainty)} (jitter = {text.plain(found.jitter)})"
     steps = f"{found.steps} steps of {found.samples_per_step} samples"
-    text.line(console, f"samples/s: {text.plain(found.mean)} {spread}, {steps}; of this run alone, runs differ by more")
+    return f"samples/s: {text.plain(found.mean)} {spread}, {steps}; of this run alone, runs differ by more"
+
+
+def _throughput(found: Throughput, console: Console) -> None:
+    text.heading(console, f"Throughput after {found.warmup_steps} steps, as tf_cnn_benchmarks defines it")
+    text.line(console, _rate(found))
     table = text.table(("milliseconds", "left", 16), *((name, "right", 10) for name in ("p50", "p90", "p95", "p99")),
                        ("max", "right", 10))  # fmt: skip
     for name, times in (("step", found.step), ("step with input", found.step_with_input)):

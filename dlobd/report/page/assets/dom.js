@@ -1,0 +1,39 @@
+// Elements are made of text only: no string of the data is ever read as HTML.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const LAYER = new Map(DATA.layers.map((row, place) => [row.name, { ...row, number: place + 1 }]));
+const LONG = 400; // longer texts of the data are cut in charts and tips
+
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name === "onclick") element.addEventListener("click", value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return element;
+}
+
+function svg(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+const paragraph = (text, kind) => make("p", { class: (kind || "") + (String(text).length > 2000 ? " long" : "") }, String(text));
+const list = (lines) => make("ul", { class: "plain" }, lines.map((line) => make("li", { class: line.length > 2000 ? "long" : null }, line)));
+const cut = (text, most) => (text.length > (most || LONG) ? `${text.slice(0, most || LONG)}…` : text);
+const seconds = (ns) => (ns / 1e9).toFixed(3);
+const percent = (share) => (100 * share).toFixed(1);
+const layerTitle = (name) => (LAYER.has(name) ? LAYER.get(name).title : name);
+
+function short(ns) {
+  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]]) {
+    if (ns >= size) return `${Number((ns / size).toPrecision(3))} ${unit}`;
+  }
+  return `${ns} ns`;
+}
+
+function folded(summary, ...children) {
+  return make("details", {}, make("summary", {}, summary), children);
+}

@@ -1,0 +1,84 @@
+// The page, top to bottom.
+const RUNS = DATA.runs, SEVERAL = RUNS.length > 1;
+const page = document.getElementById("page"), contents = document.getElementById("contents");
+
+// A section of every run: side by side where there are several.
+function section(id, title, each, before) {
+  const blocks = RUNS.map((run) => make("div", { class: "run" }, SEVERAL ? make("h3", {}, nameOf(run)) : null, each(run)));
+  page.append(make("section", { id, "aria-label": title }, make("h2", {}, title), before || null, make("div", { class: SEVERAL ? "runs several" : "runs" }, blocks)));
+  contents.append(make("a", { href: `#${id}` }, title));
+}
+
+function nameOf(run) {
+  const apart = run.differs.map(([name, value]) => `${name} ${shown(value, "text")}`).join(", ");
+  return cut(`${run.id}${apart ? ` · ${apart}` : ""}`, 160);
+}
+
+function verdicts() {
+  const blocks = RUNS.map((run) => make("div", {},
+    make(SEVERAL ? "h3" : "h1", { class: run.status === "ok" ? "verdict" : "verdict bad" }, run.verdict),
+    make("p", { class: "note" }, `run ${run.id}, ${run.experiment}, status ${run.status}, started ${run.started_at}`)));
+  page.append(make("section", { id: "verdict", "aria-label": "Verdict", tabindex: "-1" },
+    SEVERAL ? make("h1", {}, `${RUNS.length} runs side by side`) : null, blocks));
+  contents.append(make("a", { href: "#verdict" }, "Verdict"));
+}
+
+function comparison() {
+  const found = DATA.comparison;
+  if (!found) return;
+  const blocks = found.pairs.map((pair) => make("div", {}, make("h3", {}, `${pair.second} against ${pair.first}`), make("p", { class: "verdict" }, pair.sentence), list(pair.notes), tableOf(pair.table)));
+  page.append(make("section", { id: "comparison", "aria-label": "Comparison" }, make("h2", {}, "Comparison"),
+    found.refused ? make("div", { class: "warnings" }, paragraph(`No verdict on the difference. ${found.refused}`)) : null, blocks));
+  contents.append(make("a", { href: "#comparison" }, "Comparison"));
+}
+
+function build() {
+  document.getElementById("subject").textContent = [...new Set(RUNS.map((run) => run.experiment))].join(", ");
+  const most = Math.max(1, ...RUNS.map((run) => run.wall_ns || 0));
+  verdicts();
+  comparison();
+  section("findings", "What would lower it", findings);
+  section("warnings", "Warnings and circumstances", warnings);
+  section("what", "What ran", (run) => [paragraph(run.settings), SEVERAL ? (run.differs.length ? settingsOf(run.differs) : paragraph("No setting of its own.", "note")) : null],
+    folded(SEVERAL ? `Common settings: ${DATA.common.length}` : `All settings: ${DATA.common.length}`, settingsOf(DATA.common)));
+  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), degreeLegend()));
+  section("anatomy", "Start-up and teardown", anatomy);
+  section("icicle", "Layer, span and cause", hierarchy);
+  section("timeline", "Timeline", lanes);
+  section("ranks", "Ranks", ranks);
+  section("steps", "Steps", steps);
+  section("training", "Loss and accuracy", trained);
+  section("usage", "Resource use", used);
+  section("transport", "Transport", carried);
+  section("overhead", "dlobd's own overhead", (run) => [paragraph(run.overhead)]);
+  section("tables", "Tables", tablesOf);
+  section("environment", "Environment", environment);
+  section("reproduce", "To reproduce", (run) => [...again(run), record(run)]);
+  page.append(make("footer", {}, `Made by dlobd ${DATA.dlobd}. Seconds first, then percent of the wall; unknown is what was not measured.`));
+}
+
+function themes() {
+  const root = document.documentElement, button = document.getElementById("theme");
+  const order = ["", "light", "dark"];
+  const say = () => { button.textContent = `Theme: ${root.dataset.theme || "automatic"}`; };
+  button.addEventListener("click", () => {
+    const next = order[(order.indexOf(root.dataset.theme || "") + 1) % order.length];
+    if (next) root.dataset.theme = next; else delete root.dataset.theme;
+    say();
+  });
+  say();
+}
+
+let later = 0;
+addEventListener("resize", () => { clearTimeout(later); later = setTimeout(drawAll, 200); });
+// A print shows what is folded, but for the record itself.
+let opened = [];
+addEventListener("beforeprint", () => { opened = [...document.querySelectorAll("details:not([open])")].filter((one) => one.closest("#reproduce") === null); opened.forEach((one) => { one.open = true; }); });
+addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); });
+addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
+addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+
+patterns();
+themes();
+build();
+drawAll().then(() => { document.documentElement.dataset.ready = "yes"; });

@@ -1,0 +1,144 @@
+// Each section of a run, in the page's order. A section that has nothing to show says so.
+function findings(run) {
+  const all = run.findings;
+  if (all === null) return [paragraph(`What would lower it: ${run.without_findings}.`, "note")];
+  if (!all.length) return [paragraph("No setting is known that would lower it beyond the noise of equal runs.", "note")];
+  const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
+  return [
+    ...clear.map(finding),
+    clear.length ? null : paragraph("No setting is known that would lower it beyond the noise of equal runs.", "note"),
+    small.length ? folded(`Below the noise: ${small.length}`, small.map(finding)) : null,
+  ];
+}
+
+function finding(one) {
+  return make("article", { class: "finding" },
+    make("b", {}, one.says),
+    make("div", { class: "gain" }, `Saves at most ${seconds(one.saves_ns)} s (at least ${seconds(one.lo_ns)} s by the uncertainty of boundaries). ${layerTitle(one.layer)} has it: ${seconds(one.ns)} s.`),
+    make("div", {}, "Set: ", make("code", {}, one.remedy)),
+    folded("Evidence", list(one.evidence), one.unless ? paragraph(`Unless: ${one.unless}`) : null),
+    make("div", { class: "note" }, `docs/findings.md#${one.finding}`));
+}
+
+function warnings(run) {
+  const rows = [...run.missing.map((line) => `missing: ${line}`), ...run.warnings];
+  return [
+    rows.length ? make("div", { class: "warnings" }, list(rows)) : paragraph("No warning.", "note"),
+    list(run.circumstances),
+    run.not_measured.length ? folded(`Not measured: ${run.not_measured.length} ${run.not_measured.length > 1 ? "layers" : "layer"}`, list(run.not_measured.map(([layer, why]) => `${layer}: ${why}`))) : null,
+    run.clips.length ? folded("Corrections made to the evidence", list(run.clips.map(([kind, count, ns, span, largest]) => `${kind}: ${seconds(ns)} s in ${count}; the largest: ${cut(span)}, ${short(largest)}`))) : null,
+    run.audits.rows.length ? folded(`All ${run.audits.rows.length} audits`, tableOf(run.audits)) : null,
+  ];
+}
+
+function settingsOf(rows) {
+  return make("ul", { class: "settings" }, rows.map(([name, value]) => make("li", {}, make("span", {}, `${name} `), value === "" ? "(empty)" : shown(value, "text"))));
+}
+
+function breakdown(run, most) {
+  if (run.wall_ns === null || !run.parts.length) return [paragraph(run.sum)];
+  return [
+    chart(`Stacked bar of the wall of run ${run.id} by layer`, barOf(run, most)),
+    chart(`Each layer of run ${run.id} with its interval and its degrees of evidence`, layersOf(run, most)),
+    run.parts.every((part) => part.known) ? null : paragraph("How well it is known: unknown, as it was made by an older dlobd: dlobd verify.", "note"),
+    paragraph(run.sum, "note"),
+  ];
+}
+
+function anatomy(run) {
+  const found = [];
+  for (const [title, events] of [["Start-up", run.startup], ["Teardown", run.teardown]]) {
+    found.push(make("h4", {}, title));
+    if (!events.length) { found.push(paragraph("No event was recorded.", "note")); continue; }
+    found.push(chart(`${title} of run ${run.id} as a waterfall`, waterfallOf(events)));
+    const columns = [["event", "text"], ["seconds", "s"], ["after the one before, s", "s"], ["unlocks", "text"], ["source", "text"], ["known to", "text"], ["clock", "text"]];
+    found.push(folded("As a table", tableOf({ title, columns: columns.map(([name, kind]) => ({ name, kind })), note: "",
+      rows: events.map(([event, from, until, resolution, source, clock, , unlocks]) => [event, until, until - from, unlocks || null, source, short(resolution), clock]) })));
+  }
+  return found;
+}
+
+function hierarchy(run) {
+  if (!run.icicle.nodes.length) return [paragraph("There is no wall time to split.", "note")];
+  return [
+    chart(`Icicle of run ${run.id}: layer, span, cause`, icicleOf(run.icicle)),
+    paragraph("From the top: the wall, layers, spans, and below these their named waits (dots) and unexplained time (crossed). Widths are sums over the whole run: left to right is not time."
+      + (run.icicle.by_span ? "" : " Causes by span are unknown here: the figures are the record's, which has causes by layer only."), "note"),
+  ];
+}
+
+function lanes(run) {
+  if (!run.timeline) return [paragraph(`No timeline: ${run.missing.length ? run.missing[0] : "the run has no evidence"}.`, "note")];
+  return timelineOf(run.timeline, run);
+}
+
+function ranks(run) {
+  const table = run.ranks.table;
+  if (!table.rows.length) return [paragraph("No rank is known.", "note")];
+  const timed = table.columns.length > 3 ? table.rows.filter((row) => row[2] !== null && row[4] !== null && row[2] > 0) : [];
+  const slowest = [...timed].sort((left, right) => right[2] - left[2]).slice(0, 40);
+  const kept = timed.filter((row) => slowest.includes(row));
+  return [
+    kept.length ? chart(`Steps of each rank of run ${run.id}`, ranksOf(kept)) : null,
+    timed.length > kept.length ? paragraph(`The ${kept.length} ranks with the slowest medians of ${timed.length}; the table has all.`, "note") : null,
+    ...run.ranks.lines.map((line) => paragraph(line)),
+    tableOf(table),
+  ];
+}
+
+function steps(run) {
+  const all = run.steps.ranks;
+  if (!all.length) return [paragraph(run.timeline ? "No step was recorded." : "Unknown: the evidence cannot be read.", "note")];
+  const some = all.slice(0, 8);
+  return [
+    legend(some.map(({ rank }, place) => [`${rank} (${SHAPES[place]})`, LINES[place]])),
+    chart(`Length of steps over time of run ${run.id}`, stepTimesOf(all)),
+    legend(PARTS.map((part, place) => [place === 1 && run.steps.channel_inside ? "compute, with the exchange inside: no boundary of dlobd's lies in between" : part === "other" ? "other between steps, such as a checkpoint" : part, partFill(place)])),
+    ...some.flatMap((rank) => [make("h4", {}, `${rank.rank}: ${rank.steps.toLocaleString("en")} steps`), chart(`Parts of steps of ${rank.rank}`, stepPartsOf(rank))]),
+    paragraph("Step 0, which TensorFlow traces and compiles, is only in the first chart. Where there are many steps, each mark is several: lowest, median and highest, or the mean. Bars longer than the axis end at its top.", "note"),
+    all.length > some.length ? paragraph(`${all.length - some.length} ranks more are not drawn; the table of ranks has all.`, "note") : null,
+  ];
+}
+
+function trained(run) {
+  const rows = run.training.table.rows, found = run.training.lines.map((line) => paragraph(line));
+  const line = (place, title, more) => chart(title, lineOf(rows.filter((row) => row[place] !== null).map((row) => ({ x: row[0], y: row[place], tip: `epoch ${row[0]}: ${title} ${row[place]}` })), "epoch", title, { ticks: { tickMinStep: 1, format: "d" }, ...more }));
+  if (rows.length > 1) found.push(line(2, "mean loss", { loose: true }));
+  if (rows.filter((row) => row[3] !== null).length > 1) found.push(line(3, "test accuracy", { loose: true }));
+  found.push(tableOf(run.training.table));
+  return found.filter(Boolean).length ? found : [paragraph("Epochs, loss and accuracy by epoch: unknown, none was recorded.", "note")];
+}
+
+function used(run) {
+  const found = run.usage, wall = (run.wall_ns || 0) / 1e9, all = found.points;
+  if (!all.length) return [paragraph(found.why || "No sample lies in the window.", "note"), found.line ? paragraph(found.line) : null, found.others ? paragraph(found.others) : null];
+  const curve = (title, pick, more) => {
+    const values = all.map((row) => ({ x: row[0] / 1e9, y: pick(row), tip: `${seconds(row[0])} to ${seconds(row[1])} s\n${title}: ${pick(row) === null ? "unknown" : pick(row).toFixed(2)}` })).filter((row) => row.y !== null);
+    return values.length ? chart(title, lineOf(values, "seconds since the window's start", title, { stretches: true, domain: [0, wall], ...more })) : null;
+  };
+  const rate = (row, place) => (row[place] === null ? null : (row[place] / (row[1] - row[0])) * 1e3);
+  return [paragraph(found.line), curve(`CPU, % of ${found.cores} cores`, (row) => 100 * row[2], { range: [0, 100] }), curve("memory, GB", (row) => row[3] / 1e9),
+    curve("disk read, MB/s", (row) => rate(row, 4)), curve("disk written, MB/s", (row) => rate(row, 5)), curve("loopback, MB/s", (row) => rate(row, 6)),
+    found.others ? paragraph(found.others) : null];
+}
+
+function carried(run) {
+  const found = run.transport.map((one) => make("div", {}, make("p", {}, make("b", {}, `${one.plane}: `), one.verdict), one.evidence.length ? list(one.evidence) : null));
+  if (!found.length) found.push(paragraph(run.transport_known ? "No plane carried bytes." : "Unknown: what carried the bytes was not looked at.", "note"));
+  return [...found, tableOf(run.exchange)];
+}
+
+const tablesOf = (run) => (run.tables.length ? run.tables.map((table) => tableOf(table)) : [paragraph("The record has no figure for a table.", "note")]);
+const environment = (run) => [tableOf(run.environment)];
+
+function again(run) {
+  const button = make("button", { type: "button", onclick: () => copy(run.command, button) }, "Copy");
+  return [paragraph("What dlobd ran; its own paths are those of the machine that ran it.", "note"), make("pre", { tabindex: "0" }, run.command || "unknown"), button];
+}
+
+const record = (run) => {
+  const shownRecord = make("pre", { tabindex: "0" });
+  const details = folded("run.json, as dlobd show --json prints it", shownRecord);
+  details.addEventListener("toggle", () => { if (details.open && !shownRecord.textContent) shownRecord.textContent = JSON.stringify(run.record, null, 1); });
+  return details;
+};

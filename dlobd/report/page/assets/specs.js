@@ -1,0 +1,217 @@
+// The charts, as Vega-Lite takes them. Places are computed here, in the units of the axis; names of the data are only
+// ever values, never expressions or fields.
+const Q = (field, more) => ({ field, type: "quantitative", ...more });
+const literal = (field) => ({ field, type: "nominal", scale: null });
+const TIP = { tooltip: { field: "tip", type: "nominal" } };
+const secondsAxis = (title) => ({ title, format: ",~r" });
+
+function frame(width, height, pad, layer) {
+  return {
+    autosize: { type: "none", contains: "content" },
+    padding: pad,
+    width: Math.max(80, width - pad.left - pad.right),
+    height,
+    layer,
+  };
+}
+
+const rows = (count) => ({ domain: [0, Math.max(1, count)], reverse: true, nice: false, zero: false });
+
+// Names at the left, as text: an axis would need them as its domain, and they need not differ.
+function names(entries, limit) {
+  return {
+    data: { values: entries },
+    name: "names",
+    mark: { type: "text", align: "right", baseline: "middle", limit },
+    encoding: { x: { value: -8 }, y: Q("y", { axis: null }), text: { field: "name", type: "nominal" }, ...TIP },
+  };
+}
+
+function texts(name, values, more, dx) {
+  return {
+    data: { values },
+    name,
+    mark: { type: "text", align: "left", baseline: "middle", dx: dx === undefined ? 5 : dx, ...more },
+    encoding: { x: Q("x"), y: Q("y", { axis: null }), text: { field: "text", type: "nominal" }, ...TIP },
+  };
+}
+
+// One bar: the layers in their order; below it a strip of how well each is known.
+function barOf(run, most) {
+  return (width) => {
+    const pixels = (width - 20) / (most / 1e9);
+    const segments = [], strip = [], labels = [], dark = [];
+    let at = 0;
+    for (const part of run.parts) {
+      const from = at / 1e9, until = (at + part.ns) / 1e9;
+      const words = tipOf(part);
+      segments.push({ x: from, x2: until, fill: fillOf(part.layer, 0), tip: words });
+      const room = (until - from) * pixels, title = layerTitle(part.layer), number = String(LAYER.get(part.layer)?.number ?? "");
+      const text = room > 7.2 * title.length + 8 ? title : room > 12 ? number : "";
+      const plain = !colourOf(part.layer);
+      if (text && !(plain && text !== number)) (DARK.has(colourOf(part.layer)) ? dark : labels).push({ x: (from + until) / 2, y: 0.3, text, tip: words });
+      let piece = at;
+      part.degrees.forEach((ns, degree) => {
+        if (ns) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][degree], tip: `${title}: ${DEGREES[degree]}, ${seconds(ns)} s` });
+        piece += ns;
+      });
+      at += part.ns;
+    }
+    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds of the wall, summed by layer") });
+    const block = (name, values, y, y2) => ({ data: { values }, name, mark: { type: "rect", strokeWidth: 1 },
+      encoding: { x, x2: { field: "x2" }, y: { datum: y, type: "quantitative", scale: rows(1), axis: null }, y2: { datum: y2 }, fill: literal("fill"), ...TIP } });
+    const over = { align: "center" };
+    return frame(width, 74, { left: 10, right: 10, top: 4, bottom: 36 }, [
+      block("segment", segments, 0.02, 0.6), block("degrees", strip, 0.68, 0.94),
+      texts("oncolour", labels, over, 0), texts("ondark", dark, over, 0),
+    ]);
+  };
+}
+
+function tipOf(part) {
+  const lines = [`${layerTitle(part.layer)}: ${part.below_resolution ? `< ${seconds(part.hi_ns)}` : seconds(part.ns)} s, ${percent(part.share)} %`,
+    `between ${seconds(part.lo_ns)} and ${seconds(part.hi_ns)} s`];
+  if (part.known) part.degrees.forEach((ns, place) => { if (ns) lines.push(`${DEGREES[place]}: ${seconds(ns)} s`); });
+  else lines.push("how well it is known: unknown, as it was made by an older dlobd");
+  return lines.join("\n");
+}
+
+// Each layer by itself: its degrees of evidence by pattern, and the interval from lowest to highest.
+function layersOf(run, most) {
+  return (width) => {
+    const bars = [], ends = [], labels = [], entries = [];
+    run.parts.forEach((part, y) => {
+      let piece = 0;
+      part.degrees.forEach((ns, degree) => {
+        if (ns) bars.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, y: y + 0.14, y2: y + 0.86, fill: fillOf(part.layer, degree), tip: tipOf(part) });
+        piece += ns;
+      });
+      ends.push({ x: part.lo_ns / 1e9, x2: part.hi_ns / 1e9, y: y + 0.5, tip: tipOf(part) });
+      labels.push({ x: Math.max(part.ns, part.hi_ns) / 1e9, y: y + 0.5, tip: tipOf(part), text: `${part.below_resolution ? `< ${seconds(part.hi_ns)}` : seconds(part.ns)} s  ${percent(part.share)} %` });
+      entries.push({ y: y + 0.5, name: `${LAYER.get(part.layer)?.number ?? ""} ${layerTitle(part.layer)}`, tip: tipOf(part) });
+    });
+    const y = Q("y", { scale: rows(run.parts.length), axis: null });
+    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds; the line is the interval from lowest to highest") });
+    return frame(width, 24 * run.parts.length, { left: 108, right: 118, top: 2, bottom: 36 }, [
+      { data: { values: bars }, name: "degree", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
+      { data: { values: ends }, name: "interval", mark: { type: "rule", strokeWidth: 1.5 }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
+      { data: { values: ends.flatMap((row) => [row, { ...row, x: row.x2 }]) }, name: "tick", mark: { type: "tick", orient: "vertical", size: 9, thickness: 1.5 }, encoding: { x: Q("x"), y, ...TIP } },
+      texts("value", labels), names(entries, 100),
+    ]);
+  };
+}
+
+// A bar from the event before to this one: what came in between is what this event waited for.
+function waterfallOf(events) {
+  return (width) => {
+    const wide = width > 760;
+    const bars = [], labels = [], entries = [];
+    events.forEach(([event, from, until, resolution, source, clock, lane, unlocks], y) => {
+      const words = `${event}: ${seconds(until)} s, ${until - from < resolution ? `< ${short(resolution)}` : `+${seconds(until - from)} s`} after the event before\n` +
+        `${unlocks ? `unlocks: ${unlocks}\n` : ""}source: ${source}, known to ${short(resolution)}, clock ${clock}${lane ? `, ${lane}` : ""}`;
+      bars.push({ x: from / 1e9, x2: until / 1e9, y: y + 0.2, y2: y + 0.8, tip: words });
+      labels.push({ x: until / 1e9, y: y + 0.5, tip: words, text: wide && unlocks ? `+${seconds(until - from)}  → ${unlocks}` : `+${seconds(until - from)}` });
+      entries.push({ y: y + 0.5, name: cut(event, 80), tip: words });
+    });
+    const low = Math.min(...events.map((row) => row[1])) / 1e9, high = Math.max(...events.map((row) => row[2])) / 1e9;
+    const y = Q("y", { scale: rows(events.length), axis: null });
+    const x = Q("x", { scale: { domain: [low, high > low ? high : low + 1], nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
+    const half = (low + high) / 2;
+    // late events have their words at the left of them, where there is room
+    const early = labels.filter((row) => row.x <= half), late = labels.filter((row) => row.x > half).map((row, place) => ({ ...row, x: bars[labels.indexOf(row)].x }));
+    const left = wide ? 178 : 120;
+    return frame(width, 20 * events.length, { left, right: 24, top: 2, bottom: 36 }, [
+      { data: { values: bars }, name: "bar", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, ...TIP } },
+      { data: { values: bars }, name: "tick", mark: { type: "tick", orient: "vertical", size: 14, thickness: 2, yOffset: 6 }, encoding: { x: Q("x2"), y, ...TIP } },
+      texts("early", early), texts("late", late, { align: "right" }, -5), names(entries, left - 12),
+    ]);
+  };
+}
+
+function icicleOf(found) {
+  return (width) => {
+    const all = found.nodes, wall = found.wall_ns;
+    const pixels = (width - 20) / (wall / 1e9);
+    const boxes = [], labels = [], dark = [];
+    for (const [depth, from, until, layer, text] of all) {
+      const words = `${text}\n${layer ? `${layerTitle(layer)}, ` : ""}${seconds(until - from)} s, ${percent((until - from) / wall)} % of the wall`;
+      const fill = depth === 0 ? "var(--card)" : depth === 3 ? (text === "unexplained" ? fillOf(layer, 3) : fillOf(layer, 2)) : fillOf(layer, 0);
+      boxes.push({ x: from / 1e9, x2: until / 1e9, y: depth, y2: depth + 0.94, fill, tip: words });
+      const room = ((until - from) / 1e9) * pixels - 6;
+      if (room > 22 && depth < 3 && (depth === 0 || colourOf(layer))) (DARK.has(colourOf(layer)) ? dark : labels).push({ x: from / 1e9, y: depth + 0.48, text: cut(text), room, tip: words, depth });
+    }
+    const depths = 1 + Math.max(...all.map((node) => node[0]));
+    const y = Q("y", { scale: rows(depths), axis: null });
+    const x = Q("x", { scale: { domain: [0, wall / 1e9], nice: false }, axis: secondsAxis("seconds, summed: this axis is not time") });
+    const limit = { limit: { expr: "datum.room" } };
+    return frame(width, 34 * depths, { left: 10, right: 10, top: 2, bottom: 36 }, [
+      { data: { values: boxes }, name: "segment", mark: { type: "rect", strokeWidth: 0.75 }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
+      texts("root", labels.filter((row) => row.depth === 0), limit, 4), texts("oncolour", labels.filter((row) => row.depth > 0), limit, 4), texts("ondark", dark, limit, 4),
+    ]);
+  };
+}
+
+function ranksOf(all) {
+  return (width) => {
+    const values = all.map(([rank, , p50, p99, max], place) => ({ x: p50 / 1e6, x2: max / 1e6, y: place + 0.5, name: cut(String(rank), 60),
+      tip: `${rank}: median ${(p50 / 1e6).toFixed(3)} ms, ${p99 === null ? "p99 unknown" : `p99 ${(p99 / 1e6).toFixed(3)} ms`}, longest ${(max / 1e6).toFixed(3)} ms` }));
+    const y = Q("y", { scale: rows(values.length), axis: null });
+    const x = Q("x", { scale: { type: "log", nice: true }, axis: { title: "milliseconds a step, on a log scale: full dot median, hollow dot longest", format: ",~r", tickCount: 5 } });
+    return frame(width, Math.max(40, 24 * values.length), { left: 108, right: 24, top: 2, bottom: 36 }, [
+      { data: { values }, name: "interval", mark: { type: "rule" }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
+      { data: { values }, name: "ink", mark: { type: "point", size: 60 }, encoding: { x: Q("x"), y, ...TIP } },
+      { data: { values }, name: "hollow", mark: { type: "point", size: 60 }, encoding: { x: Q("x2"), y, ...TIP } },
+      names(values, 100),
+    ]);
+  };
+}
+
+const SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"];
+
+function stepTimesOf(ranks) {
+  return (width) => {
+    const layers = [];
+    const x = Q("x", { scale: { zero: false, nice: false }, axis: secondsAxis("seconds since the window's start") });
+    const y = (field) => Q(field, { scale: { type: "log", nice: true }, axis: { title: "ms a step (log)", format: ",~r", tickCount: 4 } });
+    ranks.slice(0, SHAPES.length).forEach(({ rank, bins }, place) => {
+      const values = bins.map(([first, last, start, , low, middle, high]) => ({ x: start / 1e9, low: low / 1e6, middle: middle / 1e6, high: high / 1e6,
+        tip: `${rank}, step ${first}${last > first ? ` to ${last}: median ${(middle / 1e6).toFixed(3)} ms, ${(low / 1e6).toFixed(3)} to ${(high / 1e6).toFixed(3)} ms` : `: ${(middle / 1e6).toFixed(3)} ms`}` }));
+      if (bins.some((bin) => bin[1] > bin[0])) layers.push({ data: { values }, mark: { type: "rule", color: LINES[place], opacity: 0.5 }, encoding: { x, y: y("low"), y2: { field: "high" }, ...TIP } });
+      layers.push({ data: { values }, name: `steps${place}`, mark: { type: "point", filled: true, shape: SHAPES[place], color: LINES[place], size: 34 }, encoding: { x, y: y("middle"), ...TIP } });
+    });
+    return frame(width, 170, { left: 66, right: 16, top: 6, bottom: 36 }, layers);
+  };
+}
+
+// Means of a step by what it was spent on. The first step, which is traced and compiled, would hide the others.
+function stepPartsOf({ bins }) {
+  return (width) => {
+    const values = [], totals = [];
+    for (const [first, last, , , , , , ...sums] of bins) {
+      if (first === 0) continue;
+      const count = last - first + 1;
+      let at = 0;
+      sums.forEach((ns, place) => {
+        const mean = ns / count / 1e6;
+        values.push({ x: first, x2: last + 1, y: at, y2: at + mean, fill: partFill(place), tip: `step ${first}${last > first ? ` to ${last}, mean` : ""}\n${PARTS[place]}: ${mean.toFixed(3)} ms` });
+        at += mean;
+      });
+      totals.push(at);
+    }
+    const top = 1.25 * (totals.sort((a, b) => a - b)[Math.floor(totals.length * 0.95)] || 1);
+    const x = Q("x", { scale: { nice: false, zero: false }, axis: { title: "step", format: "d", tickMinStep: 1 } });
+    const y = Q("y", { scale: { domain: [0, top], clamp: true, nice: false }, axis: { title: "ms a step", format: ",~r", tickCount: 4 } });
+    return frame(width, 130, { left: 66, right: 16, top: 6, bottom: 36 }, [
+      { data: { values }, name: "parts", mark: { type: "rect", clip: true }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
+    ]);
+  };
+}
+
+function lineOf(values, xTitle, yTitle, more) {
+  return (width) => {
+    const x = Q("x", { scale: { nice: false, zero: false, ...(more && more.domain ? { domain: more.domain } : {}) }, axis: { ...secondsAxis(xTitle), ...(more && more.ticks) } });
+    const y = Q("y", { scale: { zero: !(more && more.loose), nice: true, ...(more && more.range ? { domain: more.range, nice: false } : {}) }, axis: { title: yTitle, format: ",~r", tickCount: 4 } });
+    const mark = more && more.stretches ? { type: "line", interpolate: "step-after", color: LINES[0], strokeWidth: 1.5 } : { type: "line", point: { size: 40, color: LINES[0] }, color: LINES[0] };
+    return frame(width, 120, { left: 66, right: 16, top: 6, bottom: 36 }, [{ data: { values }, mark, encoding: { x, y, ...TIP } }]);
+  };
+}

@@ -1,0 +1,99 @@
+"""The wall by layer, span and cause, as rectangles of an icicle: its axis is a sum of time, not time."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from dlobd.bundle.run import Run
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.report.summary import title
+from dlobd.schema import Attribution
+
+SMALLEST = 0.002
+"""Names with a smaller share of the wall are drawn together, with their number and sum."""
+
+Tree = dict[str, dict[str, Counter[str]]]
+"""Layer to span's name to what it was: own time, a named cause, or unexplained; nanoseconds."""
+
+OWN = "own time"
+UNEXPLAINED = "unexplained"
+
+
+def icicle(run: Run, attribution: Attribution | None) -> dict[str, Any]:
+    """Rectangles [depth, from, until, layer, text], root first, and whether causes could be told by span."""
+    if not run.wall_ns:
+        return {"nodes": [], "by_span": False, "wall_ns": None}
+    by_span = attribution is not None and _same(run, attribution)
+    tree = _of_segments(attribution) if attribution is not None and by_span else _of_record(run)
+    nodes: list[list[Any]] = [[0, 0, run.wall_ns, "", f"the wall: {run.window.name if run.window else ''}"]]
+    at = 0
+    for layer in [*LAYERS, UNATTRIBUTED]:
+        if layer in tree and (ns := _total(tree[layer])):
+            nodes.append([1, at, at + ns, layer, title(layer)])
+            nodes += _layer(tree[layer], layer, at, run.wall_ns * SMALLEST)
+            at += ns
+    return {"nodes": nodes, "by_span": by_span, "wall_ns": run.wall_ns}
+
+
+def _layer(names: dict[str, Counter[str]], layer: str, at: int, smallest_ns: float) -> list[list[Any]]:
+    if layer == UNATTRIBUTED:
+        return []
+    nodes: list[list[Any]] = []
+    small: list[int] = []
+    for name, kinds in sorted(names.items(), key=lambda item: (-item[1].total(), item[0])):
+        ns = kinds.total()
+        if ns < smallest_ns:
+            small.append(ns)
+            continue
+        nodes.append([2, at, at + ns, layer, name])
+        nodes += _kinds(kinds, layer, at)
+        at += ns
+    if small:
+        nodes.append([2, at, at + sum(small), layer, f"{len(small)} shorter names together"])
+    return nodes
+
+
+def _kinds(kinds: Counter[str], layer: str, at: int) -> Sequence[list[Any]]:
+    if set(kinds) <= {OWN}:
+        return []
+    nodes = []
+    for kind, ns in sorted(kinds.items(), key=lambda item: (item[0] == OWN, -item[1], item[0])):
+        if kind != OWN:
+            nodes.append([3, at, at + ns, layer, kind])
+        at += ns
+    return nodes
+
+
+def _of_segments(attribution: Attribution) -> Tree:
+    tree: Tree = defaultdict(lambda: defaultdict(Counter))
+    for segment in attribution.segments:
+        name = segment.span.name if segment.span else UNATTRIBUTED
+        kind = OWN
+        if segment.kind == "cause" and segment.span:
+            kind = segment.span.cause
+        elif segment.kind == "unexplained":
+            kind = UNEXPLAINED
+        tree[segment.layer][name][kind] += segment.end_ns - segment.start_ns
+    return tree
+
+
+def _of_record(run: Run) -> Tree:
+    """The record has causes by layer only, so that the third level is missing."""
+    tree: Tree = {row.layer: {name: Counter({OWN: ns}) for name, ns in row.names} for row in run.layers}
+    for row in run.layers:
+        if rest := row.ns - _total(tree[row.layer]):
+            tree[row.layer]["without a name"] = Counter({OWN: rest})
+    if run.unattributed_ns:
+        tree[UNATTRIBUTED] = {UNATTRIBUTED: Counter({OWN: run.unattributed_ns})}
+    return tree
+
+
+def _same(run: Run, attribution: Attribution) -> bool:
+    found = {row.layer: row.ns for row in attribution.layers}
+    return found == {row.layer: row.ns for row in run.layers} and attribution.wall_ns == run.wall_ns
+
+
+def _total(names: dict[str, Counter[str]]) -> int:
+    return sum(kinds.total() for kinds in names.values())

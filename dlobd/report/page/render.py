@@ -1,0 +1,99 @@
+"""The page: the data and all scripts and styles in one HTML file that may load nothing, by its own policy.
+
+The data is inert: JSON in a block that no browser runs, with what could end the block escaped, and the scripts put it
+into the page as text only. Scripts are allowed by their hashes, so that nothing else can run. Vega's expressions are
+interpreted, not compiled, so that the policy need not allow `eval`. Styles are allowed inline: Vega sets them on the
+elements of its charts, and no style can load anything under this policy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+SCRIPTS = ("dom.js", "tables.js", "theme.js", "specs.js", "timeline.js", "sections.js", "page.js")
+"""Of assets/, in the order in which they are run, together in one scope."""
+
+
+def render(document: Mapping[str, Any]) -> str:
+    """The page as HTML.
+
+    Args:
+        document: see `dlobd.report.page.data.document`.
+    """
+    scripts = {"charts": charts(), "page": _scripts()}
+    parts = {
+        "policy": policy(scripts.values()),
+        "title": _title(document),
+        "style": _asset("page.css"),
+        "data": embedded(document),
+        **scripts,
+    }
+    # in one pass: what is put in is not looked at again
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))
+
+
+def embedded(document: Mapping[str, Any]) -> str:
+    """JSON that may stand inside a script element, whatever its strings hold."""
+    # in ASCII: line separators, and halves of surrogate pairs as a damaged name may have, are escaped too
+    text = json.dumps(_finite(document), separators=(",", ":"), allow_nan=False, default=str)
+    return re.sub("[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no number that is none, such as a loss that diverged: it becomes its name."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value
+
+
+def policy(scripts: Any) -> str:
+    """The Content-Security-Policy: these scripts, inline styles, and nothing from anywhere."""
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def charts() -> str:
+    """Vega-Lite, Vega and Vega-Embed as one script."""
+    import vl_convert
+
+    found: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return found.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _scripts() -> str:
+    inner = "\n".join(_asset(name) for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{inner}\n}})();\n'
+
+
+def _title(document: Mapping[str, Any]) -> str:
+    names = dict.fromkeys(str(run["experiment"]) for run in document["runs"])
+    text = f"dlobd: {', '.join(names)}"[:200]
+    return "".join(f"&#{ord(letter)};" if letter in "<>&\"'" else letter for letter in _sound(text))
+
+
+def _sound(text: str) -> str:
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def _asset(name: str) -> str:
+    return resources.files("dlobd.report.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _sha256(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

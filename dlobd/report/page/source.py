@@ -1,0 +1,77 @@
+"""A bundle as the page needs it: its record, and its trace where the evidence can be read; what could not is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.frames import RunBundle
+from dlobd.bundle.run import Run
+from dlobd.bundle.store import Bundle
+from dlobd.errors import DlobdError
+from dlobd.schema import Attribution, Trace
+
+SHOWN_PROBLEMS = 8
+"""Of more files that are not as they were sealed, the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A run as it is on disk.
+
+    record: run.json, as `dlobd show --json` prints it.
+    trace, attribution, frames: None where the evidence cannot be read.
+    missing: what is not there or was changed, one line each.
+    """
+
+    run: Run
+    record: dict[str, Any]
+    trace: Trace | None
+    attribution: Attribution | None
+    frames: RunBundle | None
+    missing: tuple[str, ...]
+
+
+def source(bundle: Bundle) -> Source:
+    """Reads a bundle. Evidence that cannot be read leaves the record alone.
+
+    Raises:
+        BundleError: its run.json is missing, damaged or of a newer version.
+    """
+    record = bundle.read_json()
+    run = Run.from_json(record)
+    missing = _problems(bundle)
+    frames = RunBundle(bundle.path)
+    try:
+        trace = frames.trace
+        found = attribute(trace)
+    except DlobdError as error:
+        return Source(run, record, None, None, None, (f"no timeline: {error.what}", *missing))
+    except Exception as error:  # noqa: BLE001  evidence may be damaged in any way; the record is still good
+        why = f"no timeline: the evidence cannot be read ({type(error).__name__}: {str(error)[:200]})"
+        return Source(run, record, None, None, None, (why, *missing))
+    if differs := _differs(run, found):
+        missing = (differs, *missing)
+    return Source(run, record, trace, found, frames, missing)
+
+
+def _problems(bundle: Bundle) -> tuple[str, ...]:
+    try:
+        found = bundle.verify()
+    except DlobdError as error:
+        return (error.what,)
+    rest = len(found) - SHOWN_PROBLEMS
+    more = [f"{rest} more files are not as they were sealed: dlobd verify"] if rest > 0 else []
+    return (*found[:SHOWN_PROBLEMS], *more)
+
+
+def _differs(run: Run, found: Attribution) -> str:
+    """One line where the evidence now gives other parts than the record has."""
+    recorded = {row.layer: row.ns for row in run.layers}
+    now = {row.layer: row.ns for row in found.layers}
+    if recorded == now:
+        return ""
+    return (
+        "the evidence now gives other figures than the record, which stand here; the timeline is of now: dlobd verify"
+    )

@@ -1,0 +1,107 @@
+"""Steps over time: how long, and how much of each rank's time was input wait, compute or channel.
+
+Between a rank's steps lies its input, and what else it does there, such as a checkpoint. Many steps are put into bins
+of equal number, each with lowest, median and highest; their parts are sums, so that they stay exact.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from dlobd.report.page.source import Source
+from dlobd.schema import Span
+from dlobd.tracing import names
+
+MOST_BINS = 240
+"""Of each rank."""
+
+INPUT = frozenset({names.NEXT_BATCH, names.GET, names.AWAIT_BLOCK, names.DECODE, names.AUGMENT})
+
+PARTS = ("input wait", "compute", "channel", "other")
+
+
+class _Step(NamedTuple):
+    start_ns: int
+    end_ns: int
+    parts: tuple[int, int, int, int]
+
+    @property
+    def ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+def steps(source: Source) -> dict[str, Any]:
+    """Each rank's bins [from step, until step, start, end, lowest, median, highest, parts...], from the window's
+    start; empty where no step is known. `channel_inside`: whether the exchange lies inside of compute, unseen."""
+    if source.trace is None or source.frames is None:
+        return {"ranks": [], "parts": PARTS, "channel_inside": False}
+    zero_ns = source.trace.start_ns
+    lanes = _lanes(source.trace.spans)
+    ranks = []
+    frame = source.frames.steps()
+    for role, index in dict.fromkeys(zip(frame["role"], frame["index"], strict=True)):
+        rows = frame[(frame["role"] == role) & (frame["index"] == index)]
+        bounds = list(zip(rows["start_ns"] + zero_ns, rows["end_ns"] + zero_ns, strict=True))
+        found = list(_steps([(int(start), int(end)) for start, end in bounds], lanes[role, index]))
+        ranks.append({"rank": f"{role} {index}", "steps": len(found), "bins": list(_bins(found, zero_ns))})
+    inside = any(row.layer == "channel" and row.inside == "tensorflow" for row in source.run.not_measured)
+    return {"ranks": ranks, "parts": PARTS, "channel_inside": inside}
+
+
+def _lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
+    """Of each rank the spans of the lane in which its steps are: what its readers do meanwhile is no wait of it."""
+    stepping = {span.lane for span in spans if span.call is not None and span.name in (names.STEP, names.FIRST_STEP)}
+    lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.lane in stepping:
+            lanes[span.process.role, span.process.index].append(span)
+    return lanes
+
+
+def _steps(bounds: Sequence[tuple[int, int]], spans: Iterable[Span]) -> Iterator[_Step]:
+    spans = list(spans)
+    inputs = _Union((span.start_ns, span.end_ns) for span in spans if span.name in INPUT)
+    channel = _Union((span.start_ns, span.end_ns) for span in spans if span.layer == "channel")
+    before_ns = None
+    for start_ns, end_ns in sorted(bounds):
+        between_ns = max(0, start_ns - before_ns) if before_ns is not None else 0
+        waited_ns = inputs.within(start_ns - between_ns, start_ns)
+        sent_ns = channel.within(start_ns, end_ns)
+        yield _Step(start_ns, end_ns, (waited_ns, end_ns - start_ns - sent_ns, sent_ns, between_ns - waited_ns))
+        before_ns = end_ns
+
+
+def _bins(found: Sequence[_Step], zero_ns: int) -> Iterator[list[float]]:
+    size = max(1, -(-len(found) // MOST_BINS))
+    for first in range(0, len(found), size):
+        some = found[first : first + size]
+        lengths = [step.ns for step in some]
+        sums = [sum(step.parts[place] for step in some) for place in range(len(PARTS))]
+        bounds = [first, first + len(some) - 1, some[0].start_ns - zero_ns, some[-1].end_ns - zero_ns]
+        yield [*bounds, min(lengths), int(median(lengths)), max(lengths), *sums]
+
+
+class _Union:
+    """Intervals joined, asked in order of time."""
+
+    def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
+        self._joined: list[list[int]] = []
+        for start, end in sorted(intervals):
+            if self._joined and start <= self._joined[-1][1]:
+                self._joined[-1][1] = max(self._joined[-1][1], end)
+            else:
+                self._joined.append([start, end])
+        self._place = 0
+
+    def within(self, start_ns: int, end_ns: int) -> int:
+        """How much of [start_ns, end_ns) they cover; calls go on in time."""
+        while self._place < len(self._joined) and self._joined[self._place][1] <= start_ns:
+            self._place += 1
+        total, place = 0, self._place
+        while place < len(self._joined) and self._joined[place][0] < end_ns:
+            total += max(0, min(end_ns, self._joined[place][1]) - max(start_ns, self._joined[place][0]))
+            place += 1
+        return total
