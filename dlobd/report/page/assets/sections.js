@@ -41,6 +41,7 @@ function breakdown(run, most) {
     chart(`Stacked bar of the wall of run ${run.id} by layer`, barOf(run, most)),
     chart(`Each layer of run ${run.id} with its interval and its degrees of evidence`, layersOf(run, most)),
     run.parts.every((part) => part.known) ? null : paragraph("How well it is known: unknown, as it was made by an older dlobd: dlobd verify.", "note"),
+    paragraph("The line at the end of a bar is its interval: what uncertain boundaries, and what hides in another layer, may change.", "note"),
     paragraph(run.sum, "note"),
   ];
 }
@@ -81,6 +82,7 @@ function ranks(run) {
   return [
     kept.length ? chart(`Steps of each rank of run ${run.id}`, ranksOf(kept)) : null,
     timed.length > kept.length ? paragraph(`The ${kept.length} ranks with the slowest medians of ${timed.length}; the table has all.`, "note") : null,
+    kept.length ? paragraph("The full dot is the median, the hollow one the longest step.", "note") : null,
     ...run.ranks.lines.map((line) => paragraph(line)),
     tableOf(table),
   ];

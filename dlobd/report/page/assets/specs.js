@@ -52,7 +52,7 @@ function barOf(run, most) {
       if (text && !(plain && text !== number)) (DARK.has(colourOf(part.layer)) ? dark : labels).push({ x: (from + until) / 2, y: 0.3, text, tip: words });
       let piece = at;
       part.degrees.forEach((ns, degree) => {
-        if (ns) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][degree], tip: `${title}: ${DEGREES[degree]}, ${seconds(ns)} s` });
+        if (ns && (part.known || degree === 3)) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][degree], tip: `${title}: ${DEGREES[degree]}, ${seconds(ns)} s` });
         piece += ns;
       });
       at += part.ns;
@@ -91,7 +91,7 @@ function layersOf(run, most) {
       entries.push({ y: y + 0.5, name: `${LAYER.get(part.layer)?.number ?? ""} ${layerTitle(part.layer)}`, tip: tipOf(part) });
     });
     const y = Q("y", { scale: rows(run.parts.length), axis: null });
-    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds; the line is the interval from lowest to highest") });
+    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds, and the interval") });
     return frame(width, 24 * run.parts.length, { left: 108, right: 118, top: 2, bottom: 36 }, [
       { data: { values: bars }, name: "degree", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, fill: literal("fill"), ...TIP } },
       { data: { values: ends }, name: "interval", mark: { type: "rule", strokeWidth: 1.5 }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
@@ -116,14 +116,19 @@ function waterfallOf(events) {
     const low = Math.min(...events.map((row) => row[1])) / 1e9, high = Math.max(...events.map((row) => row[2])) / 1e9;
     const y = Q("y", { scale: rows(events.length), axis: null });
     const x = Q("x", { scale: { domain: [low, high > low ? high : low + 1], nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
-    const half = (low + high) / 2;
-    // late events have their words at the left of them, where there is room
-    const early = labels.filter((row) => row.x <= half), late = labels.filter((row) => row.x > half).map((row, place) => ({ ...row, x: bars[labels.indexOf(row)].x }));
-    const left = wide ? 178 : 120;
+    // words stand at the right of their bar, at its left where there is more room, and are cut where there is none
+    const left = wide ? 178 : 120, pixels = (width - left - 24) / ((high - low) * 1e9 || 1);
+    const early = [], late = [];
+    labels.forEach((row, place) => {
+      const before = (bars[place].x - low) * 1e9 * pixels - 10, after = (high - row.x) * 1e9 * pixels + 14;
+      if (after >= 6.4 * row.text.length || after >= before) early.push({ ...row, room: after });
+      else late.push({ ...row, x: bars[place].x, room: before });
+    });
+    const fit = { limit: { expr: "datum.room" } };
     return frame(width, 20 * events.length, { left, right: 24, top: 2, bottom: 36 }, [
       { data: { values: bars }, name: "bar", mark: { type: "rect" }, encoding: { x, x2: { field: "x2" }, y, y2: { field: "y2" }, ...TIP } },
       { data: { values: bars }, name: "tick", mark: { type: "tick", orient: "vertical", size: 14, thickness: 2, yOffset: 6 }, encoding: { x: Q("x2"), y, ...TIP } },
-      texts("early", early), texts("late", late, { align: "right" }, -5), names(entries, left - 12),
+      texts("early", early, fit), texts("late", late, { align: "right", ...fit }, -5), names(entries, left - 12),
     ]);
   };
 }
@@ -156,7 +161,7 @@ function ranksOf(all) {
     const values = all.map(([rank, , p50, p99, max], place) => ({ x: p50 / 1e6, x2: max / 1e6, y: place + 0.5, name: cut(String(rank), 60),
       tip: `${rank}: median ${(p50 / 1e6).toFixed(3)} ms, ${p99 === null ? "p99 unknown" : `p99 ${(p99 / 1e6).toFixed(3)} ms`}, longest ${(max / 1e6).toFixed(3)} ms` }));
     const y = Q("y", { scale: rows(values.length), axis: null });
-    const x = Q("x", { scale: { type: "log", nice: true }, axis: { title: "milliseconds a step, on a log scale: full dot median, hollow dot longest", format: ",~r", tickCount: 5 } });
+    const x = Q("x", { scale: { type: "log", nice: true }, axis: { title: "ms a step (log scale)", format: ",~r", tickCount: 5 } });
     return frame(width, Math.max(40, 24 * values.length), { left: 108, right: 24, top: 2, bottom: 36 }, [
       { data: { values }, name: "interval", mark: { type: "rule" }, encoding: { x, x2: { field: "x2" }, y, ...TIP } },
       { data: { values }, name: "ink", mark: { type: "point", size: 60 }, encoding: { x: Q("x"), y, ...TIP } },

@@ -80,7 +80,7 @@ function timelineOf(found, run) {
     const left = width > 640 ? 118 : 74;
     state.pad = left;
     state.width = width - left - 12;
-    const x = Q("x", { scale: { domainMin: { expr: "low" }, domainMax: { expr: "high" }, nice: false, zero: false }, axis: secondsAxis("seconds since the window's start; scroll with Ctrl to zoom, drag to move") });
+    const x = Q("x", { scale: { domainMin: { expr: "low" }, domainMax: { expr: "high" }, nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
     const y = Q("y", { scale: rows(total), axis: null });
     const lanes = found.lanes.map((lane, place) => ({ y: places[place] + 0.5, name: lane.name, tip: lane.name, line: places[place] - 0.2 }));
     const words = (name) => ({ data: { name }, name, mark: { type: "text", align: "left", baseline: "middle", dx: 3, fontSize: 10.5, limit: { expr: "datum.room" } },
@@ -161,7 +161,7 @@ function timelineOf(found, run) {
   });
   addEventListener("pointerup", () => { drag = null; });
 
-  const notes = [`${found.spans.toLocaleString("en")} spans in ${found.lanes.length - 1} lanes. A slice that is too narrow is drawn together with its neighbours; it says how many they are and how long, and the sums are exact.`];
+  const notes = ["Zoom: the buttons, the keys + and -, Ctrl and the wheel, a double click. Move: drag, or the arrow keys. Hover for source and resolution; a click lists the spans.", `${found.spans.toLocaleString("en")} spans in ${found.lanes.length - 1} lanes. A slice that is too narrow is drawn together with its neighbours; it says how many they are and how long, and the sums are exact.`];
   if (found.merged_below_ns) notes.push(`There are many: spans shorter than ${short(found.merged_below_ns)} are in aggregates in this page, whatever the zoom. The bundle has each of them: dlobd trace.`);
   if (found.lanes_left_out) notes.push(`${found.lanes_left_out} lanes more are not drawn: dlobd trace has all of them.`);
   return [tools, host, ...notes.map((text) => paragraph(text, "note")), detail];
