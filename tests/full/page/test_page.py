@@ -1,0 +1,364 @@
+"""The report page in a real browser without a network: it renders, answers to mouse and keyboard, and stays inert."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from page_traces import CAPTURES, HOSTILE, finding, hostile, long_trace
+from playwright.sync_api import Page
+
+from dlobd.attribution.attribute import attribute
+from dlobd.bundle.store import Bundle
+from dlobd.report.page.data import document
+from dlobd.report.page.render import render
+from dlobd.report.page.source import Source
+
+Open = Callable[..., Any]
+Written = Callable[..., Path]
+
+SECTIONS = [
+    "verdict", "findings", "warnings", "what", "layers", "anatomy", "icicle", "timeline", "ranks", "steps", "training",
+    "usage", "transport", "overhead", "tables", "environment", "reproduce",
+]  # fmt: skip
+
+
+def _sections(page: Page) -> list[str]:
+    return [str(one.get_attribute("id")) for one in page.locator("main > section").all()]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_every_section_is_there_in_order(opened: Open, written: Written, name: str) -> None:
+    """Of good and failed runs, each section shows something, a chart of it is drawn, and the page is no wider than the
+    window."""
+    with opened(written(name)) as found:
+        assert _sections(found.page) == SECTIONS
+        for section in SECTIONS:
+            assert found.page.locator(f"#{section}").inner_text().strip()
+        for chart in found.page.locator(".chart").all():
+            assert chart.locator("svg").count() == 1, chart.get_attribute("aria-label")
+        assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_network_is_off_and_the_policy_forbids_it(opened: Open, written: Written) -> None:
+    """What a script would load is refused by the page's policy, and no string can be run as code."""
+    with opened(written("native-run")) as found:
+        tried = """async () => {
+            const said = [];
+            for (const address of ['https://example.org/', 'http://127.0.0.1:1/', document.URL]) {
+                try { await fetch(address); said.push('loaded'); } catch { said.push('refused'); }
+            }
+            return said;
+        }"""
+        assert found.page.evaluate(tried) == ["refused"] * 3
+        assert any("Content Security Policy" in line for line in found.problems)
+        found.problems.clear()
+        found.requests.clear()
+
+
+def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, written: Written) -> None:
+    """The legend has every layer with its number; parts of the bar have these colours, in this order."""
+    with opened(written("seen-run")) as found:
+        legend = found.page.locator("#layers .legend").first.locator("li").all_inner_texts()
+        assert [text.strip() for text in legend][:3] == ["1 dlobd client", "2 YARN", "3 Spark"]
+        fills = found.page.locator("#layers .chart").first.locator(".segment_marks path").evaluate_all(
+            "all => all.map(one => one.getAttribute('fill'))"
+        )  # fmt: skip
+        assert [fill.lower() for fill in fills[:3]] == ["#999999", "#e69f00", "#d55e00"]
+
+
+def test_degrees_of_evidence_are_told_apart_without_colour(opened: Open, written: Written) -> None:
+    """Each degree has a pattern of its own, and the interval is drawn."""
+    with opened(written("seen-run")) as found:
+        chart = found.page.locator("#layers .chart").nth(1)
+        fills = chart.locator(".degree_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+        assert {re.sub(r"^.*-(\d)\)$", r"\1", fill) for fill in fills if fill.startswith("url")} >= {"1", "2"}
+        assert any(fill.startswith("#") for fill in fills)
+        assert chart.locator(".interval_marks line").count() >= 5
+
+
+def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written: Written) -> None:
+    """As text in a tip, which goes when the mouse does."""
+    with opened(written("seen-run")) as found:
+        slices = found.page.locator("#timeline .segment_marks path")
+        widest = slices.evaluate_all(
+            "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
+        )
+        slices.nth(widest).hover()
+        text = found.page.locator("#tip").inner_text()
+        assert "source:" in text
+        assert "known to" in text
+        found.page.mouse.move(5, 5)
+        found.page.wait_for_selector("#tip", state="hidden")
+
+
+def test_each_event_says_what_it_unlocks(opened: Open, written: Written) -> None:
+    """In the tip of its bar, and in the table below."""
+    with opened(written("seen-run")) as found:
+        found.page.locator("#anatomy .bar_marks path").nth(4).hover(force=True)
+        assert "unlocks: the ResourceManager can accept the application" in found.page.locator("#tip").inner_text()
+        found.page.locator("#anatomy summary").first.click()
+        assert "a container can be allocated" in found.page.locator("#anatomy table").first.inner_text()
+
+
+def _range(page: Page) -> tuple[float, float]:
+    host = page.locator(".timeline").first
+    return float(host.get_attribute("data-low") or 0), float(host.get_attribute("data-high") or 0)
+
+
+def _wait_for_other(page: Page, before: tuple[float, float]) -> tuple[float, float]:
+    for _ in range(100):
+        if _range(page) != before:
+            return _range(page)
+        page.wait_for_timeout(20)
+    raise AssertionError(f"the range stays {before}")
+
+
+def test_the_timeline_zooms_by_wheel_and_moves_by_drag(opened: Open, written: Written) -> None:
+    """Around the mouse; the wheel alone scrolls the page."""
+    with opened(written("seen-run")) as found:
+        page = found.page
+        box = page.locator(".timeline").first
+        box.scroll_into_view_if_needed()
+        at = box.bounding_box()
+        assert at
+        whole = _range(page)
+        page.mouse.move(at["x"] + at["width"] / 2, at["y"] + 60)
+        page.keyboard.down("Control")
+        page.mouse.wheel(0, -400)
+        page.keyboard.up("Control")
+        near = _wait_for_other(page, whole)
+        assert near[1] - near[0] < 0.5 * (whole[1] - whole[0])
+        page.mouse.down()
+        page.mouse.move(at["x"] + at["width"] / 2 - 200, at["y"] + 60, steps=4)
+        page.mouse.up()
+        moved = _wait_for_other(page, near)
+        assert moved[0] > near[0]
+        page.get_by_role("button", name="Show the whole run").click()
+        assert _wait_for_other(page, _range(page) if _range(page) == whole else moved) == whole
+
+
+def test_a_zoom_shows_what_was_drawn_together(opened: Open, written: Written) -> None:
+    """The axis has the new range, and an aggregate falls apart."""
+    with opened(written("seen-run")) as found:
+        page = found.page
+        axis = page.locator("#timeline .role-axis-label text")
+        before = axis.all_text_contents()
+        whole = _range(page)
+        for _ in range(4):
+            was = _range(page)
+            page.get_by_role("button", name="Zoom in").click()
+            _wait_for_other(page, was)
+        page.wait_for_timeout(200)
+        assert axis.all_text_contents() != before
+        assert _range(page)[1] - _range(page)[0] == pytest.approx((whole[1] - whole[0]) / 16)
+
+
+def test_a_click_lists_the_spans(opened: Open, written: Written) -> None:
+    """With their sources, as a table that can be copied."""
+    with opened(written("seen-run")) as found:
+        slices = found.page.locator("#timeline .segment_marks path")
+        widest = slices.evaluate_all(
+            "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
+        )
+        slices.nth(widest).click()
+        detail = found.page.locator("#timeline .detail")
+        assert "Spans of lane" in detail.inner_text()
+        assert "source" in detail.locator("thead").inner_text()
+        assert detail.locator("tbody tr").count() >= 1
+
+
+def test_all_of_it_works_by_keyboard(opened: Open, written: Written) -> None:
+    """The skip link comes first; the timeline zooms, moves and lists; heads sort; folded parts open."""
+    with opened(written("seen-run")) as found:
+        page = found.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.locator(".timeline").first.focus()
+        whole = _range(page)
+        page.keyboard.press("+")
+        near = _wait_for_other(page, whole)
+        page.keyboard.press("ArrowRight")
+        assert _wait_for_other(page, near)[0] > near[0]
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#timeline .detail table")
+        page.locator(".timeline").first.focus()
+        page.keyboard.press("0")
+        for _ in range(100):
+            if _range(page) == whole:
+                break
+            page.wait_for_timeout(20)
+        assert _range(page) == whole
+        page.locator("#what summary").focus()
+        page.keyboard.press("Enter")
+        assert page.locator("#what details").get_attribute("open") is not None
+
+
+def test_tables_sort_and_are_copied_as_csv(opened: Open, written: Written) -> None:
+    """By number, unknown last, in both directions; the copy has the order that is shown."""
+    with opened(written("seen-run")) as found:
+        section = found.page.locator("#tables section.data").first
+        head = section.get_by_role("button", name="seconds", exact=True)
+        cells = section.locator("tbody tr td:nth-child(2)")
+        head.click()
+        down = [float(text) for text in cells.all_inner_texts()]
+        assert down == sorted(down, reverse=True)
+        assert section.locator("th[aria-sort=descending]").inner_text() == "seconds"
+        head.click()
+        assert [float(text) for text in cells.all_inner_texts()] == sorted(down)
+        section.get_by_role("button", name="Copy as CSV").click()
+        found.page.wait_for_selector("button[data-copied]")
+
+
+@pytest.mark.parametrize(("scheme", "background"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")])
+@pytest.mark.parametrize("width", [1280, 420])
+def test_light_and_dark_wide_and_narrow(
+    opened: Open, written: Written, scheme: Any, background: str, width: int
+) -> None:
+    """As the system wants it; text stands out from its ground, and nothing is wider than the window."""
+    with opened(written("seen-run"), color_scheme=scheme, viewport={"width": width, "height": 800}) as found:
+        colours = "e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]"
+        ground, ink = found.page.locator("body").evaluate(colours)
+        assert ground == background
+        assert _contrast(ground, ink) > 7
+        label = found.page.locator("#layers .names_marks text").first
+        assert _contrast(ground, label.evaluate("e => getComputedStyle(e).fill")) > 7
+        note = found.page.locator(".note").first.evaluate("e => getComputedStyle(e).color")
+        assert _contrast(ground, note) > 4.5
+        assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def _contrast(*colours: str) -> float:
+    """As WCAG 2 defines it."""
+    lights = []
+    for colour in colours:
+        parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_the_theme_can_be_chosen(opened: Open, written: Written) -> None:
+    """Whatever the system wants: automatic, light, dark."""
+    with opened(written("native-run"), color_scheme="light") as found:
+        button = found.page.locator("#theme")
+        for name in ("light", "dark", "automatic"):
+            button.click()
+            assert button.inner_text() == f"Theme: {name}"
+            dark = found.page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(20, 23, 28)"
+            assert dark == (name == "dark")
+
+
+def test_a_print_is_light_and_complete(opened: Open, written: Written) -> None:
+    """Black on white also of a dark page, without buttons, and with what is folded."""
+    with opened(written("seen-run"), color_scheme="dark") as found:
+        page = found.page
+        page.emulate_media(media="print")
+        assert page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(255, 255, 255)"
+        label = page.locator("#layers .names_marks text").first.evaluate("e => getComputedStyle(e).fill")
+        assert label == "rgb(0, 0, 0)"
+        assert not page.locator("#theme").is_visible()
+        assert page.pdf()[:4] == b"%PDF"
+
+
+def test_hostile_names_stay_inert(opened: Open, written: Written) -> None:
+    """They are shown as they are: no element is made of them, nothing is run, and the page keeps its width."""
+    with opened(written("seen-run", record=hostile)) as found:
+        page = found.page
+        assert page.title().startswith("dlobd: ")
+        assert page.locator("main img, main script, main iframe, main a[href^='http']").count() == 0
+        assert HOSTILE[0] in page.locator("#findings").inner_text()
+        assert HOSTILE[2] in page.locator("#reproduce pre").first.inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        for section in SECTIONS:
+            box = page.locator(f"#{section}").bounding_box()
+            assert box
+            assert box["height"] < 6_000
+        page.locator("#anatomy .bar_marks path").nth(2).hover(force=True)
+        assert (page.locator("#tip").bounding_box() or {"width": 9_999})["width"] < 600
+
+
+def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open, written: Written) -> None:
+    """A finding has its saving in seconds, its setting, its evidence folded, and where to read on."""
+    with opened(written("seen-run", record=_with_findings)) as found:
+        section = found.page.locator("#findings")
+        text = section.inner_text()
+        assert "Saves at most 0.900 s" in text
+        assert "docs/findings.md#feed-poll" in text
+        assert section.locator("code").first.inner_text() == "input = direct"
+        assert "span join queue" not in text
+        section.locator("summary").first.click()
+        assert "span join queue" in section.inner_text()
+        assert "Below the noise: 1" in section.inner_text()
+
+
+def _with_findings(record: dict[str, Any]) -> None:
+    record["findings"] = [finding(), finding(above_noise=False, says="Too little.")]
+
+
+def _without_findings(record: dict[str, Any]) -> None:
+    record["findings"] = []
+
+
+def test_no_finding_is_not_unknown(opened: Open, written: Written) -> None:
+    """An empty list and none at all read differently."""
+    with opened(written("seen-run", record=_without_findings)) as found:
+        assert "No setting is known" in found.page.locator("#findings").inner_text()
+    with opened(written("seen-run")) as found:
+        assert "older dlobd" in found.page.locator("#findings").inner_text()
+
+
+def _no_evidence(bundle: Bundle) -> None:
+    for path in bundle.path.glob("evidence/*"):
+        path.unlink()
+
+
+def _half(bundle: Bundle) -> None:
+    for path in [*bundle.path.glob("logs/**/*.log"), *bundle.path.glob("spans/**/*.jsonl")]:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _unsealed(bundle: Bundle) -> None:
+    (bundle.path / "hashes").unlink()
+
+
+@pytest.mark.parametrize("change", [_no_evidence, _half, _unsealed])
+def test_damaged_bundles_show_what_is_there_and_say_what_is_missing(opened: Open, written: Written, change: Any) -> None:
+    """Every section stands, the figures are the record's, and the warnings name what is not there."""
+    with opened(written("quick-run", change=change)) as found:
+        assert _sections(found.page) == SECTIONS
+        assert "missing:" in found.page.locator("#warnings").inner_text()
+        assert "16.903" in found.page.locator("#verdict").inner_text()
+
+
+def test_several_runs_stand_side_by_side(opened: Open, written: Written) -> None:
+    """The comparison comes after the verdicts, or why there is none; both runs are in each section."""
+    with opened(written("seen-run", "sampled-run")) as found:
+        assert _sections(found.page)[:2] == ["verdict", "comparison"]
+        assert "different environments" in found.page.locator("#comparison").inner_text()
+        left, right = (found.page.locator("#layers .run").nth(place).bounding_box() for place in (0, 1))
+        assert left
+        assert right
+        assert left["y"] == right["y"]
+        assert "page_cache" in found.page.locator("#what").inner_text()
+
+
+def test_a_hundred_thousand_spans_stay_usable(opened: Open, tmp_path: Path) -> None:
+    """The page is drawn, zooms, draws a few thousand slices at most, and says that it aggregates."""
+    trace = long_trace()
+    run = records.run(findings=[])
+    path = tmp_path / "report.html"
+    path.write_text(render(document([Source(run, run.to_json(), trace, attribute(trace), None, ())])))
+    with opened(path) as found:
+        page = found.page
+        host = page.locator(".timeline").first
+        assert 0 < int(host.get_attribute("data-slices") or 0) < 5_000
+        assert "in aggregates" in page.locator("#timeline").inner_text()
+        whole = _range(page)
+        page.get_by_role("button", name="Zoom in").click()
+        _wait_for_other(page, whole)
+        assert int(host.get_attribute("data-slices") or 0) < 5_000

@@ -1,0 +1,84 @@
+"""`dlobd report`: one file, one line for what is wrong, documented exit codes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from page_traces import DATA, copied
+
+from dlobd import cli
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs in the default place, of which seen-run is the later one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path / "cache"))
+    for name, run_id in (("native-run", "20261121T101052Z-436c"), ("seen-run", "20261125T011400Z-adba")):
+        shutil.copytree(DATA / name, tmp_path / "runs" / "softmax-mnist-quick" / run_id)
+    return tmp_path
+
+
+def test_the_latest_run_becomes_a_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """report.html, which is named in the one line of output."""
+    assert cli.main(["report"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "Wrote report.html\n"
+    assert err == ""
+    assert "20261125T011400Z-adba" in (runs / "report.html").read_text()
+
+
+def test_several_runs_are_one_page_and_one_run_named_twice_is_one(runs: Path) -> None:
+    """Runs are named by id, beginning or path."""
+    assert cli.main(["report", "20261121", "latest", "20261125T011400Z-adba", "-o", "both.html"]) == 0
+    page = (runs / "both.html").read_text()
+    assert page.count('"without_findings":') == 2
+
+
+def test_a_file_is_not_overwritten_unless_asked(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and the file is as it was; --force replaces it."""
+    (runs / "report.html").write_text("mine")
+    assert cli.main(["report"]) == 2
+    assert "add --force" in capsys.readouterr().err
+    assert (runs / "report.html").read_text() == "mine"
+    assert cli.main(["report", "--force"]) == 0
+    assert (runs / "report.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("words", [["report", "nonsense"], ["report", "--out", "elsewhere"], ["report", "empty"]])
+def test_what_is_no_run_is_one_line(words: list[str], runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 7, no traceback, no file."""
+    (runs / "empty").mkdir()
+    assert cli.main(words) == 7
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert not (runs / "report.html").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"schema_version": 99}'])
+def test_a_damaged_record_is_one_line(content: str, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without its record nothing is known of a run."""
+    bundle = copied("native-run", runs)
+    (bundle.path / "run.json").write_text(content)
+    assert cli.main(["report", str(bundle.path)]) == 7
+    err = capsys.readouterr().err
+    assert err.startswith("dlobd: ")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_damaged_evidence_is_still_a_page(runs: Path) -> None:
+    """Made from the record."""
+    bundle = copied("native-run", runs)
+    shutil.rmtree(bundle.path / "spans")
+    shutil.rmtree(bundle.path / "evidence")
+    assert cli.main(["report", str(bundle.path)]) == 0
+    assert "no timeline" in (runs / "report.html").read_text()
+
+
+def test_a_place_that_cannot_be_written_is_one_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2."""
+    assert cli.main(["report", "-o", "nowhere/report.html"]) == 2
+    assert "cannot be written" in capsys.readouterr().err

@@ -1,0 +1,223 @@
+"""The data of the report page: the figures are the record's, sums stay exact, what is unknown is said."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from page_traces import CAPTURES, DATA, copied, finding, long_trace
+
+from dlobd.attribution.attribute import attribute
+from dlobd.attribution.nesting import arrange, by_lane
+from dlobd.bundle.store import Bundle
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.report import terminal
+from dlobd.report.page.data import document
+from dlobd.report.page.icicle import icicle
+from dlobd.report.page.source import Source, source
+from dlobd.report.page.timeline import MOST_SLICES, sums, timeline
+from dlobd.report.page.unlocks import UNLOCKS
+from dlobd.report.summary import summary
+
+
+@pytest.fixture(scope="module", params=CAPTURES)
+def captured(request: pytest.FixtureRequest) -> Source:
+    """A captured run."""
+    return source(Bundle(DATA / request.param))
+
+
+def _one(found: Source) -> dict[str, Any]:
+    run: dict[str, Any] = document([found])["runs"][0]
+    return run
+
+
+def _of(**changes: Any) -> Source:
+    """A run that has a record alone."""
+    record = records.run_record(**changes)
+    return Source(records.run(**changes), record, None, None, None, ("no timeline: lost",))
+
+
+def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Source) -> None:
+    """Each part is the layer's in run.json, in the order of the table of layers, and the verdict is the terminal's."""
+    page, record = _one(captured), captured.record
+    given = {row["layer"]: row for row in record["layers"]}
+    parts = {part["layer"]: part for part in page["parts"]}
+    assert set(parts) == {*given, UNATTRIBUTED}
+    assert list(parts) == [layer for layer in (*LAYERS, UNATTRIBUTED) if layer in parts]
+    for layer, row in given.items():
+        for key in ("ns", "lo_ns", "hi_ns"):
+            assert parts[layer][key] == row[key]
+    assert sum(part["ns"] for part in page["parts"]) == record["wall_ns"]
+    assert all(sum(part["degrees"]) == part["ns"] for part in page["parts"])
+    assert page["verdict"] == terminal.verdict(captured.run)
+    assert page["record"] == record
+    assert page["warnings"] == list(summary(captured.run).not_sound)
+
+
+def test_the_document_is_json_and_equal_each_time(captured: Source) -> None:
+    """Nothing in it depends on the moment, and everything is a plain value."""
+    assert json.dumps(document([captured])) == json.dumps(document([captured]))
+
+
+def test_the_icicle_tiles_the_wall(captured: Source) -> None:
+    """Layers sum to the wall, spans to their layer; each rectangle lies in one above it."""
+    nodes = _one(captured)["icicle"]["nodes"]
+    assert nodes[0][:3] == [0, 0, captured.run.wall_ns]
+    for depth in (1, 2, 3):
+        for node in (node for node in nodes if node[0] == depth):
+            assert any(up[1] <= node[1] <= node[2] <= up[2] for up in nodes if up[0] == depth - 1)
+    for layer in {node[3] for node in nodes if node[3] not in ("", UNATTRIBUTED)}:
+        lengths = Counter[int]()
+        for depth, start, end, of, _ in nodes:
+            lengths[depth] += (end - start) * (of == layer)
+        assert lengths[1] == lengths[2]
+
+
+def test_the_icicle_of_a_record_alone_has_no_causes_and_says_so() -> None:
+    """Without evidence, names of spans come from the record, and what has none is one part."""
+    found = icicle(records.run(), None)
+    assert not found["by_span"]
+    assert [node[4] for node in found["nodes"] if node[0] == 2][:2] == ["SparkContext", "without a name"]
+    assert sum(node[2] - node[1] for node in found["nodes"] if node[0] == 1) == 1_000_000_000
+
+
+def test_each_event_says_what_it_unlocks(captured: Source) -> None:
+    """No event of a real run is without an entry; each begins where the one before ended, or with the window."""
+    page = _one(captured)
+    for event in (*page["startup"], *page["teardown"]):
+        assert event[7] == UNLOCKS[event[0]]
+        assert event[1] <= event[2]
+
+
+def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
+    """Slices of a lane sum by name to what the lane has after its normalisation; few spans are not aggregated."""
+    assert captured.trace
+    assert captured.attribution
+    found = timeline(captured.trace, captured.attribution)
+    assert found["merged_below_ns"] == 0
+    _assert_exact(captured.trace, found)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_spans_are_aggregated_and_their_sums_kept() -> None:
+    """Few enough slices are left, each says how many spans it is and how long together, and nothing is lost."""
+    trace = long_trace()
+    found = timeline(trace, attribute(trace))
+    assert len(found["slices"]) <= MOST_SLICES
+    assert found["merged_below_ns"] > 0
+    assert found["spans"] == len(trace.spans)
+    _assert_exact(trace, found)
+    counts = Counter[str]()
+    for row in found["slices"]:
+        for place in range(7, len(row), 3):
+            counts[found["names"][row[place]].partition("\n")[2]] += row[place + 1] * (row[0] > 0)
+    assert counts == Counter(span.name for span in trace.spans)
+
+
+def _assert_exact(trace: Any, found: dict[str, Any]) -> None:
+    expected = Counter[tuple[str, str]]()
+    for lane, spans in by_lane(trace.spans).items():
+        for nested in arrange(spans, trace.start_ns, trace.end_ns).nested:
+            expected[lane, nested.span.name] += nested.end_ns - nested.start_ns
+    own = Counter({key: ns for key, ns in sums(found).items() if key[0] != "the wall"})
+    assert own == expected
+    assert sum(ns for key, ns in sums(found).items() if key[0] == "the wall") == trace.wall_ns
+
+
+def test_lanes_that_are_not_drawn_are_counted() -> None:
+    """With many ranks the first lanes are drawn, and the page says how many are not."""
+    trace = long_trace(count=600, lanes=60)
+    found = timeline(trace, attribute(trace))
+    assert len(found["lanes"]) - 1 + found["lanes_left_out"] == len(trace.lanes)
+    assert found["lanes_left_out"] == 21
+
+
+def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
+    """Input wait, compute, channel and the rest are all there is from the first step to the last."""
+    for rank in _one(captured)["steps"]["ranks"]:
+        bins = rank["bins"]
+        assert sum(bins[0][7:]) == bins[0][3] - bins[0][2]
+        assert sum(sum(one[7:]) for one in bins) == bins[-1][3] - bins[0][2]
+        assert sum(one[1] - one[0] + 1 for one in bins) == rank["steps"]
+        assert all(low <= middle <= high for _, _, _, _, low, middle, high, *_ in bins)
+
+
+def test_findings_that_nobody_looked_for_are_not_none() -> None:
+    """An older record has null, which is unknown; an empty list says that there is nothing; others are in full."""
+    assert _one(_of(findings=None))["findings"] is None
+    assert "older dlobd" in _one(_of(findings=None))["without_findings"]
+    assert _one(_of(findings=[]))["findings"] == []
+    assert _one(_of(findings=[finding()]))["findings"] == [{**finding(), "evidence": tuple(finding()["evidence"])}]
+
+
+def test_what_was_not_measured_is_none_and_never_zero() -> None:
+    """Figures that a record lacks stay null on their way to the page."""
+    page = _one(_of())
+    table = page["ranks"]["table"]
+    assert table["rows"][0][5] is None
+    assert page["usage"]["why"]
+    assert page["overhead"].endswith("unknown")
+    assert not page["transport_known"]
+    purposes = next(table for table in page["tables"] if table["title"] == "HDFS by purpose")
+    assert purposes["rows"][0][3:6] == [None, 1_000, 2_000]
+
+
+def test_a_run_without_a_window_has_no_breakdown_and_says_so() -> None:
+    """One that ended before it was submitted."""
+    page = _one(_of(status="failed", reason="no Java", window=None, wall_ns=None, layers=[], unattributed_ns=None))
+    assert page["verdict"] == "The run is failed: no Java."
+    assert page["sum"].startswith("No breakdown")
+    assert page["icicle"]["nodes"] == page["parts"] == []
+
+
+def test_evidence_that_cannot_be_read_leaves_the_record(tmp_path: Path) -> None:
+    """Without its window the bundle has no timeline; the figures stand, and what is missing is named."""
+    bundle = copied("quick-run", tmp_path)
+    (bundle.path / "evidence" / "window.json").unlink()
+    page = _one(source(bundle))
+    assert page["timeline"] is None
+    assert any("no timeline" in line for line in page["missing"])
+    assert "evidence/window.json: missing" in page["missing"]
+    assert page["wall_ns"] == page["record"]["wall_ns"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b'{"exec_ns": "soon"}', b"[]"])
+def test_damaged_evidence_is_no_traceback(tmp_path: Path, content: bytes) -> None:
+    """Whatever a file holds, the page is made from the record."""
+    bundle = copied("quick-run", tmp_path)
+    (bundle.path / "evidence" / "window.json").write_bytes(content)
+    page = _one(source(bundle))
+    assert page["timeline"] is None
+    assert page["parts"]
+
+
+def test_an_unfinished_bundle_says_that_it_was_killed(tmp_path: Path) -> None:
+    """One without hashes was killed before it ended."""
+    bundle = copied("quick-run", tmp_path)
+    (bundle.path / "hashes").unlink()
+    assert any("killed before it ended" in line for line in _one(source(bundle))["missing"])
+
+
+def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
+    """A setting is in one of both places, and runs of one setting are not compared with each other."""
+    first = _of()
+    other = copy.deepcopy(first.record)
+    other["configuration"]["batch_size"] = 7
+    second = _of(configuration=other["configuration"], run_id="20260102T030405Z-0a1c")
+    found = document([first, second])
+    assert "batch_size" not in dict(found["common"])
+    assert [dict(run["differs"]) for run in found["runs"]] == [{"batch_size": 100}, {"batch_size": 7}]
+    assert found["comparison"]["pairs"][0]["second"] == "batch_size=7"
+    assert document([first, first])["comparison"]["refused"].startswith("All runs have the same settings")
+    assert document([first])["comparison"] is None
+
+
+def test_a_comparison_that_is_refused_says_why() -> None:
+    """In the words of `dlobd compare`."""
+    sources = [source(Bundle(DATA / name)) for name in ("seen-run", "sampled-run")]
+    assert "different environments" in document(sources)["comparison"]["refused"]

@@ -1,0 +1,114 @@
+"""The report page as HTML: one file, inert data, a policy that forbids the network, small enough."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import records
+from page_traces import CAPTURES, DATA, HOSTILE, copied, hostile, long_trace
+
+from dlobd.attribution.attribute import attribute
+from dlobd.bundle.store import Bundle
+from dlobd.report.page.data import document
+from dlobd.report.page.render import SCRIPTS, embedded, render
+from dlobd.report.page.source import Source, source
+
+LIMIT = 2_000_000
+
+pytestmark = pytest.mark.slow
+
+
+def _page(*names: str) -> str:
+    return render(document([source(Bundle(DATA / name)) for name in names]))
+
+
+def _data(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_page_is_one_small_file_that_loads_nothing(name: str) -> None:
+    """At most 2 MB; no element has an address outside of the page."""
+    page = _page(name)
+    assert len(page.encode()) <= LIMIT
+    markup = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)
+    assert set(re.findall(r'(?:src|href)="([^"]*)"', markup)) == {"data:,", "#verdict"}
+    assert "@import" not in markup
+    assert "url(" not in markup
+    assert "{{" not in markup
+
+
+def test_the_policy_allows_the_pages_own_scripts_and_nothing_else() -> None:
+    """Each script that runs is allowed by its hash; nothing may be loaded, and no string is evaluated."""
+    page = _page("native-run")
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert found
+    rules = dict(rule.strip().split(" ", 1) for rule in html.unescape(found[1]).split(";"))
+    assert rules["default-src"] == "'none'"
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    assert rules["script-src"].split() == [f"'sha256-{one}'" for one in hashes]
+    assert len(scripts) == 2
+    assert "unsafe-eval" not in found[1]
+    assert "http" not in found[1]
+
+
+def test_the_data_is_what_was_given() -> None:
+    """The page's block reads back as the document."""
+    given = document([source(Bundle(DATA / "seen-run"))])
+    assert _data(render(given)) == json.loads(json.dumps(given))
+
+
+def test_hostile_names_cannot_end_the_block(tmp_path: Path) -> None:
+    """No `<`, `>` or `&` of the data is in the file, and every name is read back as it was."""
+    bundle = copied("seen-run", tmp_path, hostile)
+    page = render(document([source(bundle)]))
+    found = re.search(r'id="data">(.*?)</script>', page, re.DOTALL)
+    assert found
+    assert not re.search("[<>&\u2028\u2029]", found[1])
+    assert _data(page)["runs"][0]["record"]["command"][-len(HOSTILE) :] == list(HOSTILE)
+    title = re.search(r"<title>(.*?)</title>", page)
+    assert title
+    assert "<" not in title[1]
+    assert len(page.encode()) <= LIMIT
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "\ud800 half", "\x00"])
+def test_any_text_is_escaped_and_read_back(text: str) -> None:
+    """Also halves of surrogate pairs, of which a file cannot be made."""
+    written = embedded({"name": text})
+    assert written.isascii()
+    assert not set("<>&") & set(written)
+    assert json.loads(written) == {"name": text}
+
+
+def test_a_number_that_is_none_is_its_name() -> None:
+    """A loss that diverged: JSON has no word for it."""
+    assert embedded({"a": [float("nan"), (float("inf"), 1)]}) == '{"a":["nan",["inf",1]]}'
+
+
+def test_a_hundred_thousand_spans_fit() -> None:
+    """The page stays below its limit."""
+    trace = long_trace()
+    run = records.run(findings=[])
+    page = render(document([Source(run, run.to_json(), trace, attribute(trace), None, ())]))
+    assert len(page.encode()) <= LIMIT
+    assert _data(page)["runs"][0]["timeline"]["spans"] == len(trace.spans)
+
+
+def test_scripts_never_read_text_as_markup() -> None:
+    """Elements are made, never parsed; nothing is fetched, stored or evaluated."""
+    folder = Path(__file__).parents[2] / "dlobd" / "report" / "page" / "assets"
+    assert {path.name for path in folder.glob("*.js")} == set(SCRIPTS)
+    for path in folder.glob("*.js"):
+        banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|fetch\(|XMLHttpRequest"
+        assert not re.search(banned, path.read_text()), path
