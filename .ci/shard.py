@@ -22,7 +22,7 @@ SPARE_MINUTES = 7
 MAKE_TEST_MINUTES = 28
 """`make test` with its set-up, on an idle machine with two cores."""
 
-MINUTES = {"ways": 30, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15, "compose": 36}
+MINUTES = {"ways": 30, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 15, "compose": 36, "page": 2}
 """Measured on the same machine; a shard that is not listed is taken for the rest of the time."""
 
 ROOMS = {
@@ -46,6 +46,7 @@ ROOMS = {
         ".dockerignore", "docker/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/run/deploy/", "tests/compose/",
         "tests/full/compose/",
     ),
+    "page": ("dlobd/cli/report.py", "dlobd/layers.py", "dlobd/report/", "tests/full/page/"),
 }  # fmt: skip
 """Shard to the rooms that it tests. Every room is in one of them, which a unit test holds."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
-from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, Attribution, Process, Span, Trace
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = ("seen-run", "sampled-run", "quick-run", "killed-trainer", "native-run", "own-run")
@@ -87,6 +89,13 @@ def long_trace(count: int = 100_000, lanes: int = 5) -> Trace:
             span = _span(f"{lane}-{place}", f"rank-{lane}", layer, name, start_ns, start_ns + 1_000 + place % 7_000)
             spans.append(span)
     return Trace(0, wall_ns, tuple(spans))
+
+
+@cache
+def long_run() -> tuple[Trace, Attribution]:
+    """100,000 spans, and where their wall went."""
+    trace = long_trace()
+    return trace, attribute(trace)
 
 
 def _span(name: str, lane: str, layer: str, title: str, start_ns: int, end_ns: int) -> Span:

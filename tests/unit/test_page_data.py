@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import records
-from page_traces import CAPTURES, DATA, copied, finding, long_trace
+from page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.nesting import arrange, by_lane
@@ -106,8 +106,8 @@ def test_the_timeline_has_every_span_and_its_length(captured: Source) -> None:
 @pytest.mark.slow
 def test_a_hundred_thousand_spans_are_aggregated_and_their_sums_kept() -> None:
     """Few enough slices are left, each says how many spans it is and how long together, and nothing is lost."""
-    trace = long_trace()
-    found = timeline(trace, attribute(trace))
+    trace, attribution = long_run()
+    found = timeline(trace, attribution)
     assert len(found["slices"]) <= MOST_SLICES
     assert found["merged_below_ns"] > 0
     assert found["spans"] == len(trace.spans)

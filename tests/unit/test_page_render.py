@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 import records
-from page_traces import CAPTURES, DATA, HOSTILE, copied, hostile, long_trace
+from page_traces import CAPTURES, DATA, HOSTILE, copied, hostile, long_run
 
-from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
 from dlobd.report.page.data import document
 from dlobd.report.page.render import SCRIPTS, embedded, render
@@ -98,9 +97,9 @@ def test_a_number_that_is_none_is_its_name() -> None:
 
 def test_a_hundred_thousand_spans_fit() -> None:
     """The page stays below its limit."""
-    trace = long_trace()
+    trace, attribution = long_run()
     run = records.run(findings=[])
-    page = render(document([Source(run, run.to_json(), trace, attribute(trace), None, ())]))
+    page = render(document([Source(run, run.to_json(), trace, attribution, None, ())]))
     assert len(page.encode()) <= LIMIT
     assert _data(page)["runs"][0]["timeline"]["spans"] == len(trace.spans)
 

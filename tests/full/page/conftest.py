@@ -1,4 +1,4 @@
-"""Chromium in an empty network namespace, in which nothing can be reached: without either the tests skip and say why."""
+"""Chromium in an empty network namespace, where nothing can be reached: without either the tests skip, and say why."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ function timelineOf(found, run) {
   let total = 0;
   for (const lane of found.lanes) { places.push(total); total += Math.min(lane.rows, 64) + 0.4; }
   const wall = found.wall_ns || 1;
-  const state = { low: 0, high: wall, view: null, pad: 0, width: 0 };
+  const state = { low: 0, high: wall, view: null, pad: 0, width: 0, dragged: false };
   const status = make("span", { class: "note", role: "status" });
   const detail = make("div", { class: "detail", tabindex: "-1" });
 
@@ -93,7 +93,7 @@ function timelineOf(found, run) {
     datasets: { slices: [], oncolour: [], ondark: [] } };
   }, (view) => {
     state.view = view;
-    view.addEventListener("click", (event, item) => { if (item && item.datum && item.datum.slice) select(item.datum.slice); });
+    view.addEventListener("click", (event, item) => { if (!state.dragged && item && item.datum && item.datum.slice) select(item.datum.slice); });
     show();
   });
 
@@ -153,9 +153,10 @@ function timelineOf(found, run) {
   }, { passive: false });
   host.addEventListener("dblclick", (event) => zoom(0.25, timeAt(event)));
   let drag = null;
-  host.addEventListener("pointerdown", (event) => { if (event.button === 0) drag = { x: event.clientX, low: state.low, high: state.high }; });
+  host.addEventListener("pointerdown", (event) => { state.dragged = false; if (event.button === 0) drag = { x: event.clientX, low: state.low, high: state.high }; });
   addEventListener("pointermove", (event) => {
     if (!drag || Math.abs(event.clientX - drag.x) < 3) return;
+    state.dragged = true; // what follows is no click
     const shift = ((drag.x - event.clientX) / state.width) * (drag.high - drag.low);
     range(drag.low + shift, drag.high + shift);
   });
