@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlobd.bundle.run import Run
+from dlobd.layers import UNATTRIBUTED
 from dlobd.report.summary import SAMPLES_FOR_P99, Part, Summary, title
 
 Columns = Sequence[tuple[str, str]]
@@ -133,7 +134,9 @@ def _layers(found: Summary) -> dict[str, Any]:
 
 
 def _layer(part: Part) -> tuple[Any, ...]:
-    degrees = (part.measured_ns, part.between_marks_ns, part.named_wait_ns)
+    degrees: tuple[int | None, ...] = (part.measured_ns, part.between_marks_ns, part.named_wait_ns)
+    if part.layer == UNATTRIBUTED:
+        degrees = (0, 0, 0)
     return (part.title, part.ns, part.share, part.lo_ns, part.hi_ns, *degrees, part.unexplained_ns)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -285,12 +286,30 @@ def test_hostile_names_stay_inert(opened: Open, written: Written) -> None:
         assert (page.locator("#tip").bounding_box() or {"width": 9_999})["width"] < 600
 
 
+def _hostile_spans(bundle: Bundle) -> None:
+    for path in bundle.path.glob("spans/**/*.jsonl"):
+        for place, name in enumerate(("driver", "trainer", "decode", "feed job", "SparkContext")):
+            path.write_text(path.read_text().replace(f'"n":"{name}"', f'"n":{json.dumps(HOSTILE[place])}'))
+
+
+def test_hostile_names_of_spans_stay_inert(opened: Open, written: Written) -> None:
+    """In the timeline, its tips, and the list of its spans."""
+    with opened(written("seen-run", change=_hostile_spans)) as found:
+        page = found.page
+        shown = page.locator("#timeline .names_marks text, #timeline .oncolour_marks text").all_text_contents()
+        assert HOSTILE[0] in shown
+        page.get_by_role("button", name="List what the wall was given to in this range").click()
+        assert "<" in page.locator("#timeline .detail").inner_text()
+        assert page.locator("main img, main script").count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open, written: Written) -> None:
     """A finding has its saving in seconds, its setting, its evidence folded, and where to read on."""
     with opened(written("seen-run", record=_with_findings)) as found:
         section = found.page.locator("#findings")
         text = section.inner_text()
-        assert "Saves at most 0.900 s" in text
+        assert "Saves at most 0.900 s, 0.6 %" in text
         assert "docs/findings.md#feed-poll" in text
         assert section.locator("code").first.inner_text() == "input = direct"
         assert "span join queue" not in text
@@ -336,7 +355,7 @@ def test_damaged_bundles_show_what_is_there_and_say_what_is_missing(
     """Every section stands, the figures are the record's, and the warnings name what is not there."""
     with opened(written("quick-run", change=change)) as found:
         assert _sections(found.page) == SECTIONS
-        assert "missing:" in found.page.locator("#warnings").inner_text()
+        assert "bundle:" in found.page.locator("#warnings").inner_text()
         assert "16.903" in found.page.locator("#verdict").inner_text()
 
 

@@ -5,23 +5,24 @@ function findings(run) {
   if (!all.length) return [paragraph("No setting is known that would lower it beyond the noise of equal runs.", "note")];
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
   return [
-    ...clear.map(finding),
+    ...clear.map((one) => finding(one, run.wall_ns)),
     clear.length ? null : paragraph("No setting is known that would lower it beyond the noise of equal runs.", "note"),
-    small.length ? folded(`Below the noise: ${small.length}`, small.map(finding)) : null,
+    small.length ? folded(`Below the noise: ${small.length}`, small.map((one) => finding(one, run.wall_ns))) : null,
   ];
 }
 
-function finding(one) {
+function finding(one, wall) {
+  const length = (ns) => `${seconds(ns)} s${wall ? `, ${percent(ns / wall)} %` : ""}`;
   return make("article", { class: "finding" },
     make("b", {}, one.says),
-    make("div", { class: "gain" }, `Saves at most ${seconds(one.saves_ns)} s (at least ${seconds(one.lo_ns)} s by the uncertainty of boundaries). ${layerTitle(one.layer)} has it: ${seconds(one.ns)} s.`),
+    make("div", { class: "gain" }, `Saves at most ${length(one.saves_ns)}; ${seconds(one.lo_ns)} s of it is beyond the uncertainty of boundaries. It took ${length(one.ns)} of the wall, in the layer ${layerTitle(one.layer)}.`),
     make("div", {}, "Set: ", make("code", {}, one.remedy)),
     folded("Evidence", list(one.evidence), one.unless ? paragraph(`Unless: ${one.unless}`) : null),
     make("div", { class: "note" }, `docs/findings.md#${one.finding}`));
 }
 
 function warnings(run) {
-  const rows = [...run.missing.map((line) => `missing: ${line}`), ...run.warnings];
+  const rows = [...run.missing.map((line) => `bundle: ${line}`), ...run.warnings];
   return [
     rows.length ? make("div", { class: "warnings" }, list(rows)) : paragraph("No warning.", "note"),
     list(run.circumstances),
@@ -116,6 +117,7 @@ function used(run) {
   if (!all.length) return [paragraph(found.why || "No sample lies in the window.", "note"), found.line ? paragraph(found.line) : null, found.others ? paragraph(found.others) : null];
   const curve = (title, pick, more) => {
     const values = all.map((row) => ({ x: row[0] / 1e9, y: pick(row), tip: `${seconds(row[0])} to ${seconds(row[1])} s\n${title}: ${pick(row) === null ? "unknown" : pick(row).toFixed(2)}` })).filter((row) => row.y !== null);
+    if (values.length) values.push({ ...values.at(-1), x: all.at(-1)[1] / 1e9 });
     return values.length ? chart(title, lineOf(values, "seconds since the window's start", title, { stretches: true, domain: [0, wall], ...more })) : null;
   };
   const rate = (row, place) => (row[place] === null ? null : (row[place] / (row[1] - row[0])) * 1e3);

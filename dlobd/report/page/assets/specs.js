@@ -113,11 +113,12 @@ function waterfallOf(events) {
       labels.push({ x: until / 1e9, y: y + 0.5, tip: words, text: wide && unlocks ? `+${seconds(until - from)}  → ${unlocks}` : `+${seconds(until - from)}` });
       entries.push({ y: y + 0.5, name: cut(event, 80), tip: words });
     });
-    const low = Math.min(...events.map((row) => row[1])) / 1e9, high = Math.max(...events.map((row) => row[2])) / 1e9;
+    const low = Math.min(...events.map((row) => row[1])) / 1e9, last = Math.max(...events.map((row) => row[2])) / 1e9;
+    const high = last > low ? last : low + 1;
     const y = Q("y", { scale: rows(events.length), axis: null });
-    const x = Q("x", { scale: { domain: [low, high > low ? high : low + 1], nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
+    const x = Q("x", { scale: { domain: [low, high], nice: false, zero: false }, axis: secondsAxis("seconds since the window's start") });
     // words stand at the right of their bar, at its left where there is more room, and are cut where there is none
-    const left = wide ? 178 : 120, pixels = (width - left - 24) / ((high - low) * 1e9 || 1);
+    const left = wide ? 178 : 120, pixels = (width - left - 24) / ((high - low) * 1e9);
     const early = [], late = [];
     labels.forEach((row, place) => {
       const before = (bars[place].x - low) * 1e9 * pixels - 10, after = (high - row.x) * 1e9 * pixels + 14;
