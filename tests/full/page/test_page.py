@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import records
 from page_traces import CAPTURES, HOSTILE, finding, hostile, long_run
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from dlobd.bundle.store import Bundle
 from dlobd.report.page.data import document
@@ -81,6 +81,14 @@ def test_degrees_of_evidence_are_told_apart_without_colour(opened: Open, written
         assert chart.locator(".interval_marks line").count() >= 5
 
 
+def _tip(page: Page, mark: Locator) -> str:
+    """What the tip of a mark says. Scrolling to it comes first: a scroll that ends later would hide the tip."""
+    mark.scroll_into_view_if_needed()
+    page.wait_for_timeout(200)
+    mark.hover(force=True)
+    return page.wait_for_selector("#tip").inner_text()
+
+
 def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written: Written) -> None:
     """As text in a tip, which goes when the mouse does."""
     with opened(written("seen-run")) as found:
@@ -88,8 +96,7 @@ def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written:
         widest = slices.evaluate_all(
             "all => all.map(one => one.getBoundingClientRect().width).reduce((b, w, i, a) => w > a[b] ? i : b, 0)"
         )
-        slices.nth(widest).hover()
-        text = found.page.locator("#tip").inner_text()
+        text = _tip(found.page, slices.nth(widest))
         assert "source:" in text
         assert "known to" in text
         found.page.mouse.move(5, 5)
@@ -99,8 +106,8 @@ def test_hovering_a_slice_gives_its_source_and_resolution(opened: Open, written:
 def test_each_event_says_what_it_unlocks(opened: Open, written: Written) -> None:
     """In the tip of its bar, and in the table below."""
     with opened(written("seen-run")) as found:
-        found.page.locator("#anatomy .bar_marks path").nth(4).hover(force=True)
-        assert "unlocks: the ResourceManager can accept the application" in found.page.locator("#tip").inner_text()
+        tip = _tip(found.page, found.page.locator("#anatomy .bar_marks path").nth(4))
+        assert "unlocks: the ResourceManager can accept the application" in tip
         found.page.locator("#anatomy summary").first.click()
         assert "a container can be allocated" in found.page.locator("#anatomy table").first.inner_text()
 
@@ -214,8 +221,12 @@ def test_tables_sort_and_are_copied_as_csv(opened: Open, written: Written) -> No
         assert section.locator("th[aria-sort=descending]").inner_text() == "seconds"
         head.click()
         assert [float(text) for text in cells.all_inner_texts()] == sorted(down)
+        found.page.evaluate("() => { navigator.clipboard.writeText = async text => { window.copied = text; }; }")
         section.get_by_role("button", name="Copy as CSV").click()
         found.page.wait_for_selector("button[data-copied]")
+        head_line, *lines = found.page.evaluate("window.copied").splitlines()
+        assert head_line.startswith('layer,seconds,% of the wall,"lowest, s"')
+        assert [float(line.split(",")[1]) for line in lines] == sorted(down)
 
 
 @pytest.mark.parametrize(("scheme", "background"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 28)")])
@@ -282,7 +293,7 @@ def test_hostile_names_stay_inert(opened: Open, written: Written) -> None:
             box = page.locator(f"#{section}").bounding_box()
             assert box
             assert box["height"] < 6_000
-        page.locator("#anatomy .bar_marks path").nth(2).hover(force=True)
+        assert "aaaa" in _tip(page, page.locator("#anatomy .bar_marks path").nth(2))
         assert (page.locator("#tip").bounding_box() or {"width": 9_999})["width"] < 600
 
 
