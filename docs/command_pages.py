@@ -113,6 +113,16 @@ COMMANDS: dict[str, Page] = {
         ("quickstart.md", "findings.md", "metrics.md", "layers.md", "glossary.md"),
         {7: ""},
     ),
+    "report": Page(
+        "look",
+        (
+            ("dlobd report", "the most recent run, as report.html"),
+            ("dlobd report 20261125T0114 -o run.html --force", "another run, over the same file"),
+            ("dlobd report RUN1 RUN2 -o both.html", "several runs side by side"),
+        ),
+        ("report.md", "findings.md", "comparisons.md", "commands/show.md"),
+        {7: ""},
+    ),
     "trace": Page(
         "look",
         (
@@ -253,17 +263,7 @@ COMMANDS: dict[str, Page] = {
 }
 """Words after `dlobd` to what is written by hand."""
 
-LATER: dict[str, Page] = {
-    "report": Page(
-        "look",
-        (
-            ("dlobd report -o report.html", "the most recent run as one file for a browser"),
-            ("dlobd report 20261125T0114 -o report.html", "another run"),
-        ),
-        ("quickstart.md", "metrics.md", "commands/show.md"),
-        {7: ""},
-    ),
-}
+LATER: dict[str, Page] = {}
 """As `COMMANDS`; an entry counts once its command exists."""
 
 PAGE = """\

@@ -10,7 +10,7 @@ from typing import Any
 from dlobd import __version__
 from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import core_waits, terminal, training, transport
+from dlobd.report import core_waits, findings, terminal, training, transport
 from dlobd.report.page import tables
 from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
@@ -24,8 +24,6 @@ from dlobd.schema import Event
 
 FORMAT = 1
 """Counts up when a key changes its meaning."""
-
-WITHOUT_FINDINGS = "unknown, made by an older dlobd: dlobd verify"
 
 
 def document(sources: Sequence[Source]) -> dict[str, Any]:
@@ -57,7 +55,7 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "differs": [[name, value] for name, value in own_settings(run, shared).items()],
         "missing": list(source.missing),
         "findings": None if run.findings is None else [asdict(one) for one in run.findings],
-        "without_findings": WITHOUT_FINDINGS,
+        "without_findings": findings.OLDER if run.findings is None else findings.NONE,
         "warnings": list(found.not_sound),
         "circumstances": terminal.circumstances(run, found),
         "not_measured": [

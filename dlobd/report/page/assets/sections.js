@@ -1,12 +1,12 @@
 // Each section of a run, in the page's order. A section that has nothing to show says so.
 function findings(run) {
   const all = run.findings;
-  if (all === null) return [paragraph(`What would lower it: ${run.without_findings}.`, "note")];
-  if (!all.length) return [paragraph("No setting is known that would lower it beyond the noise of equal runs.", "note")];
+  if (all === null) return [paragraph(`${run.without_findings}.`, "note")];
+  if (!all.length) return [paragraph(run.without_findings, "note")];
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
   return [
     ...clear.map((one) => finding(one, run.wall_ns)),
-    clear.length ? null : paragraph("No setting is known that would lower it beyond the noise of equal runs.", "note"),
+    clear.length ? null : paragraph(run.without_findings, "note"),
     small.length ? folded(`Below the noise: ${small.length}`, small.map((one) => finding(one, run.wall_ns))) : null,
   ];
 }
