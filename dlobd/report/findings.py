@@ -42,7 +42,7 @@ def says(one: Finding) -> str:
     """The finding, and what it would save at most."""
     most, least = text.seconds(one.saves_ns), text.seconds(one.lo_ns)
     sure = "" if least == most else f", by the boundaries' uncertainty {least}"
-    return f"{one.says[:1].upper()}{one.says[1:]} Without it the wall is shorter by at most {most} s{sure}."
+    return f"{one.says} Without it the wall is shorter by at most {most} s{sure}."
 
 
 def split(run: Run) -> tuple[list[Finding], list[Finding]]:

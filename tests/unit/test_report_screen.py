@@ -32,7 +32,16 @@ def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:
     """A finding above noise whose texts are long."""
     words = " ".join(["several words of a remedy"] * 8)
     return Finding(
-        name, "yarn", f"{name} took long.", 9 * S, round(saves_s * S), S, True, ("e",) * evidence, words, words
+        name,
+        "yarn",
+        f"{name.capitalize()} took long.",
+        9 * S,
+        round(saves_s * S),
+        S,
+        True,
+        ("e",) * evidence,
+        words,
+        words,
     )
 
 
@@ -102,4 +111,4 @@ def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
     shown = " ".join(captured.get().split())
     for words in ("1. Cause took long.", "at most 9.000 s", "to lower it:", "unless:", "docs/findings.md#cause"):
         assert words in shown
-    assert "0.500 small: small took long." in shown
+    assert "0.500 small: Small took long." in shown

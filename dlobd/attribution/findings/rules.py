@@ -93,7 +93,7 @@ RULES = (
         at_least_ns=HEARTBEAT_NS,
     ),
     Rule(
-        "localisation", "yarn", "the job's files were uploaded, and copied to each container before it started",
+        "localisation", "yarn", "The job's files were uploaded, and copied to each container before it started",
         (("yarn", "localise * container"), ("yarn", "localise and start * container"),
          ("hdfs", "upload to staging"), ("hdfs", "write staging")),
         "spark.yarn.archive=hdfs:///...: what every job needs lies in HDFS once, for all users, and nodes keep it; "
@@ -101,7 +101,7 @@ RULES = (
         "the files were in the nodes' caches already: then it is the NodeManager that was slow",
     ),
     Rule(
-        "resource-manager", "yarn", "the ResourceManager was slow to answer, to register or to end the application",
+        "resource-manager", "yarn", "The ResourceManager was slow to answer, to register or to end the application",
         (("yarn", "* RPC"), ("yarn", "register application"), ("yarn", "unregister application")),
         "heap and threads of the ResourceManager: YARN_RESOURCEMANAGER_HEAPSIZE, "
         "yarn.resourcemanager.client.thread-count, yarn.resourcemanager.scheduler.client.thread-count",
@@ -109,7 +109,7 @@ RULES = (
         at_least_ns=100 * MS,
     ),
     Rule(
-        "node-manager", "yarn", "the NodeManagers took long to prepare and to start containers",
+        "node-manager", "yarn", "The NodeManagers took long to prepare and to start containers",
         (("yarn", "launch * container"), ("yarn", "start * container"), ("yarn", "prepare * container")),
         "a faster disk for yarn.nodemanager.local-dirs, and less load on the nodes",
         "the node was busy with other containers at that time",
@@ -129,7 +129,7 @@ RULES = (
         helps=lambda chosen: chosen.launcher in ("tfos-stock", "distributor"),
     ),
     Rule(
-        "feed", "feed", "the trainers were fed through Spark, row by row or block by block",
+        "feed", "feed", "The trainers were fed through Spark, row by row or block by block",
         (("feed", "*"), ("spark", names.READ_BLOCK), ("spark", names.READ_ROWS), ("launcher", names.FEED_TASK)),
         "input = \"read\" (InputMode.TENSORFLOW): the trainers read HDFS themselves; or launcher = \"barrier\", whose "
         "feed is a pipe of blocks",
@@ -145,7 +145,7 @@ RULES = (
         outside=(names.CHECKPOINT, names.SAVE_MODEL, "write staging", "upload to staging"),
     ),
     Rule(
-        "name-node", "hdfs", "the NameNode was slow to answer",
+        "name-node", "hdfs", "The NameNode was slow to answer",
         (("hdfs", "* NameNode"), ("hdfs", names.OPEN), ("hdfs", names.LIST_DIRECTORY)),
         "heap and threads of the NameNode: HDFS_NAMENODE_OPTS, dfs.namenode.handler.count; fewer and larger files",
         "the NameNode was in safe mode, or its disk of edits was slow",
@@ -159,14 +159,14 @@ RULES = (
         waits=("HDFS client's close retry",),
     ),
     Rule(
-        "checkpoints", "tensorflow", "training stood still for checkpoints",
+        "checkpoints", "tensorflow", "Training stood still for checkpoints",
         (("tensorflow", names.CHECKPOINT), ("tensorflow", f"{names.WRITE} *"), ("hdfs", "*")),
         "checkpoint_every_steps: fewer of them",
         "each is so long because HDFS was slow: then hdfs-data or close-retry says so too",
         waits=("HDFS client's close retry",), inside=(names.CHECKPOINT,),
     ),
     Rule(
-        "evaluations", "tensorflow", "training stood still while the chief evaluated the model",
+        "evaluations", "tensorflow", "Training stood still while the chief evaluated the model",
         (("tensorflow", names.EVALUATE), ("tensorflow", names.PREDICT), ("tensorflow", names.DECODE),
          ("tensorflow", f"{names.READ} *"), ("hdfs", "*")),
         "evaluate_every_epochs: fewer of them; or fewer test_samples",
@@ -174,7 +174,7 @@ RULES = (
         inside=(names.EVALUATE,), helps=lambda chosen: chosen.evaluate_every_epochs > 0,
     ),
     Rule(
-        "input-pipeline", "tensorflow", "steps waited for their next batch to be decoded or augmented",
+        "input-pipeline", "tensorflow", "Steps waited for their next batch to be decoded or augmented",
         (("tensorflow", names.NEXT_BATCH), ("tensorflow", names.DECODE), ("tensorflow", names.AUGMENT),
          ("tensorflow", names.CHECK_RECORDS)),
         "augment = \"none\", or more threads for the input (executor_cores, inter_op_threads); records that need no "
@@ -183,7 +183,7 @@ RULES = (
         waits=("tf.data decodes and hands over a batch",), outside=(names.EVALUATE,),
     ),
     Rule(
-        "exchange", "channel", "ranks waited for each other's gradients on their way",
+        "exchange", "channel", "Ranks waited for each other's gradients on their way",
         (("channel", names.EXCHANGE), ("channel", names.WIRE), ("channel", names.PUSH), ("channel", names.PULL),
          ("channel", names.RECEIVE), ("channel", names.SEND), ("channel", names.PACK), ("channel", names.UNPACK),
          ("channel", names.SUM), ("channel", names.WAIT_FOR_PEERS)),
@@ -192,7 +192,7 @@ RULES = (
         "runs with another channel, in turns, show no difference: then it is not the network, but what packs and sums",
     ),
     Rule(
-        "lost-work", "spark", "containers were lost, and their work was done again",
+        "lost-work", "spark", "Containers were lost, and their work was done again",
         (("spark", "lost *"), ("spark", "wait for another ApplicationMaster"), ("yarn", "notice lost *")),
         "what the warnings name as the reason: executor_overhead_mb where YARN killed a container for its memory, "
         "yarn.nm.liveness-monitor.expiry-interval-ms for how long a dead node goes unnoticed",

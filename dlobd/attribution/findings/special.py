@@ -76,7 +76,7 @@ def straggler(case: Case) -> Draft | None:
         return None
     host = next(span.process.host for span in case.trace.spans if span.lane == lane)
     return Draft(
-        "straggler", "tensorflow", f"the other ranks waited for {lane}: {case.share(ns)}.", ns,
+        "straggler", "tensorflow", f"The other ranks waited for {lane}: {case.share(ns)}.", ns,
         (
             f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
             f"by {ns / 1e9:.3f} of {sum(late.values()) / 1e9:.3f} s by which any rank was the last",
@@ -122,7 +122,7 @@ def contention(case: Case) -> Draft | None:
     whole, held_up_ns = found["whole"], found["held_up_ns"]
     return Draft(
         "contention", "client",
-        f"the run waited for cores that other processes had: {case.share(held_up_ns)}.", held_up_ns,
+        f"The run waited for cores that other processes had: {case.share(held_up_ns)}.", held_up_ns,
         (f"other processes used {found['foreign_cpu_ns'] / 1e9:.1f} s of CPU (/proc, sampled)",
          f"the wall's threads waited for a core: {whole['waiting_ns'] / 1e9:.3f} s, at least "  # noqa: ISC004
          f"{whole['waiting_lo_ns'] / 1e9:.3f} (schedstat)"),

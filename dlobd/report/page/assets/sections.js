@@ -15,9 +15,10 @@ function finding(one, wall) {
   const length = (ns) => `${seconds(ns)} s${wall ? `, ${percent(ns / wall)} %` : ""}`;
   return make("article", { class: "finding" },
     make("b", {}, one.says),
-    make("div", { class: "gain" }, `Saves at most ${length(one.saves_ns)}; ${seconds(one.lo_ns)} s of it is beyond the uncertainty of boundaries. It took ${length(one.ns)} of the wall, in the layer ${layerTitle(one.layer)}.`),
-    make("div", {}, "Set: ", make("code", {}, one.remedy)),
-    folded("Evidence", list(one.evidence), one.unless ? paragraph(`Unless: ${one.unless}`) : null),
+    make("div", { class: "gain" }, `Without it the wall is shorter by at most ${length(one.saves_ns)}; less the uncertainty of boundaries: ${seconds(one.lo_ns)} s.`),
+    make("div", {}, make("i", {}, "To lower it: "), one.remedy),
+    make("div", {}, make("i", {}, "Unless: "), one.unless),
+    folded("Evidence", list(one.evidence)),
     make("div", { class: "note" }, `docs/findings.md#${one.finding}`));
 }
 
