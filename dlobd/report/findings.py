@@ -13,6 +13,7 @@ PAGE = "docs/findings.md"
 
 OLDER = "findings: unknown, as it was made by an older dlobd: dlobd verify"
 NONE = "No setting is known that would lower the wall by more than equal runs differ."
+BELOW_THAT = " What costs most below that:"
 BELOW = "Below what equal runs differ by"
 
 
@@ -26,7 +27,7 @@ def findings(run: Run, console: Console) -> None:
     text.heading(console, "What would lower it")
     above, below = split(run)
     if not above:
-        text.line(console, NONE)
+        text.line(console, none(run))
     for number, one in enumerate(above, 1):
         text.line(console, f"{number}. {says(one)}", "bold")
         for evidence in one.evidence:
@@ -34,8 +35,15 @@ def findings(run: Run, console: Console) -> None:
         text.line(console, f"   to lower it: {one.remedy}")
         text.line(console, f"   unless: {one.unless}")
         text.line(console, f"   {PAGE}#{one.finding}")
-    rows = [(title(one.layer), f"{text.seconds(one.saves_ns):>9}  {one.finding}: {one.says}") for one in below]
+    rows = [
+        (title(one.layer), f"{text.seconds(one.saves_ns):>9}  {one.says} To lower it: {one.remedy}") for one in below
+    ]
     text.rows(console, f"{BELOW}: seconds at most", rows)
+
+
+def none(run: Run) -> str:
+    """That no finding is above noise."""
+    return NONE + BELOW_THAT * bool(run.findings)
 
 
 def says(one: Finding) -> str:

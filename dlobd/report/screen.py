@@ -102,17 +102,18 @@ def _findings(run: Run, room: int) -> list[Line]:
     above, below = findings.split(run)
     shown: list[Line] = [("", ""), ("What would lower it", "bold")]
     if not above:
-        shown += _wrapped(findings.NONE)
-    for number, one in enumerate(above[:MOST_FINDINGS], 1):
+        shown += _wrapped(findings.none(run))
+    for number, one in enumerate((above or below)[:MOST_FINDINGS], 1):
         block = _wrapped(f"{number}. {findings.says(one)}", "   ")
         block += _wrapped(f"   to lower it: {one.remedy}", "   ")
         if len(shown) + len(block) + 1 > room and number > 1:
             break
         shown += block
     told = sum(words[:2] in ("1.", "2.", "3.") for words, _ in shown)
-    more = len(above) - told + len(below)
+    more = len(above) + len(below) - told
     if more and len(shown) < room:
-        shown.append((f"{more} more, {len(below)} of them below noise: dlobd show --view findings", ""))
+        small = f", {len(below)} of them below noise" if above and below else ""
+        shown.append((f"{more} more{small}: dlobd show --view findings", ""))
     return shown[: max(room, 2)]
 
 

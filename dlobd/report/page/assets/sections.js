@@ -4,10 +4,12 @@ function findings(run) {
   if (all === null) return [paragraph(`${run.without_findings}.`, "note")];
   if (!all.length) return [paragraph(run.without_findings, "note")];
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
+  const open = clear.length ? [] : small.slice(0, 3);
   return [
     ...clear.map((one) => finding(one, run.wall_ns)),
     clear.length ? null : paragraph(run.without_findings, "note"),
-    small.length ? folded(`Below the noise: ${small.length}`, small.map((one) => finding(one, run.wall_ns))) : null,
+    ...open.map((one) => finding(one, run.wall_ns)),
+    small.length > open.length ? folded(`Below the noise: ${small.length - open.length}${open.length ? " more" : ""}`, small.slice(open.length).map((one) => finding(one, run.wall_ns))) : null,
   ];
 }
 
