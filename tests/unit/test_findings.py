@@ -139,7 +139,7 @@ def test_short_steps_are_a_matter_of_the_batch() -> None:
     found = findings(case(*every))
     assert [one.finding for one in found] == ["short-steps"]
     assert found[0].saves_ns == pytest.approx(found[0].ns * (LARGER - 1) / LARGER)
-    assert f"{LARGER} times {MAIN_JOB.batch_size}" in found[0].remedy
+    assert f"batch_size = {LARGER * MAIN_JOB.batch_size}" in found[0].remedy
     assert findings(case(*[piece("step", "tensorflow", n, n + 1, call=n) for n in range(1, 50)])) == []
 
 

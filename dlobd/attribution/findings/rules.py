@@ -45,6 +45,10 @@ class Rule:
     at_least_ns: int = 0
     helps: Callable[[Experiment], bool] | None = None
 
+    @property
+    def _anyway(self) -> str:
+        return f"; {self.at_least_ns / S:.1f} s of each would be there anyway" if self.at_least_ns else ""
+
     def __call__(self, case: Case) -> Draft | None:
         """What it says of a case; None where it takes nothing of the wall, or the setting is there already."""
         if self.helps and isinstance(case.chosen, Experiment) and not self.helps(case.chosen):
@@ -72,7 +76,7 @@ class Rule:
         return Draft(
             self.finding,
             self.layer,
-            f"{self.what}: {case.share(found.ns)}.",
+            f"{self.what}: {case.share(found.ns)}{self._anyway}.",
             found.ns,
             found.evidence,
             self.remedy,
@@ -153,7 +157,7 @@ RULES = (
     ),
     Rule(
         "close-retry", "hdfs", "HDFS clients slept before they closed a file again", (),
-        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms (default 400): a tenth of it; it doubles with "
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms = 40 instead of the default 400; it doubles with "
         "each try while the last block's replicas are not reported",
         "a DataNode was slow to report its blocks: then the first try is not the last",
         waits=("HDFS client's close retry",),

@@ -104,11 +104,12 @@ def short_steps(case: Case) -> Draft | None:
     found = taken(case, wanted)
     if not found.ns:
         return None
-    count = max(map(len, lengths.values()))
+    count, now = max(map(len, lengths.values())), case.chosen.batch_size
     return Draft(
         "short-steps", "tensorflow",
-        f"{count} steps of {max(medians) / 1e6:.2f} ms: {case.share(found.ns)}.", found.ns, found.evidence,
-        f"batch_size: {LARGER} times {case.chosen.batch_size}, with a learning rate to match",
+        f"{count} steps, half of them shorter than {max(medians) / 1e6:.2f} ms: {case.share(found.ns)}.",
+        found.ns, found.evidence,
+        f"batch_size = {LARGER * now} instead of {now}, with a learning rate to match",
         "accuracy is worse with fewer steps; or a step takes as much longer as it has more samples",
         kept=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1, uncertain_ns=found.uncertain_ns,
     )  # fmt: skip

@@ -25,6 +25,9 @@ from dlobd.schema import Event
 FORMAT = 1
 """Counts up when a key changes its meaning."""
 
+LARGEST = 5
+"""So many parts are named below the bars; the table has more."""
+
 
 def document(sources: Sequence[Source]) -> dict[str, Any]:
     """What the page shows of these runs, in their order."""
@@ -68,6 +71,7 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "wall_ns": found.wall_ns,
         "window": found.window,
         "parts": [_part(part) for part in _parts(found)],
+        "largest": [[one.title, one.name, one.ns] for one in found.largest[:LARGEST]],
         "sum": _sum(found),
         "startup": _events(run, run.startup),
         "teardown": _events(run, run.teardown),

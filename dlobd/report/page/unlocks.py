@@ -21,7 +21,7 @@ UNLOCKS: dict[str, str] = {
     "executor process up": "the executor can register with the driver",
     "executor registered": "the driver can send tasks",
     "Python worker up": "the launcher can meet the other nodes",
-    "launcher rendezvous done": "the trainer can be forked",
+    "launcher rendezvous done": "every trainer knows where the others are",
     "trainer forked": "the trainer can import TensorFlow",
     "your main function called": "your code runs in the trainer",
     "TensorFlow imported": "ranks can join",

@@ -6,10 +6,11 @@ function findings(run) {
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
   const open = clear.length ? [] : small.slice(0, 3);
   return [
+    all.length > 1 ? paragraph("What they save overlaps, and does not add up.", "note") : null,
     ...clear.map((one) => finding(one, run.wall_ns)),
     clear.length ? null : paragraph(run.without_findings, "note"),
     ...open.map((one) => finding(one, run.wall_ns)),
-    small.length > open.length ? folded(`Below the noise: ${small.length - open.length}${open.length ? " more" : ""}`, small.slice(open.length).map((one) => finding(one, run.wall_ns))) : null,
+    small.length > open.length ? folded(`Smaller than what equal runs differ by: ${small.length - open.length}${open.length ? " more" : ""}`, small.slice(open.length).map((one) => finding(one, run.wall_ns))) : null,
   ];
 }
 
@@ -17,7 +18,7 @@ function finding(one, wall) {
   const length = (ns) => `${seconds(ns)} s${wall ? `, ${percent(ns / wall)} %` : ""}`;
   return make("article", { class: "finding" },
     make("b", {}, one.says),
-    make("div", { class: "gain" }, `Without it the wall is shorter by at most ${length(one.saves_ns)}; less the uncertainty of boundaries: ${seconds(one.lo_ns)} s.`),
+    make("div", { class: "gain" }, `Without it the wall is shorter by at most ${length(one.saves_ns)}${seconds(one.lo_ns) === seconds(one.saves_ns) ? "" : `, of which ${seconds(one.lo_ns)} s are beyond the uncertainty of boundaries`}.`),
     make("div", {}, make("i", {}, "To lower it: "), one.remedy),
     make("div", {}, make("i", {}, "Unless: "), one.unless),
     folded("Evidence", list(one.evidence)),
@@ -44,6 +45,8 @@ function breakdown(run, most) {
   return [
     chart(`Stacked bar of the wall of run ${run.id} by layer`, barOf(run, most)),
     chart(`Each layer of run ${run.id} with its interval and its degrees of evidence`, layersOf(run, most)),
+    run.largest.length ? paragraph("The largest parts:") : null,
+    run.largest.length ? list(run.largest.map(([layer, name, ns]) => `${layer}, ${name}: ${seconds(ns)} s, ${percent(ns / run.wall_ns)} %`)) : null,
     run.parts.every((part) => part.known) ? null : paragraph("How well it is known: unknown, as it was made by an older dlobd: dlobd verify.", "note"),
     paragraph("The line at the end of a bar is its interval: what uncertain boundaries, and what hides in another layer, may change.", "note"),
     paragraph(run.sum, "note"),
@@ -95,12 +98,12 @@ function ranks(run) {
 function steps(run) {
   const all = run.steps.ranks;
   if (!all.length) return [paragraph(run.timeline ? "No step was recorded." : "Unknown: the evidence cannot be read.", "note")];
-  const some = all.slice(0, 8);
+  const some = all.slice(0, 8), top = Math.max(...some.map(usualStep));
   return [
     legend(some.map(({ rank }, place) => [`${rank} (${SHAPES[place]})`, LINES[place]])),
     chart(`Length of steps over time of run ${run.id}`, stepTimesOf(all)),
     legend(PARTS.map((part, place) => [place === 1 && run.steps.channel_inside ? "compute, with the exchange inside: no boundary of dlobd's lies in between" : part === "other" ? "other between steps, such as a checkpoint" : part, partFill(place)])),
-    ...some.flatMap((rank) => [make("h4", {}, `${rank.rank}: ${rank.steps.toLocaleString("en")} steps`), chart(`Parts of steps of ${rank.rank}`, stepPartsOf(rank))]),
+    ...some.flatMap((rank) => [make("h4", {}, `${rank.rank}: ${rank.steps.toLocaleString("en")} steps`), chart(`Parts of steps of ${rank.rank}`, stepPartsOf(rank, top))]),
     paragraph("Step 0, which TensorFlow traces and compiles, is only in the first chart. Where there are many steps, each mark is several: lowest, median and highest, or the mean. Bars longer than the axis end at its top.", "note"),
     all.length > some.length ? paragraph(`${all.length - some.length} ranks more are not drawn; the table of ranks has all.`, "note") : null,
   ];

@@ -189,10 +189,16 @@ function stepTimesOf(ranks) {
   };
 }
 
+// What nearly all steps of a rank are shorter than, and some room, in ms: the same axis for all ranks.
+function usualStep({ bins }) {
+  const means = bins.filter(([first]) => first > 0).map(([first, last, , , , , , ...sums]) => sums.reduce((sum, ns) => sum + ns, 0) / (last - first + 1) / 1e6);
+  return 1.25 * (means.sort((a, b) => a - b)[Math.floor(means.length * 0.95)] || 1);
+}
+
 // Means of a step by what it was spent on. The first step, which is traced and compiled, would hide the others.
-function stepPartsOf({ bins }) {
+function stepPartsOf({ bins }, top) {
   return (width) => {
-    const values = [], totals = [];
+    const values = [];
     for (const [first, last, , , , , , ...sums] of bins) {
       if (first === 0) continue;
       const count = last - first + 1;
@@ -202,9 +208,7 @@ function stepPartsOf({ bins }) {
         values.push({ x: first, x2: last + 1, y: at, y2: at + mean, fill: partFill(place), tip: `step ${first}${last > first ? ` to ${last}, mean` : ""}\n${PARTS[place]}: ${mean.toFixed(3)} ms` });
         at += mean;
       });
-      totals.push(at);
     }
-    const top = 1.25 * (totals.sort((a, b) => a - b)[Math.floor(totals.length * 0.95)] || 1);
     const x = Q("x", { scale: { nice: false, zero: false }, axis: { title: "step", format: "d", tickMinStep: 1 } });
     const y = Q("y", { scale: { domain: [0, top], clamp: true, nice: false }, axis: { title: "ms a step", format: ",~r", tickCount: 4 } });
     return frame(width, 130, { left: 66, right: 16, top: 6, bottom: 36 }, [
