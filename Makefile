@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies check static test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -34,6 +34,9 @@ channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, wri
 comparisons: setup ## record whole runs, count false alarms and planted differences of comparisons, write docs/comparisons.md
 	@$(VENV)/bin/dlobd run softmax-mnist-quick --set page_cache=warm --repeats $(or $(REPEATS),20) --out runs/comparisons
 	@$(PYTHON) -m bench.comparisons --pool runs/comparisons/softmax-mnist-quick
+
+dependencies: setup ## Spark's jars uploaded with each job, against spark.yarn.archive, into docs/findings.md; REPEATS=N, LOADED=1
+	@$(PYTHON) -m bench.dependencies --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/findings.md; LOADED=1; as root all of them
 	@$(PYTHON) -m bench.pathologies $(if $(LOADED),--loaded)
