@@ -16,6 +16,9 @@ SHORT_STEP_NS = 10_000_000
 """Of shorter steps a good part is what a step costs however few samples it has: a call into TensorFlow, and messages
 of all ranks in each collective."""
 
+SMALL_BATCH = 32
+"""Samples a worker: from there on the batch is a matter of training, and none of overhead."""
+
 LARGER = 10
 """So much larger a batch is what the bound of short steps assumes, and that a step is as long as before."""
 
@@ -89,13 +92,15 @@ def straggler(case: Case) -> Draft | None:
 
 
 def short_steps(case: Case) -> Draft | None:
-    """Many steps, each so short that most of it is not computing."""
+    """Many steps of few samples, each so short that most of it is not computing."""
     lengths: dict[str, list[int]] = defaultdict(list)
     for span in case.trace.spans:
         if span.layer == "tensorflow" and span.name == names.STEP and span.call:
             lengths[span.lane].append(span.end_ns - span.start_ns)
     medians = [statistics.median(each) for each in lengths.values()]
-    if not medians or max(medians) > SHORT_STEP_NS or not isinstance(case.chosen, Experiment):
+    if not isinstance(case.chosen, Experiment) or case.chosen.batch_size >= SMALL_BATCH:
+        return None
+    if not medians or max(medians) > SHORT_STEP_NS:
         return None
 
     def wanted(span: Span, waited: bool) -> bool:
