@@ -111,4 +111,4 @@ def test_the_view_of_findings_has_evidence_remedy_and_page() -> None:
     shown = " ".join(captured.get().split())
     for words in ("1. Cause took long.", "at most 9.000 s", "to lower it:", "unless:", "docs/findings.md#cause"):
         assert words in shown
-    assert "0.500 small: Small took long." in shown
+    assert "0.500 Small took long. To lower it:" in shown
