@@ -17,6 +17,7 @@ from dlobd.layers import LAYERS
 from dlobd.report import findings, text
 from dlobd.report.summary import Part, Summary, settings, summary
 from dlobd.report.terminal import verdict
+from dlobd.report.transport import in_one_line
 
 LINES = 36
 """With the hash, the bundle's path and a prompt below it fits 40 lines."""
@@ -24,6 +25,9 @@ LINES = 36
 BAR = 30
 MOST_FINDINGS = 3
 MOST_WARNINGS = 4
+
+EXCHANGE = "exchange"
+"""The plane whose transport people ask for first; the whole report has the others."""
 
 Line = tuple[str, str]
 """Its text, and its style."""
@@ -40,6 +44,9 @@ def lines(run: Run, ascii_only: bool = False) -> list[Line]:
     found = summary(run)
     head = [(f"run {run.run_id}  {run.experiment}  status {run.status}", "bold")]
     head += _wrapped(settings(run))[:4] + _wrapped(verdict(run), style="bold")[:5]
+    for plane in run.transport or ():
+        if plane.plane == EXCHANGE:
+            head += _wrapped(f"gradients went by {in_one_line(plane)}")[:3]
     bars = list(_bars(found, ascii_only)) if run.wall_ns is not None else []
     tail = [("", ""), *_wrapped(_read_on(run))]
     warned = _warnings(found, LINES - len(head) - len(bars) - len(tail))

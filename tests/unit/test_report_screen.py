@@ -12,6 +12,7 @@ from dlobd.attribution.record import computed
 from dlobd.bundle.finding import Finding
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import find
+from dlobd.bundle.transport import Plane
 from dlobd.report import findings, text
 from dlobd.report.screen import LINES, lines, screen
 from dlobd.report.terminal import verdict
@@ -92,6 +93,15 @@ def test_a_run_without_a_window_says_why() -> None:
     shown = "\n".join(words for words, _ in lines(failed))
     assert "The run is failed: no cluster." in shown
     assert "What would lower it" not in shown
+
+
+def test_by_what_the_gradients_went_is_said() -> None:
+    """With what it is not: nobody takes Soft-RoCE for RDMA."""
+    soft = Plane(
+        plane="exchange", kind="verbs", device="rxe0:1", interface="", addresses=(), soft=True, asked="rdma", agrees=True, evidence=()
+    )  # fmt: skip
+    shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
+    assert "gradients went by verbs (rxe0:1), Soft-RoCE in software, functional only" in shown
 
 
 def test_it_is_readable_without_colours_and_blocks(tmp_path: Path) -> None:
