@@ -217,6 +217,18 @@ def test_a_container_that_was_reserved_before_is_no_contradiction(tmp_path: Path
     assert "states in a row" in failed(path)
 
 
+def test_an_emulated_machine_has_more_time_between_two_marks(tmp_path: Path) -> None:
+    """One that needs 28 times as long to read its clock; what even that does not explain is found."""
+    path = Path(shutil.copytree(DATA / "seen-run", tmp_path / "20260102T030405Z-0a1b"))
+    later = r'("n":"SparkContext stopped","t":)(\d+)'
+    for by_ns, factor, found in ((1_000_000_000, 28, False), (0, 1, True), (9_000_000_000, 28, True)):
+        replaced("spans/driver/*", later, lambda mark, by=by_ns: f"{mark[1]}{int(mark[2]) + by}")(
+            path
+        ) if by_ns else None
+        changed("evidence/noise.json", "timer_ns", by=lambda _, factor=factor: 51 * factor)(path)
+        assert ("marks side by side" in failed(path)) == found, (by_ns, factor)
+
+
 def test_every_audit_was_seen_to_fail() -> None:
     """Here, or where each planted inconsistency has its audits."""
     planted = (Path(__file__).parent / "test_audits.py").read_text()

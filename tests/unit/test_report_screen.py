@@ -98,7 +98,8 @@ def test_a_run_without_a_window_says_why() -> None:
 def test_by_what_the_gradients_went_is_said() -> None:
     """With what it is not: nobody takes Soft-RoCE for RDMA."""
     soft = Plane(
-        plane="exchange", kind="verbs", device="rxe0:1", interface="", addresses=(), soft=True, asked="rdma", agrees=True, evidence=()
+        plane="exchange", kind="verbs", device="rxe0:1", interface="", addresses=(), soft=True, asked="rdma",
+        agrees=True, evidence=(),
     )  # fmt: skip
     shown = " ".join(" ".join(words for words, _ in lines(replace(run_of("quick-run"), transport=(soft,)))).split())
     assert "gradients went by verbs (rxe0:1), Soft-RoCE in software, functional only" in shown

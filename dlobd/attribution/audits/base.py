@@ -91,6 +91,10 @@ class Rule:
 
 # ---- what several audits ask
 
+SLOW_TIMER_NS = 200
+"""Machines read their clock within 20 to 100 ns, virtual ones too; one that is emulated needs more than a microsecond.
+"""
+
 
 def training_job(evidence: Evidence) -> dict[str, Any]:
     """What dlobd's own training job was told; empty for the user's own script, about which nothing is known."""
@@ -142,6 +146,12 @@ def disturbed(evidence: Evidence, *daemons: str) -> str:
         if any(line.message.startswith("STARTUP_MSG:") for line in evidence.daemon_log(name)):
             return f"{name} was restarted during the run"
     return ""
+
+
+def slowness(evidence: Evidence) -> int:
+    """How many times more than usual a machine needs for what lies between two marks: 1, but where it is emulated."""
+    timer_ns = (evidence.noise or {}).get("timer_ns")
+    return max(1, int(timer_ns) // SLOW_TIMER_NS) if timer_ns else 1
 
 
 def several_clocks(evidence: Evidence) -> str:

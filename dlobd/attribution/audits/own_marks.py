@@ -18,6 +18,7 @@ from dlobd.attribution.audits.base import (
     Rule,
     other_clocks,
     several_clocks,
+    slowness,
     training_job,
     worst,
 )
@@ -216,7 +217,7 @@ def _beside(evidence: Evidence) -> Figures:
             apart += [abs(span.start_ns - read_ns) for span in process.named(names.JOIN_RANKS)[:1]]
             ends = [span.end_ns for span in process.named(names.IMPORT_TENSORFLOW)]
             apart += [abs(read_ns - end_ns) - INTERFACES_NS for end_ns in ends[-1:]]
-    return worst(apart, APART_NS)
+    return worst(apart, APART_NS * slowness(evidence))
 
 
 def _interfaces_read_ns(process: RecordedProcess) -> int | None:
