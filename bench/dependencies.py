@@ -1,4 +1,4 @@
-"""Tries the remedy of finding `localisation`: Spark's jars uploaded with each job, against spark.yarn.archive in HDFS.
+"""Tries the remedy of finding `localisation`: Spark's jars uploaded with each job, against the same archive in HDFS.
 
     python -m bench.dependencies [--repeats N] [--out DIR] [--loaded]
 
@@ -30,25 +30,36 @@ from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
 
 NAME = "dependencies"
-UPLOADED, ARCHIVE = "uploaded with the job", "spark.yarn.archive"
+UPLOADED, ARCHIVE = "uploaded with the job", "in HDFS"
 JOB = Path(__file__).parent / "pathologies" / "jobs" / "sums.py"
 IN_HDFS = "/dlobd/dependencies"
 MARGIN = 0.05
 
 
-def points(jars: Path, archive: str) -> dict[str, OwnJob]:
-    """Label to job: the first lets spark-submit upload every jar, which is what it does without a setting."""
+def points(local: Path, archive: str) -> dict[str, OwnJob]:
+    """Label to job. Without a setting spark-submit makes an archive of its jars and uploads that each time; so does the
+    first, but for the making."""
+    places = {UPLOADED: (plain(local.parent) / local.name).as_uri(), ARCHIVE: archive}
     return {
-        UPLOADED: own_job.from_line(
-            ["spark-submit", "--conf", f"spark.yarn.jars={plain(jars).as_uri()}/*.jar", str(JOB)], []
-        ),
-        ARCHIVE: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={archive}", str(JOB)], []),
+        label: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={place}", str(JOB)], [])
+        for label, place in places.items()
     }
 
 
-def staged(cluster: EmbeddedCluster, jars: Path) -> str:
-    """Spark's jars as one archive in the cluster's HDFS, where all may read it; returns its URI."""
-    tarball = packing.spark_libs(jars)
+def packed(tarball: packing.Tarball, directory: Path) -> Path:
+    """Spark's jars as one archive on this machine."""
+    path = directory.resolve() / tarball.name
+    if not path.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(".part")
+        with aside.open("wb") as file:
+            file.writelines(tarball.chunks())
+        aside.replace(path)
+    return path
+
+
+def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
+    """The same in the cluster's HDFS, where all may read it; returns its URI."""
     storage = WebHdfs(cluster.webhdfs_url, cluster.user)
     path = f"{IN_HDFS}/{tarball.name}"
     if not storage.exists(path):
@@ -63,9 +74,9 @@ def main() -> int:
 
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
-    stage, jars = Stage(asked.out, progress), spark_home() / "jars"
+    stage, tarball = Stage(asked.out, progress), packing.spark_libs(spark_home() / "jars")
     try:
-        chosen = points(jars, staged(stage.cluster, jars))
+        chosen = points(packed(tarball, asked.out), staged(stage.cluster, tarball))
         made = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     finally:
         stage.close()
@@ -87,8 +98,8 @@ def write(runs: Mapping[str, Sequence[Run]], made: Path, busy: Sequence[float], 
         NAME,
         [*publish.machine([run for each in runs.values() for run in each]), *publish.loaded(busy)],
         [
-            markdown(["jars", "n", "wall, s", "finding `localisation`: at most, s"], rows),
-            f"`{ARCHIVE}` against `{UPLOADED}`, {len(found.pairs[0].runs[0])} repeats, by `dlobd compare`: {said}.",
+            markdown(["Spark's jars", "n", "wall, s", "finding `localisation`: at most, s"], rows),
+            f"{ARCHIVE.capitalize()} against {UPLOADED}," {len(found.pairs[0].runs[0])} repeats, by `dlobd compare`: {said}.",
         ],
     )
     return page
