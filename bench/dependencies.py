@@ -92,14 +92,14 @@ def write(runs: Mapping[str, Sequence[Run]], made: Path, busy: Sequence[float], 
     found = comparison(sides, MARGIN, ["busy"] if loaded else [])
     rows = [[label, str(len(each)), _seconds(_walls(each)), _seconds(_bounds(each))] for label, each in runs.items()]
     said = comparison_view.sentence(WALL, found.pairs[0].wall)
-    page = docs / "findings.md"
+    page, n = docs / "findings.md", len(found.pairs[0].runs[0])
     publish.page(
         page,
         NAME,
         [*publish.machine([run for each in runs.values() for run in each]), *publish.loaded(busy)],
         [
             markdown(["Spark's jars", "n", "wall, s", "finding `localisation`: at most, s"], rows),
-            f"{ARCHIVE.capitalize()} against {UPLOADED}," {len(found.pairs[0].runs[0])} repeats, by `dlobd compare`: {said}.",
+            f"{ARCHIVE.capitalize()} against {UPLOADED}, {n} repeats, by `dlobd compare`: {said}.",
         ],
     )
     return page
