@@ -99,7 +99,7 @@ def write(runs: Mapping[str, Sequence[Run]], made: Path, busy: Sequence[float], 
         [*publish.machine([run for each in runs.values() for run in each]), *publish.loaded(busy)],
         [
             markdown(["Spark's jars", "n", "wall, s", "finding `localisation`: at most, s"], rows),
-            f"{ARCHIVE.capitalize()} against {UPLOADED}, {n} repeats, by `dlobd compare`: {said}.",
+            f"{ARCHIVE[0].upper()}{ARCHIVE[1:]} against {UPLOADED}, {n} repeats, by `dlobd compare`: {said}.",
         ],
     )
     return page
