@@ -56,6 +56,7 @@ def submit(
 def large_file(stage: Stage, directory: Path) -> Ended:
     """A file of random bytes travels along."""
     path = directory / "random"
+    directory.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("wb") as file:
             for _ in range(BYTES // MIB):
@@ -68,6 +69,7 @@ def large_file(stage: Stage, directory: Path) -> Ended:
 def many_files(stage: Stage, directory: Path) -> Ended:
     """An archive of small files travels along, and is unpacked on each node."""
     path = directory / "small.zip"
+    directory.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(path, "w") as archive:
             for number in range(SMALL_FILES):

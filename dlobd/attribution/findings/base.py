@@ -36,18 +36,24 @@ class Case:
         return WhatIf(self.trace)
 
     @cached_property
-    def around(self) -> Mapping[str, Span]:
-        """The spans by their ids."""
-        return {span.id: span for span in self.trace.spans}
+    def outer(self) -> Mapping[str, Span]:
+        """By the id of a span the one that it lies in, as its lane was counted."""
+        found: dict[str, Span] = {}
+        for lane in self.what_if.lanes.values():
+            open_: list[Span] = []
+            for nested in lane.nested:
+                del open_[nested.depth :]
+                if open_:
+                    found[nested.span.id] = open_[-1]
+                open_.append(nested.span)
+        return found
 
-    def names_around(self, span: Span) -> Iterator[str]:
-        """The names of a span and of those that it lies in."""
-        seen: set[str] = set()
+    def spans_around(self, span: Span) -> Iterator[Span]:
+        """A span and those that it lies in, from the inside."""
         at: Span | None = span
-        while at is not None and at.id not in seen:
-            yield at.name
-            seen.add(at.id)
-            at = self.around.get(at.parent or "")
+        while at is not None:
+            yield at
+            at = self.outer.get(at.id)
 
     def share(self, ns: int) -> str:
         """`1.234 s of 30.047 s`."""

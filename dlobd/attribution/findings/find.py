@@ -10,7 +10,8 @@ from dlobd.attribution.findings.special import SPECIAL
 from dlobd.bundle.finding import Finding
 from dlobd.bundle.run import run_variation
 
-REMEDIES: tuple[Remedy, ...] = (*RULES, *SPECIAL)
+REMEDIES: dict[str, Remedy] = {**{rule.finding: rule for rule in RULES}, **SPECIAL}
+"""Name to remedy; each has a section in docs/findings.md."""
 
 WORTH_NS = 1_000_000
 """What saves less than a millisecond is not told."""
@@ -40,7 +41,7 @@ def noise(case: Case) -> int:
 
 def _bounded(case: Case) -> Iterator[tuple[Draft, int, int]]:
     """Each draft with the most and the least that its remedy saves."""
-    for remedy in REMEDIES:
+    for remedy in REMEDIES.values():
         if (draft := remedy(case)) is None:
             continue
         saves_ns = case.what_if.saved_ns(draft.kept) if draft.kept else min(draft.saves_ns, case.trace.wall_ns)

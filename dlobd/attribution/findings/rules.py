@@ -59,7 +59,7 @@ class Rule:
                 fits = bool(span.cause) and span.cause.startswith(self.waits) if self.waits else False
             else:
                 fits = any(span.layer == layer and any_of(span.name, (name,)) for layer, name in self.spans)
-            around = set(case.names_around(span)) if fits and (self.inside or self.outside) else set()
+            around = {one.name for one in case.spans_around(span)} if fits and (self.inside or self.outside) else set()
             return fits and (not self.inside or any(any_of(name, self.inside) for name in around)) and not any(
                 any_of(name, self.outside) for name in around
             )  # fmt: skip
@@ -146,14 +146,13 @@ RULES = (
         "disks and load of the DataNodes that served it; more replicas (replication) or short-circuit reads for reads, "
         "fewer for writes; page_cache = \"warm\" tells whether it was the disk",
         "the reader was slow: then its own core waits show it, and audits of the DataNodes' times are shorter",
-        outside=(names.CHECKPOINT, names.SAVE_MODEL, "write staging", "upload to staging"),
+        outside=("write staging", "upload to staging"),
     ),
     Rule(
         "name-node", "hdfs", "The NameNode was slow to answer",
         (("hdfs", "* NameNode"), ("hdfs", names.OPEN), ("hdfs", names.LIST_DIRECTORY)),
         "heap and threads of the NameNode: HDFS_NAMENODE_OPTS, dfs.namenode.handler.count; fewer and larger files",
         "the NameNode was in safe mode, or its disk of edits was slow",
-        outside=(names.CHECKPOINT, names.SAVE_MODEL),
     ),
     Rule(
         "close-retry", "hdfs", "HDFS clients slept before they closed a file again", (),
@@ -161,13 +160,6 @@ RULES = (
         "each try while the last block's replicas are not reported",
         "a DataNode was slow to report its blocks: then the first try is not the last",
         waits=("HDFS client's close retry",),
-    ),
-    Rule(
-        "checkpoints", "tensorflow", "Training stood still for checkpoints",
-        (("tensorflow", names.CHECKPOINT), ("tensorflow", f"{names.WRITE} *"), ("hdfs", "*")),
-        "checkpoint_every_steps: fewer of them",
-        "each is so long because HDFS was slow: then hdfs-data or close-retry says so too",
-        waits=("HDFS client's close retry",), inside=(names.CHECKPOINT,),
     ),
     Rule(
         "evaluations", "tensorflow", "Training stood still while the chief evaluated the model",

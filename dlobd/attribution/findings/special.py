@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
-from dlobd.attribution.findings.base import Case, Draft, taken
+from dlobd.attribution.findings.base import Case, Draft, Remedy, taken
 from dlobd.attribution.findings.rules import Rule, S
 from dlobd.schema import Experiment, Span
 from dlobd.tracing import names
@@ -25,6 +25,12 @@ LARGER = 10
 MOST = Fraction(2, 3)
 """A rank that is the last in less than that of the lost time is no straggler: ranks take turns."""
 
+MUCH_LONGER = 3
+"""Times the median of its kind."""
+
+PAUSES = (names.CHECKPOINT, names.EVALUATE, names.SAVE_MODEL)
+"""What the chief does while the others wait for it."""
+
 IN_STEP = (names.STEP, names.FORWARD_AND_BACKWARD, names.APPLY, names.EXCHANGE, names.PACK, names.WAIT_FOR_PEERS,
            names.WIRE, names.UNPACK, names.PUSH, names.PULL, names.AGREE)  # fmt: skip
 
@@ -38,6 +44,32 @@ COLD = Rule(
     at_least_ns=5 * S // 2,
 )  # fmt: skip
 """2.5 s is what the same import of TensorFlow took with its files in memory, where it had taken 25 s without."""
+
+
+def checkpoints(case: Case) -> Draft | None:
+    """What checkpoints take by their number: of one much longer than the others, the rest is another cause's."""
+    every = [span for span in case.trace.spans if span.name == names.CHECKPOINT and span.layer == "tensorflow"]
+    usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
+
+    def around(span: Span) -> Span | None:
+        return next((one for one in case.spans_around(span) if one.name == names.CHECKPOINT), None)
+
+    def kept(span: Span, waited: bool) -> Fraction | int:
+        one = around(span)
+        length_ns = one.end_ns - one.start_ns if one else 0
+        return Fraction(max(0, length_ns - MUCH_LONGER * usual_ns), length_ns) if length_ns > 0 else 1
+
+    found = taken(case, lambda span, waited: around(span) is not None)
+    if not found.ns:
+        return None
+    return Draft(
+        "checkpoints", "tensorflow",
+        f"Training stood still for {len(every)} checkpoints, half of them within {usual_ns / 1e9:.3f} s: "
+        f"{case.share(found.ns)}.",
+        found.ns, found.evidence, "checkpoint_every_steps: fewer of them",
+        "each is so long because HDFS was slow: then hdfs-data, name-node or close-retry says so too",
+        kept=kept, uncertain_ns=found.uncertain_ns,
+    )  # fmt: skip
 
 
 def cold_start(case: Case) -> Draft | None:
@@ -57,11 +89,13 @@ def cold_start(case: Case) -> Draft | None:
 def straggler(case: Case) -> Draft | None:
     """One rank that the others wait for: in start-up, or step after step.
 
-    Without it the next to last rank is the last: of each collective that is what it costs."""
+    Without it the next to last rank is the last: of each collective that is what it costs, but for what that rank does
+    for all: checkpoints and evaluations, which are findings of their own."""
     groups: dict[str, list[Span]] = defaultdict(list)
     for span in case.trace.spans:
         if span.rendezvous:
             groups[span.rendezvous].append(span)
+    pauses = [span for span in case.trace.spans if span.name in PAUSES]
     late: Counter[str] = Counter()
     times: Counter[str] = Counter()
     uncertain: Counter[str] = Counter()
@@ -69,7 +103,9 @@ def straggler(case: Case) -> Draft | None:
         members.sort(key=lambda member: member.start_ns)
         if len(members) > 1 and members[-1].lane != members[-2].lane:
             last = members[-1]
-            late[last.lane] += last.start_ns - members[-2].start_ns
+            between = (members[-2].start_ns, last.start_ns)
+            paused_ns = sum(_overlap_ns(between, pause) for pause in pauses if pause.lane == last.lane)
+            late[last.lane] += max(0, between[1] - between[0] - paused_ns)
             times[last.lane] += 1
             uncertain[last.lane] += last.resolution_ns
     if not late or not sum(late.values()):
@@ -89,6 +125,10 @@ def straggler(case: Case) -> Draft | None:
         "it has more samples than the others, or another one is late in the next run",
         saves_ns=ns, uncertain_ns=uncertain[lane],
     )  # fmt: skip
+
+
+def _overlap_ns(between: tuple[int, int], span: Span) -> int:
+    return max(0, min(between[1], span.end_ns) - max(between[0], span.start_ns))
 
 
 def short_steps(case: Case) -> Draft | None:
@@ -139,4 +179,11 @@ def contention(case: Case) -> Draft | None:
     )  # fmt: skip
 
 
-SPECIAL = (cold_start, straggler, short_steps, contention)
+SPECIAL: dict[str, Remedy] = {
+    "checkpoints": checkpoints,
+    "cold-start": cold_start,
+    "straggler": straggler,
+    "short-steps": short_steps,
+    "contention": contention,
+}
+"""Name to remedy."""
