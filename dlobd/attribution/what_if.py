@@ -20,7 +20,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-from dlobd.attribution.nesting import Lane, Piece, arrange, by_lane
+from dlobd.attribution.attribute import arranged
+from dlobd.attribution.nesting import Piece
 from dlobd.schema import MAIN_LANE, Span, Trace
 
 Kept = Callable[[Span, bool], Fraction | int]
@@ -38,9 +39,7 @@ class WhatIf:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.lanes: dict[str, Lane] = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
-        for name, spans in by_lane(trace.spans).items():
-            self.lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
+        self.lanes = arranged(trace)
         self.starts: dict[str, list[int]] = {
             name: [piece.start_ns for piece in lane.pieces] for name, lane in self.lanes.items()
         }

@@ -185,6 +185,15 @@ def machine_of(rank: RankSteps) -> str:
     return f"device {rank.device}; threads: intra-op {intra}, inter-op {inter}"
 
 
+def slowest_rank(run: Run) -> str:
+    """Which rank has the slowest median of its steps, in words; empty where there are no two to compare."""
+    medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
+    if len(medians) < 2:
+        return ""
+    slow = max(medians, key=medians.__getitem__)
+    return f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest"
+
+
 def _dataset(name: str) -> str:
     """A data set's name, and of a partial one what part it is."""
     row = next((row for row in DATASETS if row.name == name), None)

@@ -17,7 +17,17 @@ from dlobd.bundle.run import RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import core_waits, resources, text
 from dlobd.report.imports import imports
-from dlobd.report.summary import SAMPLES_FOR_P99, Length, Part, Summary, machine_of, settings, summary, title
+from dlobd.report.summary import (
+    SAMPLES_FOR_P99,
+    Length,
+    Part,
+    Summary,
+    machine_of,
+    settings,
+    slowest_rank,
+    summary,
+    title,
+)
 from dlobd.report.transport import transport
 from dlobd.run.machine_noise import ALL
 from dlobd.schema import Event
@@ -309,10 +319,8 @@ def _ranks(run: Run, console: Console) -> None:
     console.print(table)
     for words in dict.fromkeys(filter(None, map(machine_of, run.ranks))):
         text.line(console, words)
-    medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
-    if len(medians) > 1:
-        slow = max(medians, key=medians.__getitem__)
-        text.line(console, f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest")
+    if slowest := slowest_rank(run):
+        text.line(console, slowest)
     if any((rank.steps or 0) < SAMPLES_FOR_P99 for rank in run.ranks):
         text.line(console, f"p99 needs {SAMPLES_FOR_P99} steps; with fewer only the maximum is known")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from fractions import Fraction
 
 from dlobd.attribution.findings.base import Case, Draft, any_of, taken
@@ -58,7 +59,7 @@ class Rule:
             if waited:
                 fits = bool(span.cause) and span.cause.startswith(self.waits) if self.waits else False
             else:
-                fits = any(span.layer == layer and any_of(span.name, (name,)) for layer, name in self.spans)
+                fits = any(span.layer == layer and fnmatchcase(span.name, name) for layer, name in self.spans)
             around = {one.name for one in case.spans_around(span)} if fits and (self.inside or self.outside) else set()
             return fits and (not self.inside or any(any_of(name, self.inside) for name in around)) and not any(
                 any_of(name, self.outside) for name in around

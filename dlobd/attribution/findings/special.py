@@ -91,16 +91,13 @@ def straggler(case: Case) -> Draft | None:
 
     Without it the next to last rank is the last: of each collective that is what it costs, but for what that rank does
     for all: checkpoints and evaluations, which are findings of their own."""
-    groups: dict[str, list[Span]] = defaultdict(list)
-    for span in case.trace.spans:
-        if span.rendezvous:
-            groups[span.rendezvous].append(span)
+    groups = case.what_if.members
     pauses = [span for span in case.trace.spans if span.name in PAUSES]
     late: Counter[str] = Counter()
     times: Counter[str] = Counter()
     uncertain: Counter[str] = Counter()
-    for members in groups.values():
-        members.sort(key=lambda member: member.start_ns)
+    for group in groups.values():
+        members = sorted(group, key=lambda member: member.start_ns)
         if len(members) > 1 and members[-1].lane != members[-2].lane:
             last = members[-1]
             between = (members[-2].start_ns, last.start_ns)

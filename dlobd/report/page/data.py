@@ -19,7 +19,7 @@ from dlobd.report.page.steps import steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.page.unlocks import UNLOCKS
 from dlobd.report.page.usage import usage
-from dlobd.report.summary import Part, Summary, machine_of, settings, summary, title
+from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary, title
 from dlobd.schema import Event
 
 FORMAT = 1
@@ -148,7 +148,5 @@ def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
 
 def _rank_lines(run: Run) -> Iterable[str]:
     yield from dict.fromkeys(filter(None, map(machine_of, run.ranks)))
-    medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
-    if len(medians) > 1:
-        slow = max(medians, key=medians.__getitem__)
-        yield f"slowest median: {slow}, {medians[slow] / min(medians.values()):.2f} x the fastest"
+    if slowest := slowest_rank(run):
+        yield slowest
