@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 EXPERIMENT ?= softmax-mnist
 
-.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies check static test test-full clean
+.PHONY: help setup setup-dev java run bench models stack-overhead amortisation channel-bench comparisons pathologies dependencies close-retry check static test test-full clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -37,6 +37,9 @@ comparisons: setup ## record whole runs, count false alarms and planted differen
 
 dependencies: setup ## Spark's jars uploaded with each job, against spark.yarn.archive, into docs/findings.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.dependencies --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
+
+close-retry: setup ## HDFS clients that close a file again after 0.4 s, against 0.04 s, into docs/findings.md; REPEATS=N, LOADED=1
+	@$(PYTHON) -m bench.close_retry --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
 pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/findings.md; LOADED=1; as root all of them
 	@$(PYTHON) -m bench.pathologies $(if $(LOADED),--loaded)

@@ -9,31 +9,24 @@ most, and what was. The same command goes on where it was ended.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import command, publish
+from bench import command, remedies
 from bench.pathologies.stage import Stage
-from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.experiment import own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.file_system import WebHdfs
 from dlobd.paths import plain, spark_home
-from dlobd.report import comparison_view
-from dlobd.report.comparison import WALL, comparison
-from dlobd.report.sides import pairs
+from dlobd.report.sides import of_series
 from dlobd.run import packing, series
 from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
 
 NAME = "dependencies"
-UPLOADED, ARCHIVE = "uploaded with the job", "in HDFS"
+UPLOADED, ARCHIVE = "jars uploaded with the job", "jars in HDFS"
 JOB = Path(__file__).parent / "pathologies" / "jobs" / "sums.py"
 IN_HDFS = "/dlobd/dependencies"
-MARGIN = 0.05
 
 
 def points(local: Path, archive: str) -> dict[str, OwnJob]:
@@ -80,46 +73,13 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         made = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     finally:
         stage.close()
-    runs: dict[str, list[Run]] = {label: [] for label in chosen}
-    for cell, bundle in made.ended().items():
-        runs[cell.point].append(bundle.read())
-    return [write(runs, made.path, [*made.busy().values()], asked.docs, asked.loaded)]
-
-
-def write(runs: Mapping[str, Sequence[Run]], made: Path, busy: Sequence[float], docs: Path, loaded: bool) -> Path:
-    """The table, and what `dlobd compare` says, into docs/findings.md."""
-    sides = list(pairs(f"{made}:{UPLOADED}", f"{made}:{ARCHIVE}", made.parent))
-    found = comparison(sides, MARGIN, ["busy"] if loaded else [])
-    rows = [[label, str(len(each)), _seconds(_walls(each)), _seconds(_bounds(each))] for label, each in runs.items()]
-    said = comparison_view.sentence(WALL, found.pairs[0].wall)
-    page, n = docs / "findings.md", len(found.pairs[0].runs[0])
-    publish.page(
-        page,
-        NAME,
-        [*publish.machine([run for each in runs.values() for run in each]), *publish.loaded(busy)],
-        [
-            markdown(["Spark's jars", "n", "wall, s", "finding `localisation`: at most, s"], rows),
-            f"{ARCHIVE[0].upper()}{ARCHIVE[1:]} against {UPLOADED}, {n} repeats, by `dlobd compare`: {said}.",
-        ],
-    )
-    return page
-
-
-def _walls(runs: Sequence[Run]) -> list[int]:
-    return [run.wall_ns for run in runs if run.wall_ns]
-
-
-def _bounds(runs: Sequence[Run]) -> list[int]:
-    """What the finding says of each run; 0 where it has none."""
-    return [sum(one.saves_ns for one in run.findings or () if one.finding == "localisation") for run in runs]
-
-
-def _seconds(values_ns: Sequence[int]) -> str:
-    """Median, lowest and highest."""
-    if not values_ns:
-        return "unknown"
-    low, middle, high = (ns / 1e9 for ns in (min(values_ns), statistics.median(values_ns), max(values_ns)))
-    return f"{middle:.1f} [{low:.1f} to {high:.1f}]"
+    found = of_series(made)
+    allowed = ["busy"] * asked.loaded
+    return [
+        remedies.write(
+            NAME, "localisation", (found[UPLOADED], found[ARCHIVE]), [*made.busy().values()], asked.docs, allowed
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -223,6 +223,7 @@ COMMANDS: dict[str, Page] = {
         (
             ("dlobd cluster up", "two DataNodes and two NodeManagers on 127.0.0.1"),
             ("dlobd cluster up --hosts 127.0.0.2,127.0.0.3", "one of each on two addresses"),
+            ("dlobd cluster up --conf dfs.replication=2", "with a setting of Hadoop's"),
         ),
         ("cluster.md", "commands/cluster-status.md", "commands/cluster-down.md"),
         {3: "", 4: "", 8: ""},

@@ -16,7 +16,7 @@ from bench import command
 from bench.pathologies import publish, results
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Stage
-from bench.pathologies.table import HEALTHY, PATHOLOGIES, QUICK, Pathology, job
+from bench.pathologies.table import HEALTHY, PATHOLOGIES, QUICK, SOON_CLOSED, Pathology, job
 from dlobd.errors import Busy, DlobdError, UsageError
 from dlobd.run import series
 from dlobd.run.progress import Progress
@@ -48,7 +48,7 @@ def chosen(only: Sequence[str]) -> list[Pathology]:
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     left = [one for one in chosen(asked.only) if not _settled(results.stored(asked.out, one))]
-    stage = Stage(asked.out, progress)
+    stage = Stage(asked.out, progress, (SOON_CLOSED,))
     try:
         if left:
             progress.keep("a run to warm up, not scored")

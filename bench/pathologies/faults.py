@@ -202,11 +202,19 @@ def disk_slowed(bytes_per_s: int) -> Fault:
     return fault
 
 
-@contextmanager
-def environment_dropped(scene: Scene) -> Iterator[None]:
-    """The kernel forgets the files of the environment before the run."""
-    drop(environment(scene.cluster.java.home))
-    yield
+def environment_dropped(bytes_per_s: int) -> Fault:
+    """The kernel forgets the files of the environment before the run, and what the NodeManagers and their containers
+    read from the disk that has them is limited."""
+
+    @contextmanager
+    def fault(scene: Scene) -> Iterator[None]:
+        files = environment(scene.cluster.java.home)
+        drop(files)
+        managers = daemons_of(scene.cluster, "nodemanager")
+        with slow_disk.slowed(managers, files[:1], bytes_per_s, scene.directory):
+            yield
+
+    return fault
 
 
 def environment(java_home: Path) -> list[Path]:

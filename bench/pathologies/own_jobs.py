@@ -11,11 +11,15 @@ from bench.pathologies import faults
 from bench.pathologies.stage import Ended, Fault, Stage
 
 SUMS = Path(__file__).parent / "jobs" / "sums.py"
-ATTEMPTS = Path(__file__).parents[2] / "tests" / "foreign" / "attempts.py"
+FOREIGN = Path(__file__).parents[2] / "tests" / "foreign"
+ATTEMPTS, FEED = FOREIGN / "attempts.py", FOREIGN / "feed.py"
 """Scripts that know nothing of dlobd."""
 
 BYTES = 400 << 20
 SMALL_FILES = 20_000
+STEPS = 1000
+ROWS = 2 * 32 * STEPS
+"""Two trainers, and batches of 32."""
 MIB = 1 << 20
 
 JVM = " ".join(
@@ -77,6 +81,11 @@ def many_files(stage: Stage, directory: Path) -> Ended:
         return submit(stage, directory, SUMS, ("--archives", f"{path}#small"))
     finally:
         path.unlink(missing_ok=True)
+
+
+def rows(stage: Stage, directory: Path) -> Ended:
+    """Trainers are fed row by row."""
+    return submit(stage, directory, FEED, arguments=("--cluster_size", "2", "--steps", str(STEPS)))
 
 
 def collecting(stage: Stage, directory: Path) -> Ended:

@@ -81,11 +81,16 @@ class Ended:
 
 
 class Stage:
-    """Lends each run the cluster, which is started when it is first needed: `dlobd run` finds it as one that stays."""
+    """Lends each run the cluster, which is started when it is first needed: `dlobd run` finds it as one that stays.
 
-    def __init__(self, out: Path, progress: Callable[[str], None]) -> None:
+    Args:
+        own: Hadoop settings of that cluster, KEY=VALUE each.
+    """
+
+    def __init__(self, out: Path, progress: Callable[[str], None], own: Sequence[str] = ()) -> None:
         self.out = out.resolve()
         self.progress = progress
+        self._own = own
         self._cluster: EmbeddedCluster | None = None
 
     @property
@@ -98,7 +103,7 @@ class Stage:
         if self._cluster is not None and not all(daemon["alive"] for daemon in self._cluster.daemons_now()):
             self.close()
         if self._cluster is None:
-            started = EmbeddedCluster(default_settings())
+            started = EmbeddedCluster(default_settings(own=self._own))
             started.start(self.progress)
             self._cluster = started
             started.release()

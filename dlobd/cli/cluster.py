@@ -19,13 +19,17 @@ def up(
         str | None,
         typer.Option("--hosts", help="Loopback addresses, one DataNode and NodeManager each: 127.0.0.2,127.0.0.3."),
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A Hadoop setting of its daemons and clients; repeatable."),
+    ] = None,
 ) -> None:
     """Start HDFS and YARN and keep them running for later `dlobd run` commands."""
     from dlobd.hadoop.embedded.cluster import EmbeddedCluster
     from dlobd.hadoop.embedded.configuration import default_settings
     from dlobd.run.progress import Progress
 
-    cluster = EmbeddedCluster(default_settings(hosts))
+    cluster = EmbeddedCluster(default_settings(hosts, conf or ()))
     with Progress() as progress:
         cluster.start(progress, stays=True)
     _print_endpoints(cluster.endpoints)

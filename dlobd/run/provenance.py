@@ -16,8 +16,11 @@ from dlobd.paths import PACKAGE
 
 _PACKAGES = ("pyspark", "tensorflowonspark", "spark-tensorflow-distributor", "tensorflow", "hdfs", "numpy", "pandas")
 
-MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel")
-"""What of `platform` tells machines apart."""
+OWN_SETTINGS = "hadoop_settings"
+"""The member of `platform` with Hadoop settings that the user gave the embedded cluster, if any."""
+
+MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel", OWN_SETTINGS)
+"""What of `platform` tells machines apart, and the clusters on them."""
 
 
 def platform() -> dict[str, str | int | float | None]:

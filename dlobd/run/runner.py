@@ -158,6 +158,7 @@ def run(
         began(bundle)
         with kind.opened(experiment, settings, lent, setup, progress) as place:
             run_record["versions"] = provenance.versions(place.java_version, place.hadoop_version)
+            run_record["platform"] |= {provenance.OWN_SETTINGS: place.own_settings} if place.own_settings else {}
             _execute(experiment, kind, place, bundle, run_record, progress, changed)
     except KeyboardInterrupt:
         _interrupted(bundle, run_record)

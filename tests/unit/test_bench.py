@@ -12,15 +12,17 @@ import pytest
 from records import run as run_of
 from repeats import experiment, taken
 
-from bench import amortisation, cluster, command, jobs, models, publish, recorder, republish, stack_overhead
+from bench import amortisation, cluster, command, jobs, models, publish, recorder, remedies, republish, stack_overhead
 from bench.points import points
 from bench.tables import Table, compared
 from dlobd.axes import LAUNCHERS, MODELS
+from dlobd.bundle.finding import Finding
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.report import blocks
 from dlobd.report.amortisation import amortisation as amortised
+from dlobd.report.sides import Member, Side
 from dlobd.report.stack_overhead import stack_overhead as overhead_of
 from dlobd.run import series
 
@@ -169,6 +171,26 @@ def test_the_table_of_models_has_size_steps_and_layers() -> None:
     assert any(title.endswith(", s") and title != "wall, s" for title in made.columns)
 
 
+def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
+    """What the finding said, what was saved, and that runs on clusters of other settings are compared only if told."""
+
+    def side(label: str, loop_s: float, saves_ns: int, **platform: Any) -> Side:
+        finding = Finding("close-retry", "hdfs", "", saves_ns, saves_ns, saves_ns, True, (), "", "")
+        every = [record(n, 18.0 + n / 10, loop_s, platform=platform) for n in range(6)]
+        runs = [dataclasses.replace(run, findings=(finding,), wall_ns=run.window.end_ns - run.window.start_ns)
+                for run in every if run.window]  # fmt: skip
+        return Side(label, tuple(map(Member, runs)))
+
+    sides = (side("after 400 ms", 7.0, 4 * 10**9), side("after 40 ms", 3.0, 10**8, hadoop_settings="a=40"))
+    with pytest.raises(UsageError, match="hadoop_settings None and a=40"):
+        remedies.write("close-retry", "close-retry", sides, [], tmp_path, [])
+    page = remedies.write("close-retry", "close-retry", sides, [], tmp_path, ["machine"])
+    text = page.read_text()
+    assert "| after 400 ms | 6 | 27.2 [27.0 to 27.5] | 4.0 [4.0 to 4.0] |" in text
+    assert "| after 40 ms | 6 | 23.2 [23.0 to 23.5] | 0.1 [0.1 to 0.1] |" in text
+    assert "After 40 ms against after 400 ms, by `dlobd compare`: wall: faster, -4.000 s" in text
+
+
 def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
     """Twice is once; a page without markers gets them at its end, one that is not there is made."""
     page, (begin, end) = tmp_path / "docs" / "x.md", publish.markers("x")
@@ -181,10 +203,14 @@ def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
     assert page.read_text() == f"above\n\n{begin}\n\nnew\n\n{end}\nbelow\n"
 
 
-@pytest.mark.parametrize("name", ["bench", "models", "stack-overhead", "amortisation"])
-def test_every_command_of_make_has_its_page_with_its_markers(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [*((name, name) for name in ("bench", "models", "stack-overhead", "amortisation")),
+     *((name, "findings") for name in ("pathologies", "dependencies", "close-retry"))],
+)  # fmt: skip
+def test_every_command_of_make_has_its_page_with_its_markers(name: str, page: str) -> None:
     """What it writes has a place, once."""
-    text = (DOCS / f"{name}.md").read_text()
+    text = (DOCS / f"{page}.md").read_text()
     assert [text.count(line) for line in publish.markers(name)] == [1, 1]
     assert f"    make {name}" in text or f"`make {name}`" in text
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,60 @@ def test_a_host_that_is_no_loopback_address_is_refused(hosts: str) -> None:
     """The daemons have no authentication: nothing but this machine may reach them."""
     with pytest.raises(UsageError, match="is not a loopback address"):
         configuration.default_settings(hosts)
+
+
+def test_own_settings_reach_daemons_and_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in the file that Hadoop reads it from, before what templates say; all others have what they had."""
+    monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
+    delay = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms"
+    share = "yarn.scheduler.capacity.maximum-am-resource-percent"
+    words = [f"{delay}=40", f"{share} = 0.1", "yarn.nm.liveness-monitor.expiry-interval-ms=5", "io.file.buffer.size="]
+    settings = configuration.default_settings(own=words)
+    written = {}
+    for name, chosen in (("plain", replace(settings, own={})), ("own", settings)):
+        write_configuration(chosen, plan(chosen, list(range(20000, 20000 + len(port_hosts(chosen))))))
+        sites = sorted((chosen.work_dir / "conf").glob("*/*.xml"))
+        written[name] = {f"{path.parent.name}/{path.name}": read_site(path) for path in sites}
+    differ: dict[str, set[str]] = {}
+    for path, properties in written["own"].items():
+        for key, value in properties.items():
+            if written["plain"][path].get(key) != value:
+                differ.setdefault(f"{key}={value}", set()).add(path.rpartition("/")[2])
+    assert differ == {
+        f"{delay}=40": {"hdfs-site.xml"},
+        f"{share}=0.1": {"capacity-scheduler.xml"},
+        "yarn.nm.liveness-monitor.expiry-interval-ms=5": {"yarn-site.xml"},
+        "io.file.buffer.size=": {"core-site.xml"},
+    }
+    having = {path for path, properties in written["own"].items() if delay in properties}
+    assert having == {path for path in written["own"] if path.endswith("hdfs-site.xml")}
+    assert {"client/hdfs-site.xml", "datanode-0/hdfs-site.xml"} <= having
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("dfs.replication", "--conf dfs.replication: not KEY=VALUE. Next: for example --conf dfs.replication=2"),
+        ("=2", "--conf =2: not KEY=VALUE. Next: for example --conf dfs.replication=2"),
+        (
+            "spark.yarn.queue=a",
+            (
+                "--conf spark.yarn.queue: not a setting of HDFS, YARN or Hadoop. "
+                "Next: it begins with dfs., yarn., hadoop., fs., io. or ipc."
+            ),
+        ),
+        (
+            "dfs.namenode.rpc-address=0.0.0.0:1",
+            "--conf dfs.namenode.rpc-address: the embedded cluster sets it itself. Next: leave it out",
+        ),
+        ("fs.defaultFS=s3a://b", "--conf fs.defaultFS: the embedded cluster sets it itself. Next: leave it out"),
+    ],
+)
+def test_own_settings_that_cannot_be_taken(word: str, said: str) -> None:
+    """Addresses and directories are the cluster's: an address might be one that others reach."""
+    with pytest.raises(UsageError) as refused:
+        configuration.default_settings(own=[word])
+    assert refused.value.line == said
 
 
 def test_logs_carry_the_monotonic_clock_and_the_audits_have_files_of_their_own(written: Path) -> None:

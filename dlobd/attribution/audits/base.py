@@ -91,7 +91,7 @@ class Rule:
 
 # ---- what several audits ask
 
-SLOW_TIMER_NS = 200
+SLOW_TIMER_NS = 100
 """Machines read their clock within 20 to 100 ns, virtual ones too; one that is emulated needs more than a microsecond.
 """
 

@@ -157,8 +157,8 @@ RULES = (
     ),
     Rule(
         "close-retry", "hdfs", "HDFS clients slept before they closed a file again", (),
-        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms = 40 instead of the default 400; it doubles with "
-        "each try while the last block's replicas are not reported",
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms = 40 instead of the default 400: of clients, and "
+        "of DataNodes, which are the clients of what WebHDFS writes",
         "a DataNode was slow to report its blocks: then the first try is not the last",
         waits=("HDFS client's close retry",),
     ),
@@ -176,7 +176,8 @@ RULES = (
          ("tensorflow", names.CHECK_RECORDS)),
         "augment = \"none\", or more threads for the input (executor_cores, inter_op_threads); records that need no "
         "decoding",
-        "the steps are short: then any input is slower than they are",
+        "the steps are short: then any input is slower than they are; or the input's threads had the cores that steps "
+        "needed: then more is saved than waiting",
         waits=("tf.data decodes and hands over a batch",), outside=(names.EVALUATE,),
     ),
     Rule(

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,11 @@ class EmbeddedCluster:
         """The Java that runs the daemons, for JAVA_HOME of spark-submit too."""
         state = self._running()
         return Java(Path(state.java_home), state.java_version, state.java_origin)
+
+    @property
+    def own_settings(self) -> Mapping[str, str]:
+        """Hadoop settings that the user gave it."""
+        return self._running().own
 
     @property
     def user(self) -> str:
@@ -263,6 +268,7 @@ class EmbeddedCluster:
                     owner=owner,
                     started_wall_s=time.time(),
                     daemons=tuple(planned),
+                    own=self.settings.own,
                 )
             )
             if owner is not None and self._watchdog is None:

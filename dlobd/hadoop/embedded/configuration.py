@@ -11,12 +11,13 @@ import os
 import pwd
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from xml.etree import ElementTree
 
 from dlobd.errors import SetupError, UsageError
+from dlobd.hadoop.embedded import own_settings
 from dlobd.hadoop.embedded.ports import port_base
 from dlobd.installation import Installed
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, shipped
@@ -44,7 +45,8 @@ class ClusterSettings:
     other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves
     containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written. Of
     `resource_types`, such as yarn.io/gpu, YARN knows the names; no node has any. `installed` is the dlobd that nodes
-    say they have; None on one machine, where clients need not ask.
+    say they have; None on one machine, where clients need not ask. `own` are Hadoop settings of the user, which come
+    before those of the templates.
     """
 
     work_dir: Path
@@ -56,6 +58,7 @@ class ClusterSettings:
     log_aggregation: bool = False
     resource_types: tuple[str, ...] = ()
     installed: Installed | None = None
+    own: Mapping[str, str] = field(default_factory=dict)
     port_base: int | None = None
 
 
@@ -76,17 +79,19 @@ class DaemonPlan:
     bind: str = ""
 
 
-def default_settings(hosts: str | None = None) -> ClusterSettings:
+def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> ClusterSettings:
     """The cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
 
     Args:
         hosts: as DLOBD_HOSTS, which it comes before: a DataNode and a NodeManager each, separated by commas.
+        own: Hadoop settings, KEY=VALUE each.
 
     Raises:
         SetupError: DLOBD_PORT_BASE is not a number.
-        UsageError: a host is not a loopback address.
+        UsageError: a host is not a loopback address, or a setting cannot be taken.
     """
-    settings = ClusterSettings(cache_dir() / "cluster", port_base=port_base())
+    parsed = own_settings.parsed(own, _filled_in()) if own else {}
+    settings = ClusterSettings(cache_dir() / "cluster", own=parsed, port_base=port_base())
     chosen, origin = (hosts, "--hosts") if hosts is not None else (os.environ.get("DLOBD_HOSTS", ""), "DLOBD_HOSTS")
     if not chosen.strip():
         return settings
@@ -179,19 +184,19 @@ def write_configuration(
         own = {**values, **ports, "name": daemon.name, "host": daemon.host, "bind": daemon.bind or daemon.host}
         directory = conf / daemon.name
         hdfs = daemon.kind in ("namenode", "datanode")
-        _write_site(directory / "core-site.xml", ["core-site"], own)
-        _write_site(directory / "hdfs-site.xml", ["hdfs-site", *([daemon.kind] if hdfs else [])], own)
+        _write_site(directory / "core-site.xml", ["core-site"], own, settings.own)
+        _write_site(directory / "hdfs-site.xml", ["hdfs-site", *([daemon.kind] if hdfs else [])], own, settings.own)
         if not hdfs:
-            _write_site(directory / "yarn-site.xml", ["yarn-site", daemon.kind, *installed], own)
+            _write_site(directory / "yarn-site.xml", ["yarn-site", daemon.kind, *installed], own, settings.own)
         if daemon.kind == "resourcemanager":
-            _write_site(directory / "capacity-scheduler.xml", ["capacity-scheduler"], own)
+            _write_site(directory / "capacity-scheduler.xml", ["capacity-scheduler"], own, settings.own)
         shutil.copyfile(_template("log4j2-daemons"), directory / "log4j2.properties")
     for site, templates in (
         ("core-site", ["core-site", "client"]),
         ("hdfs-site", ["hdfs-site"]),
         ("yarn-site", ["yarn-site", *installed]),
     ):
-        _write_site(conf / "client" / f"{site}.xml", templates, values)
+        _write_site(conf / "client" / f"{site}.xml", templates, values, settings.own)
     write_spark_configuration(spark_conf_dir(settings.work_dir))
 
 
@@ -254,12 +259,20 @@ def _template(name: str) -> Path:
     return shipped("yarn") / "base" / f"{name}.properties"
 
 
-def _write_site(path: Path, templates: Sequence[str], values: Mapping[str, str]) -> None:
+def _filled_in() -> set[str]:
+    """Keys to which templates give an address, a port or a directory of this cluster."""
+    templates = _template("core-site").parent.glob("*.properties")
+    lines = (line for path in templates for line in path.read_text().splitlines())
+    return {key.strip() for key, equals, value in (line.partition("=") for line in lines) if equals and "$" in value}
+
+
+def _write_site(path: Path, templates: Sequence[str], values: Mapping[str, str], chosen: Mapping[str, str]) -> None:
     root = ElementTree.Element("configuration")
     properties: dict[str, str] = {}
     for name in templates:
         source = _template(name)
         properties |= parse_template(source.read_text(), values, str(source))
+    properties |= own_settings.of_site(chosen, path.stem)
     for key, value in properties.items():
         element = ElementTree.SubElement(root, "property")
         ElementTree.SubElement(element, "name").text = key

@@ -24,7 +24,7 @@ class ClusterState:
     """Everything another process needs to use or stop a cluster.
 
     `domain` tells boots apart: after one, no recorded process is alive. `stays` is true for a cluster that outlives
-    its `owner`, the process that started it; `ready` once every daemon answered.
+    its `owner`, the process that started it; `ready` once every daemon answered. `own` are Hadoop settings of the user.
     """
 
     domain: str
@@ -38,6 +38,7 @@ class ClusterState:
     started_wall_s: float
     daemons: tuple[DaemonPlan, ...]
     processes: Mapping[str, ProcessId] = field(default_factory=dict)
+    own: Mapping[str, str] = field(default_factory=dict)
     version: int = STATE_VERSION
 
     def alive(self) -> dict[str, ProcessId]:

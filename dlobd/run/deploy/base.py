@@ -30,6 +30,7 @@ class Place(Protocol):
 
     java_version: str | None
     hadoop_version: str | None
+    own_settings: str  # Hadoop settings that the user gave a cluster of dlobd's; empty: none
     storage: Storage
     top: str  # what every path in the storage begins with
     machine: str  # whose noise is measured before the window

@@ -12,6 +12,7 @@ import requests
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError
 from dlobd.hadoop import webhdfs
+from dlobd.hadoop.embedded import own_settings
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
 from dlobd.hadoop.embedded.configuration import (
     LOOPBACK,
@@ -54,6 +55,7 @@ class Hadoop:
         self.cluster = cluster
         self.java_version: str | None = cluster.java.version
         self.hadoop_version: str | None = HADOOP_VERSION
+        self.own_settings = own_settings.words(cluster.own_settings)
         self.storage: Storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
         self.top = ""
         self.machine = ALL

@@ -126,6 +126,7 @@ class RemoteHadoop:
         self.web = web
         self.java_version: str | None = java.version
         self.hadoop_version = web.hadoop_version
+        self.own_settings = ""
         self.storage: Storage = WebHdfs(web.webhdfs_url, web.user)
         self.top = web.home.rstrip("/")
         self.machine = CLIENT

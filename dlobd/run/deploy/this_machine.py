@@ -31,6 +31,7 @@ class ThisMachine:
         make_writable(directory)
         self.java_version: str | None = None
         self.hadoop_version: str | None = HADOOP_VERSION
+        self.own_settings = ""
         self.storage: Storage = LocalDirectory()
         self.top = str(directory)
         self.machine = ALL

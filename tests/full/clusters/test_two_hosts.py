@@ -11,12 +11,17 @@ import pytest
 from cluster.test_ways import explained, same_training
 
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes.assemble import assembled
+from dlobd.bundle.store import Bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
 
+S = 10**9
 HOSTS = ["127.0.0.2", "127.0.0.3"]
 TOO_LARGE_FOR_ONE = "executor_overhead_mb=3072"
 """Two such executors do not fit into one NodeManager."""
+
+CLOSED_SOON = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"
 
 WAYS = [
     ("launcher=tfos", "input=feed", "deploy_mode=client"),
@@ -27,7 +32,7 @@ WAYS = [
 @pytest.fixture
 def two_hosts(alone: Any) -> Iterator[Any]:
     """The command line with a cluster on two hosts."""
-    up = alone("cluster", "up", "--hosts", ",".join(HOSTS))
+    up = alone("cluster", "up", "--hosts", ",".join(HOSTS), "--conf", CLOSED_SOON)
     assert up.code == 0, up.err
     yield alone
     assert alone("cluster", "down").code == 0
@@ -42,12 +47,20 @@ def test_workers_on_two_hosts(two_hosts: Any) -> None:
         ended = two_hosts.run(TOO_LARGE_FOR_ONE, *way)
         assert ended.code == 0, ended.err
         explained(ended.bundle)
+        assert ended.bundle.read().platform["hadoop_settings"] == CLOSED_SOON
+        assert max(slept_before_closing(ended.bundle), default=0) < 0.4 * S, "clients and DataNodes sleep for 40 ms"
         same_training(ended.bundle, one_host.bundle)
         evidence = Evidence(ended.bundle.path)
         assert executors(evidence) == HOSTS
         assert sorted(trainers(evidence)) == HOSTS
         served = {match for line in clienttrace(evidence) for match in re.findall(r"src: /(127\.[\d.]+):", line)}
         assert set(HOSTS) <= served, "both DataNodes served blocks at their own address"
+
+
+def slept_before_closing(bundle: Bundle) -> list[int]:
+    """Nanoseconds of each sleep of an HDFS client that may close its file later."""
+    spans = assembled(Evidence(bundle.path)).spans
+    return [span.end_ns - span.start_ns for span in spans if span.cause.startswith("HDFS client's close retry")]
 
 
 def executors(evidence: Evidence) -> list[str]:

@@ -1,0 +1,67 @@
+"""How a finding's remedy that was tried is told: what the finding said could be saved at most, and what was."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from bench import publish
+from bench.tables import markdown
+from dlobd.bundle.run import Run
+from dlobd.report import comparison_view
+from dlobd.report.comparison import WALL, comparison
+from dlobd.report.sides import Side
+
+PAGE, MARGIN = "findings.md", 0.05
+
+
+def write(
+    name: str, finding: str, sides: tuple[Side, Side], busy: Sequence[float], docs: Path, allowed: Collection[str]
+) -> Path:
+    """Writes both sides, and what `dlobd compare` says of them, between the page's markers of a bench.
+
+    Args:
+        sides: without the remedy, and with it.
+        busy: percent of the cores, before each run.
+        allowed: kinds of differences that the sides may have.
+
+    Raises:
+        UsageError: they cannot be compared.
+    """
+    found = comparison([sides], MARGIN, allowed)
+    runs = [[member.run for member in side.members] for side in sides]
+    rows = [
+        [side.label, str(len(each)), _seconds(_walls(each)), _seconds(_bounds(each, finding))]
+        for side, each in zip(sides, runs, strict=True)
+    ]
+    without, remedy = (side.label for side in sides)
+    said = f"{remedy} against {without}, by `dlobd compare`: {comparison_view.sentence(WALL, found.pairs[0].wall)}."
+    page = docs / PAGE
+    publish.page(
+        page,
+        name,
+        [*publish.machine([run for each in runs for run in each]), *publish.loaded(busy)],
+        [
+            markdown(["", "n", "wall, s", f"finding `{finding}`: at most, s"], rows),
+            said[0].upper() + said[1:],
+        ],
+    )
+    return page
+
+
+def _walls(runs: Sequence[Run]) -> list[int]:
+    return [run.wall_ns for run in runs if run.wall_ns]
+
+
+def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
+    """What the finding says of each run; 0 where it has none."""
+    return [sum(one.saves_ns for one in run.findings or () if one.finding == finding) for run in runs]
+
+
+def _seconds(values_ns: Sequence[int]) -> str:
+    """Median, lowest and highest."""
+    if not values_ns:
+        return "unknown"
+    low, middle, high = (ns / 1e9 for ns in (min(values_ns), statistics.median(values_ns), max(values_ns)))
+    return f"{middle:.1f} [{low:.1f} to {high:.1f}]"
