@@ -136,7 +136,7 @@ COMMANDS: dict[str, Page] = {
         "look",
         (
             ("dlobd export --format spans", "the most recent run's spans, as spans.csv"),
-            ("dlobd export --format spans -o spans.parquet", "as Parquet; needs the package pyarrow"),
+            ("dlobd export --format spans -o spans.parquet", "as Parquet"),
             ("dlobd export 20261125T0114 --format steps -o steps.csv", "the training steps of another run"),
             ("dlobd export --format otlp -o otlp.json", "the timeline for OpenTelemetry's collectors and viewers"),
             ("dlobd export --format mlperf-log -o mlperf.log", "epochs and accuracies, if they were evaluated"),

@@ -211,7 +211,8 @@ class RunBundle:
         return frame.sort_values(["at_ns", "role", "index", "pid"], ignore_index=True)
 
     def _frame(self, rows: list[dict[str, Any]], columns: dict[str, str]) -> pd.DataFrame:
-        frame = pd.DataFrame(rows, columns=list(columns)).astype(columns)
+        written = [{name: _unicode(value) for name, value in row.items()} for row in rows]
+        frame = pd.DataFrame(written, columns=list(columns)).astype(columns)
         frame.attrs = {name: getattr(self.run, name) for name in ("run_id", "status", "reason")}
         return frame
 
@@ -282,3 +283,8 @@ def _process_rows(evidence: Evidence, found: SampledHost) -> Iterator[dict[str, 
                 "disk_read_bytes": sample.read_bytes,
                 "disk_written_bytes": sample.write_bytes,
             }
+
+
+def _unicode(value: Any) -> Any:
+    """Half of a surrogate pair, escaped: pandas keeps texts as Arrow's where pyarrow is installed, which refuses it."""
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

@@ -71,14 +71,8 @@ def _table(name: str) -> Callable[[Bundle, Path], None]:
         from dlobd.attribution.frames import RunBundle
         from dlobd.report import frame_file
 
-        as_parquet = output.suffix == ".parquet"
-        if as_parquet and not frame_file.parquet_is_possible():
-            raise UsageError(
-                f"{output} cannot be written: Parquet needs the package pyarrow.",
-                "pip install pyarrow, or choose a FILE that ends in .csv",
-            )
         frame = getattr(RunBundle(bundle.path), name)()
-        if as_parquet:
+        if output.suffix == ".parquet":
             with writing(output) as beside:
                 frame_file.write_parquet(frame, beside)
         else:

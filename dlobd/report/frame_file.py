@@ -6,11 +6,11 @@ Columns that hold dicts, such as the attributes of spans, become JSON text in bo
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
+import fastparquet
 import pandas as pd
 
 
@@ -21,18 +21,15 @@ def csv_text(frame: pd.DataFrame) -> str:
     return text
 
 
-def parquet_is_possible() -> bool:
-    """Whether the package is there that pandas writes Parquet with; it is no dependency of dlobd."""
-    return importlib.util.find_spec("pyarrow") is not None
-
-
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
     """Writes it, with the run's id, status and reason as pandas' metadata."""
-    _flat(frame).to_parquet(path, engine="pyarrow", index=False)
+    flat = _flat(frame)
+    texts = [name for name, kind in flat.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
+    fastparquet.write(str(path), flat.astype(dict.fromkeys(texts, "object")), write_index=False)
 
 
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same, with JSON text in the place of dicts, and without what is no Unicode text."""
+    """The same, with JSON text in the place of dicts."""
     flat = frame.copy()
     for name, kind in frame.dtypes.items():
         if not pd.api.types.is_numeric_dtype(kind):
@@ -41,5 +38,4 @@ def _flat(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text.encode(errors="backslashreplace").decode()
+    return value if isinstance(value, str) else json.dumps(value, default=str)
