@@ -15,7 +15,7 @@ from dlobd.report.page import tables
 from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
-from dlobd.report.page.steps import steps
+from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.page.unlocks import UNLOCKS
 from dlobd.report.page.usage import usage
@@ -27,6 +27,9 @@ FORMAT = 1
 
 LARGEST = 5
 """So many parts are named below the bars; the table has more."""
+
+MOST_LANES = 8
+"""Ranks whose lanes are named in a line."""
 
 
 def document(sources: Sequence[Source]) -> dict[str, Any]:
@@ -77,7 +80,7 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "teardown": _events(run, run.teardown),
         "icicle": icicle(run, source.attribution),
         "timeline": timeline(source.trace, source.attribution) if source.trace and source.attribution else None,
-        "ranks": {"table": tables.ranks(run), "lines": list(_rank_lines(run))},
+        "ranks": {"table": tables.ranks(run), "lines": list(_rank_lines(source))},
         "steps": steps(source),
         "training": {"table": tables.epochs(run), "lines": training.lines(run)},
         "usage": usage(source) | {"others": core_waits.others(run.core_waits) if run.core_waits else ""},
@@ -146,7 +149,10 @@ def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
     return rows
 
 
-def _rank_lines(run: Run) -> Iterable[str]:
-    yield from dict.fromkeys(filter(None, map(machine_of, run.ranks)))
-    if slowest := slowest_rank(run):
+def _rank_lines(source: Source) -> Iterable[str]:
+    yield from dict.fromkeys(filter(None, map(machine_of, source.run.ranks)))
+    if slowest := slowest_rank(source.run):
         yield slowest
+    # TensorFlow's names and those of lanes differ; more than a few are found by the number
+    if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
+        yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."

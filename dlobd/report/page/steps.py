@@ -51,9 +51,16 @@ def steps(source: Source) -> dict[str, Any]:
     return {"ranks": ranks, "parts": PARTS, "channel_inside": inside}
 
 
+def stepping_lanes(spans: Sequence[Span]) -> dict[str, str]:
+    """The lanes in which ranks make their steps, in order, with the ranks' names."""
+    steps_ = (span for span in spans if span.call is not None and span.name in (names.STEP, names.FIRST_STEP))
+    found = {span.lane: f"{span.process.role} {span.process.index}" for span in steps_}
+    return dict(sorted(found.items()))
+
+
 def _lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
     """Of each rank the spans of the lane in which its steps are: what its readers do meanwhile is no wait of it."""
-    stepping = {span.lane for span in spans if span.call is not None and span.name in (names.STEP, names.FIRST_STEP)}
+    stepping = stepping_lanes(spans)
     lanes: dict[tuple[str, int], list[Span]] = defaultdict(list)
     for span in spans:
         if span.lane in stepping:
