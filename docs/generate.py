@@ -403,7 +403,7 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "environment_cache.parts[].after_bytes": ("bytes", "the same when the job had ended"),
     "findings[].ns": ("ns", "sum of the pieces of the attributed wall that the cause has"),
     "findings[].saves_ns": ("ns", "wall - the wall of the trace replayed without the cause; see findings.md"),
-    "findings[].lo_ns": ("ns", "`saves_ns` - the uncertainty of the boundaries of what was taken out, at least 0"),
+    "findings[].lo_ns": ("ns", "`saves_ns` - the uncertainty of the boundaries of what was taken out; above 0"),
     "exchange[].index": ("-", "own mark"),
     "exchange[].calls": ("calls", "spans `exchange` of whole steps"),
     "exchange[].bytes": ("bytes", "sum over its spans `pack` of their `bytes`"),

@@ -15,7 +15,7 @@ class Finding:
         says: one sentence with figures.
         ns: time of the wall that the cause has.
         saves_ns: the wall would be shorter by at most so much without it; what is waited for beside it is left out.
-        lo_ns: the same by the uncertainty of boundaries; never below 0.
+        lo_ns: the same, less the uncertainty of boundaries; above 0.
         above_noise: whether `lo_ns` is more than equal runs differ by; such findings come first.
         evidence: one line each: spans with their lengths, figures of other sources, audits.
         remedy: the setting, as it is written in an experiment or on spark-submit's line.

@@ -77,6 +77,7 @@ def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
     """A cause that may as well be of no length is not above noise."""
     found = findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=25 * S)))
     assert (found[0].saves_ns, found[0].lo_ns, found[0].above_noise) == (30 * S, 5 * S, False)
+    assert findings(case(piece("GC pause", "spark", 0, 30, resolution_ns=30 * S))) == []
 
 
 def test_noise_is_that_of_earlier_runs() -> None:

@@ -40,13 +40,14 @@ def noise(case: Case) -> int:
 
 
 def _bounded(case: Case) -> Iterator[tuple[Draft, int, int]]:
-    """Each draft with the most and the least that its remedy saves."""
+    """Each draft with the most and the least that its remedy saves; none whose least is nothing."""
     for remedy in REMEDIES.values():
         if (draft := remedy(case)) is None:
             continue
         saves_ns = case.what_if.saved_ns(draft.kept) if draft.kept else min(draft.saves_ns, case.trace.wall_ns)
-        if saves_ns >= WORTH_NS:
-            yield draft, saves_ns, max(0, saves_ns - draft.uncertain_ns)
+        lo_ns = saves_ns - draft.uncertain_ns
+        if saves_ns >= WORTH_NS and lo_ns > 0:
+            yield draft, saves_ns, lo_ns
 
 
 def _finding(draft: Draft, saves_ns: int, lo_ns: int, noise_ns: int) -> Finding:
