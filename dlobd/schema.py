@@ -119,6 +119,10 @@ class Event:
     lane: str = ""
 
 
+NOT_PART = "not part of this way"
+"""How the reason of a layer that took no part begins."""
+
+
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
     """A layer without a number: the layer that contains its time, or nothing where it took no part, and why.
@@ -130,6 +134,11 @@ class NotMeasured:
     layer: str
     inside: str
     why: str
+
+    @property
+    def took_no_part(self) -> bool:
+        """Whether there was no such layer, so that it took no time."""
+        return self.why.startswith(NOT_PART)
 
 
 @dataclass(frozen=True, slots=True)

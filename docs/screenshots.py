@@ -1,4 +1,6 @@
-"""Takes the pictures of the report page that README and docs show: python docs/screenshots.py BUNDLE... [--name NAME].
+"""Takes the pictures of the report page that README and docs show.
+
+    python docs/screenshots.py BUNDLE... [--name NAME] [--only PICTURE...]
 
 Several bundles make one page. Needs Debian's chromium, and what `make setup-dev` installs. Each picture is a
 part of the page as a browser draws it.
@@ -16,14 +18,14 @@ from dlobd.cli import main as dlobd
 
 DOCS = Path(__file__).parent
 CHROMIUM = "/usr/bin/chromium"
-WIDTH, HEIGHT = 1100, 900
+WIDTH, HEIGHT = 1100, 1300
 PARTS = {
-    "-findings-light": ("verdict", "findings"),
-    "-bars-light": ("layers",),
-    "-bars-dark": ("layers",),
-    "-timeline-light": ("timeline",),
+    "findings-light": ("verdict", "findings"),
+    "bars-light": ("layers",),
+    "bars-dark": ("layers",),
+    "timeline-light": ("timeline",),
 }
-"""Ending of a picture's name to the sections that it shows; these follow each other in the page."""
+"""Picture to the sections that it shows; these follow each other in the page."""
 
 
 def main() -> int:
@@ -31,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("bundles", nargs="+")
     parser.add_argument("--name", default="report", help="of the pictures: docs/NAME-bars-light.png")
+    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=list(PARTS), help="which pictures; all")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
         file = Path(directory) / "report.html"
@@ -42,8 +45,8 @@ def main() -> int:
             page.goto(file.as_uri())
             page.wait_for_selector("#timeline canvas, #timeline svg")
             for ending, sections in PARTS.items():
-                if ending.endswith(scheme):
-                    picture(page, sections, DOCS / f"{asked.name}{ending}.png")
+                if ending.endswith(scheme) and ending in asked.only:
+                    picture(page, sections, DOCS / f"{asked.name}-{ending}.png")
         browser.close()
     return 0
 

@@ -109,11 +109,11 @@ def comparison(sides: Sequence[tuple[Side, Side]], margin: float, allowed: Colle
     unknown: dict[int, list[str]] = {}
     for place, one in enumerate(matched):
         for layer in PARTS:
-            values = [[layer_s(run, layer) for run in runs] for runs in one.runs]
+            values = [[_layer_s(run, layer) for run in runs] for runs in one.runs]
             if any(None in each for each in values):
                 unknown.setdefault(place, []).append(layer)
             elif any(map(any, values)):
-                known[place, layer] = _sides(one, lambda run, layer=layer: layer_s(run, layer))
+                known[place, layer] = _sides(one, lambda run, layer=layer: _layer_s(run, layer))
     layers = compare(known, margin, least_ns)
     blocks = all(one.blocks for one in matched)
     settings = [side.settings for pair in sides for side in pair]
@@ -188,6 +188,12 @@ def _by_repeat(members: Sequence[Member], repeats: Collection[Any]) -> list[Memb
 
 def _ids(runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(run.run_id for run in runs)
+
+
+def _layer_s(run: Run, layer: str) -> float | None:
+    """Seconds of a layer; 0 where there was none, as Spark in a native run; None where it was not measured."""
+    took_no_part = {row.layer for row in run.not_measured if row.took_no_part}
+    return 0.0 if layer in took_no_part else layer_s(run, layer)
 
 
 def _sides(one: _Matched, value: Any) -> Sides:

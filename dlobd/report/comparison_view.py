@@ -51,9 +51,7 @@ def _settings(found: Comparison, console: Console) -> None:
 
 
 def _pair(found: Comparison, pair: Pair, console: Console) -> None:
-    first, second = map(len, pair.runs)
-    runs = f"{first} repeats, each with a run of both" if pair.blocks else f"{second} runs against {first}"
-    text.heading(console, f"{pair.second} against {pair.first}: {runs}")
+    text.heading(console, f"{pair.second} against {pair.first}: {counts(pair)}")
     for name, (one, other) in pair.differing.items():
         text.line(console, f"{name}: {one} -> {other}")
     for line in pair.left_out:
@@ -70,8 +68,21 @@ def _pair(found: Comparison, pair: Pair, console: Console) -> None:
     for name, one in pair.quantities.items():
         rows.add_row(title(name), *_percent(one), *_shown(one), _needed(one))
     console.print(rows)
-    for layer in pair.unknown:
-        text.line(console, f"{title(layer)}: not measured in some of the runs, not compared")
+    if pair.unknown:
+        text.line(console, not_compared(pair))
+
+
+def counts(pair: Pair) -> str:
+    """How many runs are compared with how many."""
+    first, second = map(len, pair.runs)
+    if pair.blocks:
+        return f"{first} repeats, each with a run of both"
+    return f"{second} {'run' if second == 1 else 'runs'} against {first}"
+
+
+def not_compared(pair: Pair) -> str:
+    """The layers that some of the runs lack."""
+    return f"Not compared, as not measured in all of the runs: {', '.join(map(title, pair.unknown))}"
 
 
 def _explain(found: Comparison, console: Console) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from rich.console import Console
 
 from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import Run
+from dlobd.bundle.run import UNKNOWN_NOISE, Run, noise_ns, run_variation
 from dlobd.report import text
 from dlobd.report.summary import title
 
 PAGE = "docs/findings.md"
 
 OLDER = "findings: unknown, as it was made by an older dlobd: dlobd verify"
-NONE = "No setting is known that would lower the wall by more than equal runs differ."
+TITLE = "What would lower the overhead"
 BELOW_THAT = " What costs most below that:"
-BELOW = "Below what equal runs differ by"
 
 
 def findings(run: Run, console: Console) -> None:
@@ -24,7 +23,7 @@ def findings(run: Run, console: Console) -> None:
         return
     if run.wall_ns is None:
         return
-    text.heading(console, "What would lower it")
+    text.heading(console, TITLE)
     above, below = split(run)
     if not above:
         text.line(console, none(run))
@@ -38,12 +37,23 @@ def findings(run: Run, console: Console) -> None:
     rows = [
         (title(one.layer), f"{text.seconds(one.saves_ns):>9}  {one.says} To lower it: {one.remedy}") for one in below
     ]
-    text.rows(console, f"{BELOW}: seconds at most", rows)
+    text.rows(console, f"Below noise, which is {noise(run)}: seconds at most", rows)
 
 
 def none(run: Run) -> str:
     """That no finding is above noise."""
-    return NONE + BELOW_THAT * bool(run.findings)
+    words = f"No setting is known that would lower the wall by more than noise, which is {noise(run)}."
+    return words + BELOW_THAT * bool(run.findings)
+
+
+def noise(run: Run) -> str:
+    """What a finding has to save to be above noise, and what that is."""
+    earlier_walls_ns = run.noise.earlier_walls_ns or () if run.noise else ()
+    wall_ns = run.wall_ns or 0
+    length = f"{text.seconds(noise_ns(earlier_walls_ns, wall_ns))} s"
+    if run_variation(earlier_walls_ns) is not None:
+        return f"{length}, by which equal runs differ here"
+    return f"taken to be {length}, {UNKNOWN_NOISE:.0%} of the wall: how much equal runs differ here is not known"
 
 
 def says(one: Finding) -> str:

@@ -107,7 +107,7 @@ def _findings(run: Run, room: int) -> list[Line]:
     if run.findings is None:
         return [("", ""), *_wrapped(findings.OLDER)]
     above, below = findings.split(run)
-    shown: list[Line] = [("", ""), ("What would lower it", "bold")]
+    shown: list[Line] = [("", ""), (findings.TITLE, "bold")]
     if not above:
         shown += _wrapped(findings.none(run))
     for number, one in enumerate((above or below)[:MOST_FINDINGS], 1):

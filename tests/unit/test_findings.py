@@ -12,11 +12,12 @@ from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.findings.base import Case
-from dlobd.attribution.findings.find import REMEDIES, UNKNOWN_NOISE, findings, noise
+from dlobd.attribution.findings.find import REMEDIES, findings
 from dlobd.attribution.findings.rules import RULES, S
 from dlobd.attribution.findings.special import LARGER
 from dlobd.attribution.record import computed
 from dlobd.bundle.finding import Finding
+from dlobd.bundle.run import UNKNOWN_NOISE, noise_ns
 from dlobd.bundle.store import find
 from dlobd.experiment import files
 from dlobd.layers import LAYERS
@@ -82,9 +83,9 @@ def test_uncertain_boundaries_make_the_bound_uncertain() -> None:
 
 def test_noise_is_that_of_earlier_runs() -> None:
     """2.77 standard deviations of six or more runs; of fewer, a tenth of the wall."""
-    assert noise(case(walls=(100 * S, 101 * S))) == UNKNOWN_NOISE * 100 * S
+    assert noise_ns((100 * S, 101 * S), 100 * S) == UNKNOWN_NOISE * 100 * S
+    assert noise_ns((100 * S, 101 * S) * 3, 100 * S) == pytest.approx(1.51 * S, rel=0.01)
     quiet = case(piece("GC pause", "spark", 0, 4), walls=(100 * S, 101 * S) * 3)
-    assert noise(quiet) == pytest.approx(1.51 * S, rel=0.01)
     assert findings(quiet)[0].above_noise
     assert not findings(case(piece("GC pause", "spark", 0, 4)))[0].above_noise
 

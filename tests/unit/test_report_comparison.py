@@ -222,7 +222,23 @@ def test_a_layer_that_some_runs_do_not_tell_of_is_named(tmp_path: Path) -> None:
 
     (pair,) = (found := compared(series(tmp_path, {"tfos feed": {}, "native": {}}, changes=changes))).pairs
     assert pair.unknown == ("channel",)
-    assert "Channel: not measured in some of the runs" in told(found)
+    assert "Not compared, as not measured in all of the runs: Channel" in told(found)
+
+
+def test_a_layer_that_a_way_does_not_have_took_no_time(tmp_path: Path) -> None:
+    """A native run has no Spark: all that it takes in the other is the difference."""
+
+    def changes(way: str, repeat: int) -> dict[str, Any]:
+        row = {"layer": "spark", "inside": "", "why": "not part of this way: plain processes on local files"}
+        return {"not_measured": [row] if way == "native" else []}
+
+    made = series(tmp_path, {"native": {"spark": 0.0}, "tfos feed": {}}, changes=changes)
+    (pair,) = (found := compared(made)).pairs
+    assert pair.unknown == ()
+    spark = pair.layers["spark"]
+    assert (spark.first_ns, spark.verdict, spark.difference_share) == (0, "slower", None)
+    assert spark.second_ns > 0
+    assert any(line.startswith("Spark") for line in told(found).splitlines())
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def straggler(case: Case) -> Draft | None:
         ),
         f"the node of {lane}, {host}: its cores, disk and memory, and what else runs there; or an exchange in which "
         "nobody waits (exchange = \"ps-async\")",
-        "it has more samples than the others, or another one is late in the next run",
+        "it waited for its input, or has more samples than the others, or another one is late in the next run",
         saves_ns=ns, uncertain_ns=uncertain[lane],
     )  # fmt: skip
 

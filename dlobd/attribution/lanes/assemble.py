@@ -25,7 +25,7 @@ from dlobd.attribution.lanes.driver import last_notice_ns, last_task
 from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.sources.missing import missing, not_measured, unknown
-from dlobd.schema import MAIN_LANE, NotMeasured, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
 from dlobd.tracing import names
 
 FEEDS = (names.FEED_JOB, names.TFCLUSTER_TRAIN)
@@ -39,7 +39,7 @@ IN_OWN_MAIN = NotMeasured(
 NO_RANKS = NotMeasured("channel", "", "no rank of TensorFlowOnSpark ran")
 IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop around it, reads and writes itself")
 
-WITHOUT_YARN = NotMeasured("yarn", "", "not part of this way: Spark's own Master and Workers hand out the executors")
+WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers hand out the executors")
 
 
 def assemble(bundle: Path) -> Trace:

@@ -15,16 +15,15 @@ from dlobd.attribution.lanes import servers as servers_lane
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.attribution.sources.missing import missing, not_measured, unknown
-from dlobd.schema import MAIN_LANE, Event, NotMeasured, Process, Span, Trace
+from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
 from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"
 PARENT = "driver"
 
-NOT_PART = tuple(
-    NotMeasured(layer, "", "not part of this way: plain processes on local files")
-    for layer in ("yarn", "spark", "feed", "hdfs")
+PLAIN_PROCESSES = tuple(
+    NotMeasured(layer, "", f"{NOT_PART}: plain processes on local files") for layer in ("yarn", "spark", "feed", "hdfs")
 )
 
 
@@ -51,7 +50,7 @@ def assemble(evidence: Evidence) -> Trace:
         end_ns=window["exit_ns"],
         spans=tuple(unknown(spans, absences)),
         anchors=evidence.anchors,
-        not_measured=(*exchange.not_measured(evidence.job), *NOT_PART, *not_measured(absences)),
+        not_measured=(*exchange.not_measured(evidence.job), *PLAIN_PROCESSES, *not_measured(absences)),
         startup=startup,
         teardown=teardown,
     )

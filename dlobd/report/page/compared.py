@@ -8,7 +8,7 @@ from typing import Any
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.report.comparison import Comparison, common, comparison
-from dlobd.report.comparison_view import sentence
+from dlobd.report.comparison_view import counts, not_compared, sentence
 from dlobd.report.page.tables import table
 from dlobd.report.sides import Member, Side, settings
 from dlobd.report.summary import title
@@ -59,17 +59,16 @@ def _pair(found: Comparison, place: int) -> dict[str, Any]:
          one.difference.low if one.difference else None, one.difference.high if one.difference else None, one.verdict)
         for name, one in pair.quantities.items()
     ]  # fmt: skip
-    unknown = [f"{title(layer)}: not measured in some of the runs, not compared" for layer in pair.unknown]
-    runs = [len(ids) for ids in pair.runs]
     return {
         "first": pair.first,
         "second": pair.second,
         "sentence": sentence("wall", pair.wall),
         "notes": [
-            f"{runs[1]} runs against {runs[0]}; the margin is {found.margin:.0%}",
+            f"first: {pair.first}; second: {pair.second}",
+            f"{counts(pair)}; the margin is {found.margin:.0%}",
             f"a difference of the wall can be significant from {found.fewest_wall} runs a side on",
             *(f"left out: {line}" for line in pair.left_out),
-            *unknown,
+            *([not_compared(pair)] if pair.unknown else ()),
         ],
         "table": table("Verdicts", columns, rows, "Lowest and highest: the interval of the difference, where known."),
     }

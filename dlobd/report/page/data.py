@@ -61,6 +61,7 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "differs": [[name, value] for name, value in own_settings(run, shared).items()],
         "missing": list(source.missing),
         "findings": None if run.findings is None else [asdict(one) for one in run.findings],
+        "noise": findings.noise(run),
         "without_findings": findings.OLDER if run.findings is None else findings.none(run),
         "warnings": list(found.not_sound),
         "circumstances": terminal.circumstances(run, found),

@@ -3,9 +3,9 @@ const RUNS = DATA.runs, SEVERAL = RUNS.length > 1;
 const page = document.getElementById("page"), contents = document.getElementById("contents");
 
 // A section of every run: side by side where there are several.
-function section(id, title, each, before) {
+function section(id, title, each, before, after) {
   const blocks = RUNS.map((run) => make("div", { class: "run" }, SEVERAL ? make("h3", {}, nameOf(run)) : null, each(run)));
-  page.append(make("section", { id, "aria-label": title }, make("h2", {}, title), before || null, make("div", { class: SEVERAL ? "runs several" : "runs" }, blocks)));
+  page.append(make("section", { id, "aria-label": title }, make("h2", {}, title), before || null, make("div", { class: SEVERAL ? "runs several" : "runs" }, blocks), after || null));
   contents.append(make("a", { href: `#${id}` }, title));
 }
 
@@ -17,7 +17,7 @@ function nameOf(run) {
 function verdicts() {
   const blocks = RUNS.map((run) => make("div", {},
     make(SEVERAL ? "h3" : "h1", { class: run.status === "ok" ? "verdict" : "verdict bad" }, run.verdict),
-    make("p", { class: "note" }, `run ${run.id}, ${run.experiment}, status ${run.status}, started ${run.started_at}`)));
+    make("p", { class: "note" }, `run ${SEVERAL ? nameOf(run) : run.id}, ${run.experiment}, status ${run.status}, started ${run.started_at}`)));
   page.append(make("section", { id: "verdict", "aria-label": "Verdict", tabindex: "-1" },
     SEVERAL ? make("h1", {}, `${RUNS.length} runs side by side`) : null, blocks));
   contents.append(make("a", { href: "#verdict" }, "Verdict"));
@@ -37,11 +37,13 @@ function build() {
   const most = Math.max(1, ...RUNS.map((run) => run.wall_ns || 0));
   verdicts();
   comparison();
-  section("findings", "What would lower it", findings);
+  section("findings", "What would lower the overhead", findings);
   section("warnings", "Warnings and circumstances", warnings);
   section("what", "What ran", (run) => [paragraph(run.settings), SEVERAL ? (run.differs.length ? settingsOf(run.differs) : paragraph("No setting of its own.", "note")) : null],
-    folded(SEVERAL ? `Common settings: ${DATA.common.length}` : `All settings: ${DATA.common.length}`, settingsOf(DATA.common)));
-  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), degreeLegend()));
+    null, folded(SEVERAL ? `Common settings: ${DATA.common.length}` : `All settings: ${DATA.common.length}`, settingsOf(DATA.common)));
+  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), degreeLegend(),
+      paragraph("Measured: begin and end of one call or phase were both seen. Between marks: two marks of different things, and what lies inside was not seen. Named wait: a poll, heartbeat or sleep that is configured.", "note")),
+    paragraph("The line at the end of a bar is its interval: what uncertain boundaries, and what hides in another layer, may change.", "note"));
   section("anatomy", "Start-up and teardown", anatomy);
   section("icicle", "Layer, span and cause", hierarchy);
   section("timeline", "Timeline", lanes);

@@ -6,11 +6,11 @@ function findings(run) {
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
   const open = clear.length ? [] : small.slice(0, 3);
   return [
-    all.length > 1 ? paragraph("What they save overlaps, and does not add up.", "note") : null,
+    all.length > 1 ? paragraph(`What they save overlaps, and does not add up.${clear.length ? ` Noise is ${run.noise}.` : ""}`, "note") : null,
     ...clear.map((one) => finding(one, run.wall_ns)),
     clear.length ? null : paragraph(run.without_findings, "note"),
     ...open.map((one) => finding(one, run.wall_ns)),
-    small.length > open.length ? folded(`Smaller than what equal runs differ by: ${small.length - open.length}${open.length ? " more" : ""}`, small.slice(open.length).map((one) => finding(one, run.wall_ns))) : null,
+    small.length > open.length ? folded(`Below noise: ${small.length - open.length}${open.length ? " more" : ""}`, small.slice(open.length).map((one) => finding(one, run.wall_ns))) : null,
   ];
 }
 
@@ -48,7 +48,6 @@ function breakdown(run, most) {
     run.largest.length ? paragraph("The largest parts:") : null,
     run.largest.length ? list(run.largest.map(([layer, name, ns]) => `${layer}, ${name}: ${seconds(ns)} s, ${percent(ns / run.wall_ns)} %`)) : null,
     run.parts.every((part) => part.known) ? null : paragraph("How well it is known: unknown, as it was made by an older dlobd: dlobd verify.", "note"),
-    paragraph("The line at the end of a bar is its interval: what uncertain boundaries, and what hides in another layer, may change.", "note"),
     paragraph(run.sum, "note"),
   ];
 }

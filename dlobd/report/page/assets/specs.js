@@ -57,7 +57,7 @@ function barOf(run, most) {
       });
       at += part.ns;
     }
-    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds of the wall, summed by layer") });
+    const x = Q("x", { scale: { domain: [0, most / 1e9], nice: false }, axis: secondsAxis("seconds of the wall, summed by layer: left to right is not time") });
     const block = (name, values, y, y2) => ({ data: { values }, name, mark: { type: "rect", strokeWidth: 1 },
       encoding: { x, x2: { field: "x2" }, y: { datum: y, type: "quantitative", scale: rows(1), axis: null }, y2: { datum: y2 }, fill: literal("fill"), ...TIP } });
     const over = { align: "center" };
