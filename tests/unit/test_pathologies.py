@@ -32,7 +32,8 @@ from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.processes import ProcessId, identify
-from dlobd.selftest import queue_holder
+from dlobd.run import page_cache
+from dlobd.selftest import queue_holder, slow_disk
 from dlobd.tracing import names
 
 S = 10**9
@@ -307,6 +308,31 @@ def test_files_are_dropped_and_none_is_missed(tmp_path: Path) -> None:
     assert any("libtensorflow" in one.name for one in faults.environment(tmp_path))
 
 
+def test_an_environment_comes_from_a_slow_disk_while_the_run_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What NodeManagers start is as slow as they are; afterwards they are not."""
+    if reason := slow_disk.obstacle(tmp_path):
+        pytest.skip(reason)
+    file = tmp_path / "library"
+    file.write_bytes(os.urandom(1 << 20))
+    monkeypatch.setattr(faults, "environment", lambda java_home: [file])
+    (tmp_path / "runs").mkdir()
+
+    def group(pid: int) -> str:
+        return next(line for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines() if ":blkio:" in line)
+
+    with child() as (process, _):
+        one = scene(tmp_path, java=SimpleNamespace(home=tmp_path), daemon_pids=lambda: {"nodemanager-0": process.pid})
+        before = group(process.pid)
+        with faults.environment_dropped(1 << 20)(one):
+            assert page_cache.residency([file]).resident_bytes == 0
+            assert group(process.pid) != before
+            limit = slow_disk.BLKIO / group(process.pid).rpartition("/")[2] / slow_disk.LIMIT
+            assert limit.read_text().split()[-1] == str(1 << 20)
+        assert group(process.pid) == before
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
     """Its loopback is up, and limited; also where no limit is known there, nothing stays."""
@@ -377,11 +403,12 @@ class _Kept:
 
 
 def test_a_cluster_that_lost_a_daemon_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else every later run would be refused. One that is whole is used again."""
+    """Else every later run would be refused. One that is whole is used again. Each has the settings of the bench."""
     calls: list[str] = []
 
     class Cluster:
         def __init__(self, settings: Any) -> None:
+            assert settings.own == {"dfs.replication": "2"}
             self.alive = True
 
         def daemons_now(self) -> list[dict[str, Any]]:
@@ -397,7 +424,7 @@ def test_a_cluster_that_lost_a_daemon_is_started_anew(tmp_path: Path, monkeypatc
             calls.append("stop")
 
     monkeypatch.setattr(stage, "EmbeddedCluster", Cluster)
-    one = Stage(tmp_path, lambda line: None)
+    one = Stage(tmp_path, lambda line: None, ["dfs.replication=2"])
     first: Any = one.cluster
     assert one.cluster is first
     first.alive = False
