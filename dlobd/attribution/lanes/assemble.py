@@ -182,11 +182,19 @@ class _Waits:
         trainer = next(iter(rank.named(names.TRAINER)), None)
         if trainer is None or not rank.process.forked:
             return None  # a process of its own, which the task waits for by a recorded wait
+        if self._left_behind(rank):
+            return None  # the feed's task may begin before it has, and end after it
         for _, task in self._tasks[rank.executor]:
             end_ns = self._finished[rank.executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
                 return rank.start_ns, trainer.end_ns
         return None
+
+    def _left_behind(self, rank: Rank) -> bool:
+        """Whether a task started the trainer as a process of its own, and ended: TensorFlowOnSpark does so to feed it."""
+        here = self._evidence.recorded_in(self._containers[rank.executor])
+        started = {process.process.pid for process in here if process.named(names.START_TASK)}
+        return rank.process.parent in started
 
     def held_ns(self, wait: RecordedSpan) -> int | None:
         """Until when trainers held up a feed: none of them is at work, and the last task's has taken its blocks. None
