@@ -191,7 +191,7 @@ class _Waits:
         return None
 
     def _left_behind(self, rank: Rank) -> bool:
-        """Whether a task started the trainer as a process of its own, and ended: TensorFlowOnSpark does so to feed it."""
+        """Whether a task started the trainer as a process of its own, and ended: so TensorFlowOnSpark feeds one."""
         here = self._evidence.recorded_in(self._containers[rank.executor])
         started = {process.process.pid for process in here if process.named(names.START_TASK)}
         return rank.process.parent in started
