@@ -3,6 +3,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from dlobd import paths
 from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop.embedded import configuration
 from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
+from dlobd.run.deploy.embedded import Hadoop
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
 MANAGER = (
@@ -181,6 +184,16 @@ def test_own_settings_reach_daemons_and_clients(tmp_path: Path, monkeypatch: pyt
     having = {path for path, properties in written["own"].items() if delay in properties}
     assert having == {path for path in written["own"] if path.endswith("hdfs-site.xml")}
     assert {"client/hdfs-site.xml", "datanode-0/hdfs-site.xml"} <= having
+
+
+def test_secrets_among_own_settings_stay_out_of_records() -> None:
+    """The cluster has them; a bundle travels."""
+    chosen = {"hadoop.http.authentication.password": "hunter2", "dfs.replication": "2", "fs.s3a.secret.key": "hunter3"}
+    cluster: Any = SimpleNamespace(own_settings=chosen, java=SimpleNamespace(version="17"), endpoints=SimpleNamespace(
+        dn_urls=("a",), webhdfs_url="b"), user="c")  # fmt: skip
+    found = Hadoop(cluster, 1).own_settings
+    assert found.startswith("dfs.replication=2, fs.s3a.secret.key=")
+    assert "hunter" not in found
 
 
 @pytest.mark.parametrize(

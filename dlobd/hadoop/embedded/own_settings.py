@@ -45,9 +45,9 @@ def of_site(settings: Mapping[str, str], site: str) -> dict[str, str]:
     return {key: value for key, value in settings.items() if _site(key) == site}
 
 
-def words(settings: Mapping[str, str]) -> str:
-    """For a record: KEY=VALUE, in order."""
-    return ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
+def words(settings: Mapping[str, str]) -> list[str]:
+    """KEY=VALUE, in order."""
+    return [f"{key}={value}" for key, value in sorted(settings.items())]
 
 
 def _site(key: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import requests
 
+from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError
 from dlobd.hadoop import webhdfs
@@ -55,7 +56,7 @@ class Hadoop:
         self.cluster = cluster
         self.java_version: str | None = cluster.java.version
         self.hadoop_version: str | None = HADOOP_VERSION
-        self.own_settings = own_settings.words(cluster.own_settings)
+        self.own_settings = ", ".join(redact_words(own_settings.words(cluster.own_settings)))
         self.storage: Storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
         self.top = ""
         self.machine = ALL
