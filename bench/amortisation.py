@@ -60,7 +60,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         if repeats:
             made.append(series.run(series.opened(chosen, 0, asked.out), repeats, progress, progress.keep))
     every = blocks.taken([one.path for one in made])
-    busy = [percent for one in made for percent in one.busy().values()]
+    busy = publish.busy_before(*made)
     return write(amortisation(every, asked.loaded), [one.run for one in every], busy, asked.docs, asked.long)
 
 

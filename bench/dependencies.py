@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import command, remedies
+from bench import command, publish, remedies
 from bench.pathologies.stage import Stage
 from dlobd.experiment import own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
@@ -77,7 +77,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     allowed = ["busy"] * asked.loaded
     return [
         remedies.write(
-            NAME, "localisation", (found[UPLOADED], found[ARCHIVE]), [*made.busy().values()], asked.docs, allowed
+            NAME, "localisation", (found[UPLOADED], found[ARCHIVE]), publish.busy_before(made), asked.docs, allowed
         )
     ]
 

@@ -106,7 +106,7 @@ def _models(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     counts = {name: parameters(experiment) for name, experiment in chosen.items()}
     made = table({name: runs[name] for name in chosen}, counts)
     path = asked.docs / "models.md"
-    facts = [*publish.machine(list(runs.values())), *publish.loaded([*found.busy().values()])]
+    facts = [*publish.machine(list(runs.values())), *publish.loaded(publish.busy_before(found))]
     publish.page(path, "models", facts, [made.markdown()])
     return [path]
 

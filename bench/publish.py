@@ -14,6 +14,7 @@ from dlobd.bundle.run import Run
 from dlobd.paths import replace_file
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
+from dlobd.run.series import Series
 
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: something else runs on the machine."""
@@ -62,6 +63,11 @@ def machine(runs: Sequence[Run]) -> list[str]:
     if len(commits) > 1:
         lines.append("**These runs come from several states of the code: they do not compare.**")
     return lines + ([f"**Left out: {left_out(runs)} ({bad})**"] if bad else [])
+
+
+def busy_before(*every: Series) -> list[float]:
+    """Percent of the cores before each run that is over; not before one that was removed, to be made again."""
+    return [one.busy()[bundle.run_id] for one in every for _, bundle in sorted(one.ended().items())]
 
 
 def loaded(busy: Sequence[float]) -> list[str]:

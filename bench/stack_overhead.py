@@ -63,7 +63,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     return write(
         stack_overhead(every, asked.loaded),
         [one.run for one in every],
-        [*found.busy().values()],
+        publish.busy_before(found),
         asked.docs,
         asked.readme,
     )
