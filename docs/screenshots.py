@@ -18,7 +18,7 @@ from dlobd.cli import main as dlobd
 
 DOCS = Path(__file__).parent
 CHROMIUM = "/usr/bin/chromium"
-WIDTH, HEIGHT = 1100, 1300
+WIDTH, HEIGHT = 1100, 1900
 PARTS = {
     "findings-light": ("verdict", "findings"),
     "bars-light": ("layers",),

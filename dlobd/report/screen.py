@@ -119,7 +119,8 @@ def _findings(run: Run, room: int) -> list[Line]:
     told = sum(words[:2] in ("1.", "2.", "3.") for words, _ in shown)
     more = len(above) + len(below) - told
     if more and len(shown) < room:
-        small = f", {len(below)} of them below noise" if above and below else ""
+        few = "all" if len(below) == more else str(len(below))
+        small = f", {few} of them below noise" if above and below else ""
         shown.append((f"{more} more{small}: dlobd show --view findings", ""))
     return shown[: max(room, 2)]
 
