@@ -326,7 +326,7 @@ def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open,
         assert "span join queue" not in text
         section.locator("summary").first.click()
         assert "span join queue" in section.inner_text()
-        assert "Smaller than what equal runs differ by: 1" in section.inner_text()
+        assert "Below noise: 1" in section.inner_text()
 
 
 def _with_findings(record: dict[str, Any]) -> None:
