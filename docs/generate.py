@@ -97,6 +97,9 @@ external and its logs may be incomplete, evidence from other hosts was aligned b
 The number of "passes" over the input is the number of epochs; with the launcher `barrier` and `input = "feed"` it is
 one, because later epochs come from the tasks' memory. The files of a bundle are checked by their sha256 in `hashes`,
 which `dlobd verify` and `dlobd show` compare.
+
+A machine that needs 200 ns or more to read its clock, such as an emulated one, is slower than others in all it does:
+marks side by side may lie further apart there, by as many times as that is more than 100 ns.
 """
 
 SELFTEST_PAGE = """\
