@@ -315,6 +315,30 @@ def test_hostile_names_of_spans_stay_inert(opened: Open, written: Written) -> No
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_epochs_have_one_tick_each(opened: Open, written: Written) -> None:
+    """Two of them are not 1, 1.5 and 2; of many some are left out."""
+    for record, most in ((_with_two_epochs, 2), (_with_many_epochs, 12)):
+        with opened(written("seen-run", record=record)) as found:
+            axis = found.page.locator("#training .chart").first.locator(".role-axis-label").first
+            shown = axis.locator("text").all_text_contents()
+            assert shown[0] == "1"
+            assert len(set(shown)) == len(shown)
+            assert 2 <= len(shown) <= most
+
+
+def _with_epochs(record: dict[str, Any], count: int) -> None:
+    (one,) = record["epochs"]
+    record["epochs"] = [one | {"epoch": number, "loss": 1 / number} for number in range(1, count + 1)]
+
+
+def _with_two_epochs(record: dict[str, Any]) -> None:
+    _with_epochs(record, 2)
+
+
+def _with_many_epochs(record: dict[str, Any]) -> None:
+    _with_epochs(record, 30)
+
+
 def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open, written: Written) -> None:
     """A finding has its saving in seconds, its setting, its evidence folded, and where to read on."""
     with opened(written("seen-run", record=_with_findings)) as found:

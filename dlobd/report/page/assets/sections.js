@@ -108,9 +108,13 @@ function steps(run) {
   ];
 }
 
+const MOST_TICKS = 12;
+
 function trained(run) {
   const rows = run.training.table.rows, found = run.training.lines.map((line) => paragraph(line));
-  const line = (place, title, more) => chart(title, lineOf(rows.filter((row) => row[place] !== null).map((row) => ({ x: row[0], y: row[place], tip: `epoch ${row[0]}: ${title} ${row[place]}` })), "epoch", title, { ticks: { tickMinStep: 1, format: "d" }, ...more }));
+  const epochs = rows.map((row) => row[0]), every = Math.ceil(epochs.length / MOST_TICKS);
+  const values = epochs.filter((_, place) => place % every === 0);
+  const line = (place, title, more) => chart(title, lineOf(rows.filter((row) => row[place] !== null).map((row) => ({ x: row[0], y: row[place], tip: `epoch ${row[0]}: ${title} ${row[place]}` })), "epoch", title, { ticks: { values, format: "d" }, ...more }));
   if (rows.length > 1) found.push(line(2, "mean loss", { loose: true }));
   if (rows.filter((row) => row[3] !== null).length > 1) found.push(line(3, "test accuracy", { loose: true }));
   found.push(tableOf(run.training.table));
