@@ -17,7 +17,7 @@ from dlobd.attribution.findings.rules import RULES, S
 from dlobd.attribution.findings.special import LARGER
 from dlobd.attribution.record import computed
 from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import UNKNOWN_NOISE, noise_ns
+from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.bundle.store import find
 from dlobd.experiment import files
 from dlobd.layers import LAYERS

@@ -68,5 +68,7 @@ def test_every_exchange_trains_as_one_process_does(ranks: int) -> None:
 def test_asynchronous_ranks_lower_the_loss() -> None:
     """Each at its own pace, and with its own losses: there is no single process to compare them with."""
     (said,) = trained(2, [("ps-async", "tcp", "sockets", 2)])
+    # the one that starts later finds weights that the other has trained
+    untrained = max(one["losses"][0] for one in said)
     for one in said:
-        assert one["losses"][-1] < one["losses"][0]
+        assert one["losses"][-1] < untrained

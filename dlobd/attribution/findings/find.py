@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlobd.attribution.findings.base import Case, Draft, Remedy
 from dlobd.attribution.findings.rules import RULES
 from dlobd.attribution.findings.special import SPECIAL
-from dlobd.bundle import run
+from dlobd.bundle import noise
 from dlobd.bundle.finding import Finding
 
 REMEDIES: dict[str, Remedy] = {**{rule.finding: rule for rule in RULES}, **SPECIAL}
@@ -20,7 +20,7 @@ WORTH_NS = 1_000_000
 def findings(case: Case) -> list[Finding]:
     """What would lower the overhead, what saves most first; those above noise before those that are not."""
     earlier_walls_ns = (case.evidence.noise or {}).get("earlier_walls_ns") or ()
-    noise_ns = run.noise_ns(earlier_walls_ns, case.trace.wall_ns)
+    noise_ns = noise.noise_ns(earlier_walls_ns, case.trace.wall_ns)
     found = [_finding(draft, saves_ns, lo_ns, noise_ns) for draft, saves_ns, lo_ns in _bounded(case)]
     return sorted(found, key=lambda one: (not one.above_noise, -one.saves_ns, one.finding))
 
