@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -129,17 +128,12 @@ def test_a_job_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytes
 def test_ctrl_c_ends_the_job_and_keeps_the_window(tmp_path: Path) -> None:
     """A SIGINT while the job runs: the job is ended, and the window says so instead of an exception, so that what the
     job left can still be collected."""
-    stderr = tmp_path / "driver.stderr"
 
-    def interrupt() -> None:
-        until(lambda: stderr.exists() and APP in stderr.read_text())
+    def interrupt(line: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     aborted: list[str] = []
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    window = run(f"echo {APP} >&2; echo $$; exec sleep 100", tmp_path, on_abort=aborted.append)
-    thread.join()
+    window = run(f"echo $$; echo {APP} >&2; exec sleep 100", tmp_path, on_abort=aborted.append, told=interrupt)
     assert (window.ended_by, window.exit_code, aborted) == ("interrupt", -signal.SIGTERM, [APP])
     assert gone(int((tmp_path / "driver.stdout").read_text()))
 
