@@ -67,7 +67,8 @@ def machine(runs: Sequence[Run]) -> list[str]:
 
 def busy_before(*every: Series) -> list[float]:
     """Percent of the cores before each run that is over; not before one that was removed, to be made again."""
-    return [one.busy()[bundle.run_id] for one in every for _, bundle in sorted(one.ended().items())]
+    looked = ((one.busy(), one.ended().values()) for one in every)
+    return [busy[bundle.run_id] for busy, bundles in looked for bundle in bundles]
 
 
 def loaded(busy: Sequence[float]) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bench import publish
 from bench.tables import markdown
+from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
 from dlobd.report import comparison_view
 from dlobd.report.comparison import WALL, comparison
@@ -61,7 +61,7 @@ def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
 
 def _seconds(values_ns: Sequence[int]) -> str:
     """Median, lowest and highest."""
-    if not values_ns:
+    found = spread([ns / 1e9 for ns in values_ns])
+    if found.median is None:
         return "unknown"
-    low, middle, high = (ns / 1e9 for ns in (min(values_ns), statistics.median(values_ns), max(values_ns)))
-    return f"{middle:.1f} [{low:.1f} to {high:.1f}]"
+    return f"{found.median:.1f} [{found.low:.1f} to {found.high:.1f}]"

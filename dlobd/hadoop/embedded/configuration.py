@@ -10,7 +10,7 @@ import ipaddress
 import os
 import pwd
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
@@ -220,18 +220,22 @@ def read_site(path: Path) -> dict[str, str]:
 def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:
     """The filled-in properties of a template. Raises SetupError, naming the line, for one that is not key=value."""
     properties: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        key, equals, value = line.partition("=")
+    for number, key, equals, value in _lines(text):
         try:
             if not equals:
                 raise ValueError("no '='")
-            properties[key.strip()] = Template(value.strip()).substitute(values)
+            properties[key] = Template(value).substitute(values)
         except (KeyError, ValueError) as error:
             raise SetupError(f"{origin}, line {number}, is not key=value with known $names: {error}.") from error
     return properties
+
+
+def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
+    """Each line's number, key, equals sign and value, but for comments; the sign is empty where there is none."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if (line := line.strip()) and not line.startswith("#"):
+            key, equals, value = line.partition("=")
+            yield number, key.strip(), equals, value.strip()
 
 
 def _common_values(settings: ClusterSettings, daemons: Sequence[DaemonPlan]) -> dict[str, str]:
@@ -262,8 +266,7 @@ def _template(name: str) -> Path:
 def _filled_in() -> set[str]:
     """Keys to which templates give an address, a port or a directory of this cluster."""
     templates = _template("core-site").parent.glob("*.properties")
-    lines = (line for path in templates for line in path.read_text().splitlines())
-    return {key.strip() for key, equals, value in (line.partition("=") for line in lines) if equals and "$" in value}
+    return {key for path in templates for _, key, _, value in _lines(path.read_text()) if "$" in value}
 
 
 def _write_site(path: Path, templates: Sequence[str], values: Mapping[str, str], chosen: Mapping[str, str]) -> None:
