@@ -38,7 +38,7 @@ from dlobd.cli import (
     verify,
 )
 from dlobd.cli import list as listing
-from dlobd.errors import DlobdError, Interrupted, UsageError
+from dlobd.errors import DlobdError, Interrupted, SetupError, UsageError
 
 app = typer.Typer(
     name="dlobd",
@@ -89,6 +89,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         message = error.format_message()  # empty where only help was asked for, and has been printed
         return _fail(f"{message} Next: dlobd --help", UsageError.exit_code) if message else UsageError.exit_code
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.split(".")[0] == "dlobd":
+            return _fail(f"unexpected failure: {_last_words()} Its traceback is in {_keep_traceback()}", 1)
+        missing = SetupError(
+            f"the Python package {error.name} is not installed; dlobd alone only reads bundles.",
+            "pip install 'dlobd[run]'",
+        )
+        return _fail(missing.line, missing.exit_code)
     except Exception:  # noqa: BLE001  the user gets one line, whatever it was; the traceback is kept
         return _fail(f"unexpected failure: {_last_words()} Its traceback is in {_keep_traceback()}", 1)
 
