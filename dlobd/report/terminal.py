@@ -16,6 +16,7 @@ from dlobd.bundle.resources import EnvironmentCache, PageCache
 from dlobd.bundle.run import RecordingCost, Run
 from dlobd.layers import LAYERS
 from dlobd.report import core_waits, resources, text
+from dlobd.report.headline import headline
 from dlobd.report.imports import imports
 from dlobd.report.summary import (
     SAMPLES_FOR_P99,
@@ -101,28 +102,22 @@ def anatomy(run: Run, console: Console) -> None:
 
 
 def verdict(run: Run) -> str:
-    """How the run ended; or else which layer took most, how much is not explained, and how well the rest is known."""
-    if run.status != "ok":
-        return f"The run is {run.status}: {run.reason or 'the reason is unknown'}."
+    """Return the run's headline, and how well its seconds are known."""
     found = summary(run)
-    top = found.top
-    if top is None or not found.wall_ns:
-        return "Nothing was measured."
-    bounds = f"{text.percent(found.share(top.lo_ns))} to {text.percent(found.share(top.hi_ns))} %"
-    return (
-        f"{top.title} took most: {text.seconds(top.ns)} of {text.seconds(found.wall_ns)} s, "
-        f"{text.percent(top.share)} % ({bounds}). "
-        f"Not explained: {text.seconds(found.unknown_ns)} s, {text.percent(found.unknown_share)} %."
-        f"{_seen(found)}"
-    )
+    sentence = headline(run)
+    if run.status != "ok" or not found.wall_ns or not found.parts:
+        return sentence
+    return f"{sentence} {_evidence(found)}"
 
 
-def _seen(found: Summary) -> str:
+def _evidence(found: Summary) -> str:
+    """Return how well the seconds of the wall are known, in percent of it."""
+    unknown = f"{text.seconds(found.unknown_ns)} s ({text.percent(found.unknown_share)} %) not explained"
     if found.seen is None:
-        return ""
+        return f"Evidence: {unknown}."
     shares = (found.seen.measured_ns, found.seen.named_wait_ns, found.seen.between_marks_ns)
     measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
-    return f" Seen: {measured} % measured, {waits} % named waits; {between} % lies between marks."
+    return f"Evidence: {measured} % measured, {waits} % named waits, {between} % between two events, {unknown}."
 
 
 def recording(overhead: RecordingCost) -> str:

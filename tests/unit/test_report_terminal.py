@@ -18,6 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from dlobd.bundle.run import Run
+from dlobd.report.headline import headline
 from dlobd.report.resources import resources
 from dlobd.report.terminal import anatomy, breakdown, verdict
 from dlobd.run import machine_noise
@@ -138,9 +139,10 @@ def test_what_recording_cost_is_one_line(changes: dict[str, Any], line: str) -> 
     assert "recording:" not in render(breakdown, deepcopy(RECORD) | {"overhead": None})
 
 
-def test_the_verdict_names_the_largest_layer_or_the_cause() -> None:
-    """One sentence: seconds first, percent second."""
-    assert verdict(Run.from_json(RECORD)).startswith("TensorFlow took most: 21.332 of 50.000 s, 42.7 %")
+def test_the_verdict_is_the_headline_and_the_quality_of_its_seconds() -> None:
+    """The headline comes first; a run that failed has only its reason."""
+    ok = Run.from_json(RECORD)
+    assert verdict(ok).startswith(f"{headline(ok)} Evidence: ")
     assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
 
 
@@ -162,7 +164,7 @@ def test_an_older_record_does_not_say_how_well_it_is_known() -> None:
     """No line in the verdict, and a line for the table that says how to get it."""
     layers = [layer | {"measured_ns": None} for layer in RECORD["layers"]]
     text = " ".join(render(breakdown, RECORD | {"layers": layers}).split())
-    assert "Seen:" not in text
+    assert "between two events" not in text
     assert "How well it is known: unknown, as it was made by an older dlobd: dlobd verify" in text
 
 
