@@ -45,7 +45,7 @@ def tenths(wall_ns: int, parts_ns: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _parts(run: Run) -> list[tuple[str, int]]:
-    """Return (name, ns) of the layers, largest first, then the small ones in one sum, then what no evidence explains."""
+    """Return (name, ns) of large layers, of the sum of the small ones, and of the unattributed rest."""
     wall_ns = run.wall_ns or 0
     layers = sorted(run.layers, key=lambda layer: -layer.ns)
     large = [layer for layer in layers if layer.ns >= MINOR_SHARE * wall_ns]
