@@ -25,9 +25,10 @@ from dlobd.attribution.sources.missing import missing
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
 from dlobd.attribution.transport import planes
-from dlobd.attribution.trust import reasons, warnings
+from dlobd.attribution.trust import reasons
 from dlobd.attribution.trust.base import Facts
 from dlobd.attribution.trust.checks import checks
+from dlobd.attribution.trust.warnings import warnings
 from dlobd.bundle import files
 from dlobd.bundle.run import Check
 from dlobd.bundle.store import Bundle
@@ -99,7 +100,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "environment_cache": environment,
         "warnings": [
             *uncollected,
-            *warnings.notices(evidence, absences, trace),
+            *warnings(evidence, absences, trace),
             *recording_cost.warnings(cost),
             *core_waits.warnings(waits, attribution.wall_ns),
             *environment_cache.warnings(environment),

@@ -20,18 +20,22 @@ _LOST = re.compile(r"BLOCK\* removeDeadDatanode: lost heartbeat from (\S+),")
 """The NameNode gives a DataNode up. Until then it was in the pipelines of writes, which waited for it."""
 
 
-def notices(evidence: Evidence, absences: Sequence[Absence], trace: Trace) -> list[str]:
-    """Returns one line per warning."""
+def warnings(evidence: Evidence, absences: Sequence[Absence], trace: Trace) -> list[str]:
+    """Returns all of them, one line each."""
     return [
         *(f"missing: {one.sentence}" for one in absences),
-        *_status_of_yarn(evidence),
-        *_daemons(evidence),
+        *trouble(evidence),
         *_spans(evidence, trace),
         *hdfs_use.outages(evidence),
         *application.lost_attempts(evidence),
         *tasks.lost_work(evidence),
         *_clocks(evidence, trace),
     ]
+
+
+def trouble(evidence: Evidence) -> list[str]:
+    """Returns the warnings about YARN's status and about daemons that died, were restarted or stopped responding."""
+    return [*_status_of_yarn(evidence), *_daemons(evidence)]
 
 
 def _status_of_yarn(evidence: Evidence) -> Iterator[str]:
