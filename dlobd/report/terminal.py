@@ -6,8 +6,6 @@ that is not explained is hatched. The figures are those of `dlobd.report.summary
 
 from __future__ import annotations
 
-from collections import Counter
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
@@ -42,7 +43,7 @@ def _containers(evidence: Evidence) -> Iterator[Message]:
     states = ("ALLOCATED", "ACQUIRED", "START_REQUEST", "LOCALIZING", "SCHEDULED", "RUNNING", "EXITED")
     for container, marks in evidence.yarn.containers.items():
         at, am = marks.at, evidence.am_log_of(container)
-        for before, after in zip(states, states[1:], strict=False):
+        for before, after in pairwise(states):
             yield f"{container}: {before} to {after}", at.get(before), at.get(after)
         if container in am.containers.values():
             yield f"{container}: request", _at(am.requested), at.get("ALLOCATED")

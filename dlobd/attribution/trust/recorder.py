@@ -15,8 +15,8 @@ from dlobd.attribution.trust.base import Compared, Facts, Rule, other_clocks, se
 def _spans(facts: Facts) -> Compared | None:
     """Every span that a process opened was read.
 
-    A recorder numbers its spans, so that a lost one leaves a gap. Failed for a span file that was truncated while a rank
-    wrote it (tests/full/ways/test_missing_evidence.py at ef82ce2: 272 lines of 289).
+    A recorder numbers its spans, so that a lost span leaves a gap. Detects a span file that is truncated while a rank
+    writes it, as in tests/full/ways/test_missing_evidence.py.
     """
     processes = [process for process in facts.evidence.processes if process.spans]
     if not processes:

@@ -41,8 +41,8 @@ def _doubt(evidence: Evidence) -> str:
 def _memory(facts: Facts) -> Compared | None:
     """The memory of each container times its lifetime is what the ResourceManager charges.
 
-    Commit ae8eabc: failed now and then, because the ResourceManager writes its summary while its scheduler still charges
-    the last containers. The check uses the REST record since, which is complete.
+    Commit ae8eabc: failed now and then, because the ResourceManager writes its summary while its scheduler still
+    charges the last containers. The check uses the REST record since, which is complete.
     """
     evidence = facts.evidence
     if not evidence.on_yarn:

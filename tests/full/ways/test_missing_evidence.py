@@ -35,7 +35,7 @@ def lacking(bundle: Bundle, *words: str) -> dict[str, Any]:
     """The record of a run that is invalid for want of evidence, and names it in a warning with all `words`."""
     run: dict[str, Any] = json.loads((bundle.path / "run.json").read_text())
     assert run["status"] == "invalid", run["reason"]
-    assert [check["code"] for check in run["checks"] if check["verdict"] == "fail"][0] == "evidence-complete"
+    assert next(check["code"] for check in run["checks"] if check["verdict"] == "fail") == "evidence-complete"
     said = [line for line in run["warnings"] if line.startswith("missing: ")]
     assert any(all(word in line for word in words) for line in said), said
     assert sum(layer["ns"] for layer in run["layers"]) + run["unattributed_ns"] == run["wall_ns"]
