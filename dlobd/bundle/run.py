@@ -169,6 +169,7 @@ class RecordingCost:
 
 
 Number = int | float
+Verdict = Literal["pass", "fail", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ class Check:
     """
 
     code: str
-    verdict: Literal["pass", "fail", "unknown"]
+    verdict: Verdict
     message: str
     left: Number | None
     left_source: str

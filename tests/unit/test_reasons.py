@@ -237,7 +237,8 @@ def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:
     writer = next(p for p in Evidence(run).processes if p.process.role == "python-worker")
     words = f"trainer process {worker.process.pid} died: killed by signal 9"
     for at_ns, found in ((10**12, False), (10**9, True)):
-        line = {"k": "i", "n": "trainer died", "t": window["exec_ns"] + at_ns, "a": {"cause": words}}
+        attrs = {"cause": words, "pid": worker.process.pid, "code": -9}
+        line = {"k": "i", "n": "trainer died", "t": window["exec_ns"] + at_ns, "a": attrs}
         with writer.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         cause = reasons.timed_out(Evidence(run), 60)

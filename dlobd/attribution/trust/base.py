@@ -16,7 +16,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.sources.absence import Absence, ended_well
 from dlobd.attribution.sources.kinds import Kind
 from dlobd.attribution.sources.logs import LIMITS
-from dlobd.bundle.run import Check, Number
+from dlobd.bundle.run import Check, Number, Verdict
 from dlobd.bundle.transport import Plane
 from dlobd.schema import Clip, Runnable
 
@@ -100,7 +100,7 @@ class Rule:
             found = unknown(f"{lacking.what} {lacking.how}")
         elif found.holds is False and found.doubt:
             found = Compared(None, f"{found.message}; this may be harmless: {found.doubt}", found.left, found.right)
-        verdict = {True: "pass", False: "fail", None: "unknown"}[found.holds]
+        verdict: Verdict = "unknown" if found.holds is None else "pass" if found.holds else "fail"
         left_source, right_source = self.sources
         return Check(self.code, verdict, found.message, found.left, left_source, found.right, right_source)
 
