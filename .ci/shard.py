@@ -36,7 +36,7 @@ ROOMS = {
         "jobs/", "tests/full/clusters/",
     ),
     "faults": (
-        "dlobd/attribution/reasons.py", "dlobd/attribution/warnings.py", "dlobd/bundle/", "dlobd/cli/",
+        "dlobd/attribution/trust/", "dlobd/bundle/", "dlobd/cli/",
         "dlobd/errors.py", "dlobd/hadoop/", "dlobd/job/launchers/", "dlobd/layers.py", "dlobd/paths.py", "dlobd/run/",
         "yarn/", "tests/full/faults/",
     ),

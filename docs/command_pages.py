@@ -149,9 +149,9 @@ COMMANDS: dict[str, Page] = {
         (
             ("dlobd verify", "the most recent run"),
             ("dlobd verify runs/softmax-mnist/20261125T011400Z-adba", "a bundle that came from elsewhere"),
-            ("dlobd verify latest --json", "every answer and audit, for other programs"),
+            ("dlobd verify latest --json", "every answer and check, for other programs"),
         ),
-        ("verify.md", "audits.md", "file-format.md"),
+        ("trust.md", "file-format.md"),
         {7: "the bundle is missing, or something in it differs from what follows from its evidence"},
     ),
     "compare": Page(

@@ -1,11 +1,11 @@
-"""Makes what in docs/ must not drift from the code: `layers.md`, `metrics.md`, `audits.md`, `selftest.md`, a page a
+"""Makes what in docs/ must not drift from the code: `layers.md`, `metrics.md`, `trust.md`, `selftest.md`, a page a
 command in `commands/`, and the terminal picture.
 
     python docs/generate.py                    write all pages
     python docs/generate.py --check            exit 1 if one of them is stale
     python docs/generate.py picture BUNDLE     write breakdown.svg from a real run
 
-Names, units and descriptions come from `dlobd.layers`, `dlobd.attribution.audits` and the schema of run.json. How a
+Names, units and descriptions come from `dlobd.layers`, `dlobd.attribution.trust` and the schema of run.json. How a
 number is computed stands in `FORMULAS` below, and a number of the schema without an entry there, or an entry without a
 number, is an error. `command_pages.py`, beside this file, has the pages of the commands.
 """
@@ -26,9 +26,10 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.attribution.audits import AUDITS
 from dlobd.attribution.degrees import BETWEEN_MARKS, MEASURED
+from dlobd.attribution.sources.kinds import KINDS
 from dlobd.attribution.statistics import fewest
+from dlobd.attribution.trust.checks import RULES
 from dlobd.bundle import store
 from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
@@ -57,7 +58,7 @@ decides: HDFS calls made by the trainer count as HDFS, not TensorFlow.
 {table}
 
 `{unattributed}` is not a layer. It is time of the main lane in which no span was open, or whose layer a [missing
-source](missing-evidence.md) would have told. Time that belongs to a layer, but that no evidence explains, is its
+source](trust.md#missing-evidence) would have told. Time that belongs to a layer, but that no evidence explains, is its
 `unexplained` part; the report hatches both and counts them together.
 
 ## Names and degrees of evidence
@@ -71,35 +72,75 @@ are of several layers: the same call on behalf of each of them.
 The colours are from the colour-blind-safe Okabe-Ito palette.
 """
 
-AUDITS_PAGE = """\
-# Audits
+TRUST_PAGE = """\
+# Trust
 
-<!-- Made by docs/generate.py; change that, or dlobd/attribution/audits. -->
+<!-- Made by docs/generate.py; change that, or the docstrings in dlobd/attribution/trust. -->
 
-An audit takes one quantity from two sources, and checks whether they agree. Every run is audited when it is recorded;
-`audits` in run.json has both figures and their sources, `dlobd show` counts the verdicts, and `dlobd verify` repeats
-the audits. There are {count}.
+A run is `ok` if its job ended well and no check fails. The first check that fails makes it `invalid`, and its message
+is the `reason`. A failed job is `failed`, whatever its checks say.
+
+## Checks
+
+A check compares one quantity from two independent sources. It detects measurement bugs of dlobd, Spark or Hadoop.
+`checks` in run.json has the code, the verdict, a message and both figures. `dlobd show`, the page and `dlobd verify`
+list the checks that did not pass; `dlobd verify --full` lists all.
 
 | Verdict | Meaning |
 |---|---|
-| `pass` | the figures agree |
-| `fail` | they contradict each other: a run that succeeded is `invalid`, whichever of the two is right |
-| `unknown` | no verdict; `detail` says why |
+| `pass` | the two figures agree |
+| `fail` | they contradict each other, and nothing in the evidence explains it |
+| `unknown` | a source is missing or ended early, or the difference may be harmless; `message` has the reason |
 
-A verdict is `unknown` if a source is missing (plain processes have no DataNodes); if the audit does not apply to the
-way of running (dlobd does not count your own script's samples; a run by hand has YARN's window); or if the figures
-differ and the evidence itself explains it (a DataNode died, a Java HDFS client logged a warning, the cluster is
-external and its logs may be incomplete, evidence from other hosts was aligned by their wall clocks). An audit marked
-"whole" applies only to jobs that succeeded.
+A check that does not apply to a run is left out: plain processes have no HDFS, and dlobd does not know the right result
+of your own script. A difference may be harmless if a DataNode died, Spark repeated a task, an HDFS client retried, or
+the cluster is external. A check with a source that was killed early is `unknown`. So a healthy run stays `ok`, and its
+report is at worst less well supported.
 
-{table}
+{checks}
 
-The number of "passes" over the input is the number of epochs; with the launcher `barrier` and `input = "feed"` it is
-one, because later epochs come from the tasks' memory. The files of a bundle are checked by their sha256 in `hashes`,
-which `dlobd verify` and `dlobd show` compare.
+The docstring of each check in `dlobd/attribution/trust` names the commit or the run in which it failed for a good
+reason, or says that it has not failed yet.
 
-A machine that needs 200 ns or more to read its clock, such as an emulated one, is slower than others in all it does:
-marks side by side may lie further apart there, by as many times as that is more than 100 ns.
+## Missing evidence
+
+"Not explained: 0.000 s" must mean that the time was observed. So dlobd tests each run for the sources that it must
+have, and each file for its begin and its end. A missing source is a warning. It names the source, the sign of its
+absence, and the facts that are unknown without it.
+
+If the breakdown depends on the source, the check `evidence-complete` fails. The time of spans that may hide what the
+source records is `unattributed`; the highest value of each layer in question includes it. Other missing sources only
+leave figures, checks or bounds out.
+
+{sources}
+
+`evidence/collected.json` lists each collected file with its size, so that a file that was removed or truncated later is
+noticed. Of a failed or interrupted run, only the collected files must be there: a killed process leaves less. On an
+external cluster the logs of daemons do not decide, but the logs of containers and the spans do. By hand, the driver's
+own files have to be brought along ([cluster](cluster.md#by-hand)).
+
+## dlobd verify
+
+`dlobd verify [RUN]` needs no cluster, and nothing but the bundle.
+
+| Question | Finds |
+|---|---|
+| files are as sealed | a changed, added or missing file, unless the bundle was sealed again |
+| hash is as noted (`--against HASH`) | any change, whoever sealed it |
+| configuration, key and job agree | settings that the job did not get |
+| report follows from the evidence | a figure of run.json that does not come out of the evidence again |
+| the checks of the run, computed again | sources that contradict each other |
+
+Exit code 7 if an answer is no or a check fails. Hashes are unkeyed: whoever changes a file can seal the bundle again.
+`dlobd run` and `dlobd show` print the bundle's hash, which covers all its files. Note it where the bundle's holder
+cannot change it, and compare it with `--against`.
+
+## What the breakdown cannot distinguish
+
+- In cluster mode, an ApplicationMaster that takes or launches its containers late: up to 94 % of such a delay counts as
+  YARN's `hand out executor container`, as the [self-test](selftest.md) shows.
+- A NodeManager that takes a start request late, from an ApplicationMaster that sends it late.
+- HDFS's part of a task's input interval, from the JVM's own part, such as loading classes: the bound is wide.
 """
 
 SELFTEST_PAGE = """\
@@ -376,8 +417,8 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "ranks[].cores": ("cores", "done-marker: sched_getaffinity"),
     "ranks[].intra_op_threads": ("threads", "done-marker: tf.config.threading, after the context was made"),
     "ranks[].inter_op_threads": ("threads", "done-marker: tf.config.threading, after the context was made"),
-    "audits[].left": ("as its source says", "the source that `left_source` names"),
-    "audits[].right": ("as its source says", "the source that `right_source` names"),
+    "checks[].left": ("as its source says", "the source that `left_source` names"),
+    "checks[].right": ("as its source says", "the source that `right_source` names"),
     "noise.timer_ns": ("ns", "median interval between 2,000 consecutive readings of CLOCK_MONOTONIC"),
     "noise.sleep_over_p50_ns": ("ns", "median of 300 sleeps of 1 ms, minus 1 ms"),
     "noise.sleep_over_p99_ns": ("ns", "their 99th percentile, minus 1 ms"),
@@ -708,7 +749,7 @@ def pages() -> dict[str, str]:
     return {
         "layers.md": layers_page(),
         "metrics.md": metrics_page(),
-        "audits.md": audits_page(),
+        "trust.md": trust_page(),
         "selftest.md": selftest_page(),
         **_beside("command_pages").pages(DOCS),
     }
@@ -724,21 +765,17 @@ def _beside(name: str) -> Any:
     return module
 
 
-def audits_page() -> str:
-    """One row an audit, in the order of run.json."""
-    rows = [
-        (
-            rule.audit,
-            rule.says,
-            rule.left_source,
-            rule.right_source,
-            rule.comparison.words,
-            "whole" if rule.whole else "any",
-        )
-        for rule in AUDITS
+def trust_page() -> str:
+    """Returns the page on checks, missing evidence and `dlobd verify`."""
+    checks = [(f"`{rule.code}`", rule.description, *rule.sources) for rule in RULES]
+    sources = [
+        (kind.name, ", ".join(f"`{glob}`" for glob in kind.files), kind.unknown, "yes" if kind.decides else "no")
+        for kind in KINDS
     ]
-    header = ("Audit", "What must hold", "Left source", "Right source", "Comparison", "Applies to")
-    return AUDITS_PAGE.format(table=_table(header, rows), count=len(rows))
+    return TRUST_PAGE.format(
+        checks=_table(("Check", "What must hold", "Left figure", "Right figure"), checks),
+        sources=_table(("Source", "Files", "Unknown without it", "Breakdown depends on it"), sources),
+    )
 
 
 def selftest_page() -> str:

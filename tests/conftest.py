@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from captured import Captured
 
 CLUSTER_TIMEOUT_S = 600
 
@@ -33,6 +34,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, which CI does not allow: {reason}"
+
+
+@pytest.fixture(scope="session")
+def captured() -> Captured:
+    """The captured bundles, each computed at most once."""
+    return Captured()
 
 
 @pytest.fixture(autouse=True)

@@ -88,24 +88,24 @@ def run_record(run_id: str = "20260102T030405Z-0a1b", **changes: Any) -> dict[st
         ],
         "overhead": None,
         "setup": {"cluster_up_ns": 18_000_000_000, "staging_ns": None},
-        "audits": [
+        "checks": [
             {
-                "audit": "steps",
+                "code": "steps-recorded",
                 "verdict": "pass",
+                "message": "the ranks recorded 1,200 step spans; they report 1,200 steps",
                 "left": 1200,
-                "left_source": "step spans",
+                "left_source": "span files of ranks: steps",
                 "right": 1200,
-                "right_source": "done-markers",
-                "detail": "equal",
+                "right_source": "done-markers: steps",
             },
             {
-                "audit": "container memory",
+                "code": "container-memory",
                 "verdict": "unknown",
+                "message": "the ResourceManager's log has no container",
                 "left": None,
-                "left_source": "transitions in the RM log x capacity, MB-seconds",
-                "right": 91355,
+                "left_source": "RM log: MB x seconds",
+                "right": None,
                 "right_source": "RM REST: memorySeconds",
-                "detail": "not available: transitions in the RM log x capacity, MB-seconds",
             },
         ],
         "noise": {

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from dlobd.attribution import core_waits, environment_cache, reasons, recording_cost, statistics, warnings
+from dlobd.attribution import core_waits, environment_cache, recording_cost, statistics
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.audits import audit
-from dlobd.attribution.checks import check
 from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.exchange_use import exchange_use
 from dlobd.attribution.findings.base import Case
@@ -18,29 +16,29 @@ from dlobd.attribution.findings.find import findings
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.imports import imports
-from dlobd.attribution.lanes import application, hdfs_use, tasks
+from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assembled
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.resource_use import resource_use
-from dlobd.attribution.sources.absence import Absence
 from dlobd.attribution.sources.missing import missing
 from dlobd.attribution.spark_metrics import spark_metrics
 from dlobd.attribution.throughput import throughput
-from dlobd.attribution.transport import disagreements, planes
+from dlobd.attribution.transport import planes
+from dlobd.attribution.trust import reasons
+from dlobd.attribution.trust.base import Facts
+from dlobd.attribution.trust.checks import checks
+from dlobd.attribution.trust.warnings import warnings
 from dlobd.bundle import files
-from dlobd.bundle.run import Audit, Check
+from dlobd.bundle.run import Check
 from dlobd.bundle.store import Bundle
-from dlobd.bundle.transport import Plane
 from dlobd.errors import BundleError
-from dlobd.schema import Attribution, OwnJob, Runnable, Status, Trace
-from dlobd.tracing import clock, names
+from dlobd.schema import OwnJob, Runnable, Status
+from dlobd.tracing import names
 
 WINDOW = "spark-submit exec -> exit"
 BY_HAND_WINDOW = "RM startedTime -> finishedTime"
 NATIVE_WINDOW = "parent process exec -> exit"
-MISSING = "missing: "
-"""How a sentence about a source begins that is missing."""
 INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
 
@@ -63,9 +61,9 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     environment = environment_cache.environment_cache(evidence.environment_cache)
     waits = core_waits.core_waits(evidence, attribution.segments, window)
     case = Case(evidence, experiment, trace, attribution, waits, environment)
-    audits, transport = audit(evidence), planes(experiment, evidence)
-    absences = missing(evidence)
-    status, reason, checks = _status(experiment, evidence, attribution, audits, transport, absences)
+    transport, absences = planes(experiment, evidence), missing(evidence)
+    found = checks(Facts(evidence, experiment, attribution.clips, attribution.wall_ns, transport, absences))
+    status, reason = _status(experiment, evidence, found)
     uncollected, metrics = evidence.collected["missing"], evidence.collected["metrics"]
     return {
         "status": status,
@@ -96,16 +94,13 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "spark_metrics": _spark_metrics(evidence),
         "transport": None if transport is None else _dicts(transport),
         "exchange": _dicts(exchange_use(evidence)),
-        "checks": _dicts(checks),
-        "audits": _dicts(audits),
+        "checks": _dicts(found),
         "noise": evidence.noise,
         "page_cache": evidence.page_cache,
         "environment_cache": environment,
         "warnings": [
             *uncollected,
-            *(f"{MISSING}{one.sentence}" for one in absences),
-            *warnings.notices(evidence),
-            *_warnings(evidence, trace),
+            *warnings(evidence, absences, trace),
             *recording_cost.warnings(cost),
             *core_waits.warnings(waits, attribution.wall_ns),
             *environment_cache.warnings(environment),
@@ -117,32 +112,15 @@ def _dicts(items: Iterable[Any]) -> list[dict[str, Any]]:
     return [asdict(item) for item in items]
 
 
-def _status(
-    experiment: Runnable,
-    evidence: Evidence,
-    attribution: Attribution,
-    audits: Sequence[Audit],
-    transport: Sequence[Plane] | None,
-    absences: Sequence[Absence],
-) -> tuple[Status, str | None, list[Check]]:
-    """How the run ended, why if not well, and the checks of one that ended by itself."""
+def _status(experiment: Runnable, evidence: Evidence, found: Sequence[Check]) -> tuple[Status, str | None]:
+    """The status of a run, and the reason if it is not ok."""
     if evidence.window["ended_by"] == "interrupt":
-        return "interrupted", INTERRUPTED, []
+        return "interrupted", INTERRUPTED
     if reason := reasons.ended_badly(evidence, experiment):
         diverged = not evidence.window["ended_by"] and reasons.diverged(evidence)
-        return "invalid" if diverged else "failed", reason, []
-    checks = check(experiment, evidence, attribution.clips, attribution.wall_ns)
-    if needed := next((one for one in absences if one.kind.decides), None):
-        return "invalid", reasons.one_line(f"{MISSING}{needed.sentence}"), checks
-    broken = next((item for item in checks if not item.ok), None)
-    if broken:
-        return "invalid", f"{broken.check}: {broken.detail}", checks
-    contradiction = next((one for one in audits if one.verdict == "fail"), None)
-    if contradiction:
-        return "invalid", f"sources contradict each other: {contradiction.figures}", checks
-    if fallback := next(iter(disagreements(transport)), None):
-        return "invalid", fallback, checks
-    return "ok", None, checks
+        return "invalid" if diverged else "failed", reason
+    failed = next((check for check in found if check.verdict == "fail"), None)
+    return ("invalid", reasons.one_line(failed.message)) if failed else ("ok", None)
 
 
 def _spark_metrics(evidence: Evidence) -> dict[str, Any] | None:
@@ -239,62 +217,6 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
 def _finite(loss: float | None) -> float | None:
     """JSON has no word for a loss that is not a number; the checks have said so."""
     return loss if loss is not None and math.isfinite(loss) else None
-
-
-def _warnings(evidence: Evidence, trace: Trace) -> list[str]:
-    found = []
-    truncated = sum(span.truncated for span in trace.spans)
-    if truncated:
-        found.append(f"{truncated} spans have no recorded end: their process was killed or still running")
-    found += _own_warnings(evidence)
-    damaged = sum(process.bad_lines for process in evidence.processes)
-    if damaged:
-        found.append(f"{damaged} lines of span files are truncated: their process was killed while writing")
-    if lost := recording_cost.lost_lines(evidence):
-        found.append(f"{lost} lines of span files are lost: they could not be written to disk")
-    found += [*hdfs_use.outages(evidence), *application.lost_attempts(evidence), *tasks.lost_work(evidence)]
-    if step_ns := clock.stepped_ns(evidence.anchors):
-        found.append(
-            f"the wall clock was stepped by {step_ns / 1e9:+.3f} s while the job was running: dates in logs shifted, "
-            "but no figure did, because all use the monotonic clock"
-        )
-    return [*found, *_other_clocks(evidence, trace)]
-
-
-def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
-    """How what other clocks say was placed, and how well."""
-    for moved in evidence.alignment.clocks.values():
-        yield (
-            f"{moved.host} has a different clock: aligned by {moved.pairs} message pairs, to within "
-            f"{moved.error_ns / 1e3:.0f} us at worst"
-        )
-        for earliest_ns, latest_ns in moved.offset.steps:
-            first_s, last_s = (
-                (at_ns + moved.offset.at(at_ns).lo_ns - trace.start_ns) / 1e9 for at_ns in (earliest_ns, latest_ns)
-            )
-            yield (
-                f"the monotonic clock of {moved.host} was stepped between {first_s:.3f} and {last_s:.3f} s: times in "
-                "between are uncertain by the size of the step"
-            )
-    if evidence.alignment.moved:
-        moved_logs = len(evidence.alignment.moved)
-        yield f"{moved_logs} sources with other clocks were aligned by wall clocks, with unknown error"
-
-
-def _own_warnings(evidence: Evidence) -> list[str]:
-    """What a script's own SparkConf says against the line that submitted it."""
-    driver = evidence.driver_process if evidence.own else None
-    ready = driver.instant(names.SPARK_CONTEXT_READY) if driver else None
-    if ready is None:
-        return []
-    found = []
-    if str(ready.attrs.get("master", "")).startswith("local["):
-        found.append(
-            f"the script set its master to {ready.attrs['master']}: it ran inside the driver, without executors"
-        )
-    if ready.attrs.get("slots", 1) != 1:
-        found.append(f"the script lets an executor run {ready.attrs['slots']} tasks at once: they overlap in its lane")
-    return found
 
 
 def summary_line(record: Mapping[str, Any]) -> str:

@@ -168,31 +168,27 @@ class RecordingCost:
     loop: LoopCost | None
 
 
+Number = int | float
+Verdict = Literal["pass", "fail", "unknown"]
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What must hold before a run's numbers count. `ok` is None where the evidence to decide is missing."""
+    """One quantity from two sources, and whether they agree.
 
-    check: str
-    ok: bool | None
-    detail: str
+    Attributes:
+        code: a stable slug; other programs may depend on it.
+        verdict: `unknown` if a source is incomplete, or if a difference may be harmless.
+        message: both figures in plain words, or the reason why the verdict is unknown.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """Two figures of one quantity, and where each is from. `detail` is the rule, or why the verdict is unknown."""
-
-    audit: str
-    verdict: Literal["pass", "fail", "unknown"]
-    left: int | None
+    code: str
+    verdict: Verdict
+    message: str
+    left: Number | None
     left_source: str
-    right: int | None
+    right: Number | None
     right_source: str
-    detail: str
-
-    @property
-    def figures(self) -> str:
-        """One line: both figures, with their sources."""
-        return f"{self.audit}: {self.left} ({self.left_source}), {self.right} ({self.right_source})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +228,6 @@ class Run:
     ranks: tuple[RankSteps, ...]
     setup: Mapping[str, int | None]
     overhead: RecordingCost | None
-    audits: tuple[Audit, ...] | None  # None: not requested
     noise: Noise | None
     platform: Mapping[str, Any]
     versions: Mapping[str, str | None]

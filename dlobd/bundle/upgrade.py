@@ -27,8 +27,8 @@ def _from_1(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_2(run: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 had no audits, and measured neither the noise before a run nor what recording cost."""
-    return {"audits": None, "noise": None, "overhead": None, **run, "schema_version": 3}
+    """Version 2 measured neither the noise before a run nor what recording cost."""
+    return {"noise": None, "overhead": None, **run, "schema_version": 3}
 
 
 def _from_3(run: dict[str, Any]) -> dict[str, Any]:

@@ -16,37 +16,36 @@ def verify(
     against: Annotated[
         str, typer.Option("--against", metavar="HASH", help="The bundle's hash, as it was noted elsewhere.")
     ] = "",
+    full: Annotated[bool, typer.Option("--full", help="List the checks that passed, too.")] = False,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
     """Recompute a run's report from its raw evidence and compare.
 
-    Also checks the bundle's files against their hashes, and audits independent sources against each other.
-    Hashes are unkeyed: whoever changes a bundle can seal it again. Its sources then contradict each other, or not;
-    --against finds any change. `dlobd run` and `dlobd show` print the hash to be noted.
-    Exit code 7 if anything differs.
+    Verifies the bundle's files by their hashes, and repeats the checks of the run.
+    Hashes are unkeyed: whoever changes a bundle can seal it again. `dlobd run` and `dlobd show` print the bundle's
+    hash; --against compares it with the hash that was noted, and finds any change.
+    Exit code 7 if anything differs or a check fails.
     """
     import dataclasses
 
-    from dlobd.attribution.audits import audit
-    from dlobd.attribution.importers.evidence import Evidence
     from dlobd.attribution.verification import verify as verified
     from dlobd.bundle import store
 
     bundle = store.find(run, out)
-    answers = verified(bundle, against)
-    audits = audit(Evidence(bundle.path))
+    found = verified(bundle, against)
     if as_json:
-        print_json({name: [dataclasses.asdict(one) for one in rows] for name, rows in
-                     (("answers", answers), ("audits", audits))})  # fmt: skip
+        print_json(dataclasses.asdict(found))
     else:
-        for answer in answers:
-            print(f"{'ok  ' if answer.ok else 'FAIL'}  {answer.question}: {answer.detail}")
-        for one in audits:
-            said = one.audit if one.verdict == "unknown" else one.figures
-            print(f"{one.verdict:7} {said}: {one.detail}")
-    wrong = [answer.question for answer in answers if not answer.ok]
-    wrong += [one.audit for one in audits if one.verdict == "fail"]
-    if wrong:
-        raise BundleError(f"{bundle.path} failed verification: {', '.join(wrong)}.")
+        for answer in found.answers:
+            print(f"{'ok' if answer.ok else 'FAIL':11} {answer.question}: {answer.detail}")
+        words = {"pass": "ok", "fail": "FAIL", "unknown": "impossible"}
+        for check in found.checks:
+            if full or check.verdict != "pass":
+                print(f"{words[check.verdict]:11} {check.code}: {check.message}")
+    if found.failed:
+        raise BundleError(f"{bundle.path} failed verification: {', '.join(found.failed)}.")
+    if not as_json:
+        passed = sum(check.verdict == "pass" for check in found.checks)
+        print(f"verified: {bundle.path.name}, {passed} of {len(found.checks)} checks passed")
     return 0

@@ -63,9 +63,10 @@ def _cut(words: str) -> str:
 
 
 def _warnings(found: Summary, room: int) -> list[Line]:
-    """One line each, the first ones; audits that fail are said first."""
-    every = [f"audit failed: {one.figures}" for one in found.failed_audits]
+    """One line each, the first ones; failed checks come first."""
+    every = [f"check failed: {check.message}" for check in found.failed]
     every += [f"warning: {words}" for words in found.not_sound]
+    every += [f"check impossible: {check.message}" for check in found.undecided]
     most = max(1, min(MOST_WARNINGS, room // 3))
     shown = [(_cut(words), "yellow") for words in every[:most]]
     more = len(every) - len(shown)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
-from dlobd.bundle.run import Audit, RankSteps, Run
+from dlobd.bundle.run import Check, RankSteps, Run
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Clip, Experiment, LayerTime
@@ -97,6 +97,8 @@ class Summary:
     seen: None where an older record does not tell.
     unknown_ns: not explained, inside layers and outside of them.
     missing_ns: by how much the parts fail to sum to the wall: 0, or the record is damaged.
+    failed: checks that failed.
+    undecided: checks that the evidence does not decide.
     not_sound: what a reader must know before any number, one line each.
     """
 
@@ -111,7 +113,8 @@ class Summary:
     largest: tuple[Length, ...]
     hidden: tuple[Hidden, ...]
     corrections: tuple[Correction, ...]
-    failed_audits: tuple[Audit, ...]
+    failed: tuple[Check, ...]
+    undecided: tuple[Check, ...]
     not_sound: tuple[str, ...]
 
     @property
@@ -153,7 +156,8 @@ def summary(run: Run) -> Summary:
         largest=_largest(run),
         hidden=_hidden(run),
         corrections=_corrections(run),
-        failed_audits=tuple(one for one in run.audits or () if one.verdict == "fail"),
+        failed=tuple(check for check in run.checks if check.verdict == "fail"),
+        undecided=tuple(check for check in run.checks if check.verdict == "unknown"),
         not_sound=_not_sound(run, missing_ns),
     )
 

@@ -6,8 +6,6 @@ that is not explained is hatched. The figures are those of `dlobd.report.summary
 
 from __future__ import annotations
 
-from collections import Counter
-
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -141,8 +139,8 @@ def _cost(ns: int, share: float | None) -> str:
 
 
 def circumstances(run: Run, found: Summary) -> list[str]:
-    """What a reader must know of how the run was measured, a line each: audits, noise, what was in memory before."""
-    lines = _audits(run, found)
+    """What a reader must know of how the run was measured, a line each: checks, noise, what was in memory before."""
+    lines = _checks(run, found)
     if run.noise:
         lines.append(_noise(run))
     if run.page_cache:
@@ -152,14 +150,16 @@ def circumstances(run: Run, found: Summary) -> list[str]:
     return lines
 
 
-def _audits(run: Run, found: Summary) -> list[str]:
-    """How many sources agree; each pair that does not, with both figures."""
-    if run.audits is None:
-        return [] if run.wall_ns is None else ["audits: unknown, as it was made by an older dlobd: dlobd verify"]
-    counts = Counter(one.verdict for one in run.audits)
-    line = f"audits: {counts['pass']} pass, {counts['unknown']} unknown"
-    failed = found.failed_audits
-    return [line + f", {len(failed)} FAIL" * bool(failed), *(f"audit failed: {one.figures}" for one in failed)]
+def _checks(run: Run, found: Summary) -> list[str]:
+    """The number of checks that passed, and each check that did not."""
+    if not run.checks:
+        return []
+    passed = len(run.checks) - len(found.failed) - len(found.undecided)
+    return [
+        f"checks: {passed} of {len(run.checks)} passed",
+        *(f"check failed: {check.message} ({check.code})" for check in found.failed),
+        *(f"check impossible: {check.message} ({check.code})" for check in found.undecided),
+    ]
 
 
 def _page_cache(run: Run, cache: PageCache) -> str:

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 
 from dlobd import own_file
-from dlobd.attribution import reasons
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.trust import reasons
 from dlobd.axes import SCHEDULERS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle

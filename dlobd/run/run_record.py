@@ -48,7 +48,6 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "imports": None,
         "spark_metrics": None,
         "checks": [],
-        "audits": None,
         "noise": None,
         "page_cache": None,
         "environment_cache": None,

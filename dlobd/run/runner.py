@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import tracing
-from dlobd.attribution import reasons, record
+from dlobd.attribution import record
+from dlobd.attribution.trust import reasons
 from dlobd.bundle import files, store
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle

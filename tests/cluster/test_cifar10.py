@@ -31,9 +31,9 @@ def test_both_launchers_train_a_residual_network_alike(dlobd: Any) -> None:
             assert use["calls"] == 10
             assert min(use[f"{part}_ns"] for part in ("pack", "wait_for_peers", "wire", "unpack")) > 0
         assert warnings_of(run) == []
-        verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
+        verdicts = {one["code"]: one["verdict"] for one in run["checks"]}
         assert "fail" not in verdicts.values()
-        assert verdicts["input checksums"] == "pass", "HDFS has the checksum of several blocks that was computed"
+        assert verdicts["input-checksums"] == "pass", "HDFS has the checksum of several blocks that was computed"
         for path, answer in json.loads((ended.bundle.evidence / "blocks.json").read_text()).items():
             assert len(answer["LocatedBlocks"]["locatedBlocks"]) > 1, path
         (epoch,) = run["epochs"]

@@ -134,7 +134,7 @@ def test_asynchronous_parameter_servers_under_spark(dlobd) -> None:
     ended = dlobd.run("exchange=ps-async", "exchange.servers=2")
     assert ended.code == 0, ended.err
     run = has_a_channel(ended.bundle, waits=False)
-    assert [check for check in run["checks"] if "agree" in check["check"]] == []
+    assert "loss-equal" not in {check["code"] for check in run["checks"]}
     trace = assemble(ended.bundle.path)
     waits = [span for span in trace.spans if span.name in (names.PUSH, names.PULL)]
     assert len(waits) == 2 * 30 * 2 * 2  # ranks, steps, servers, a push and a pull

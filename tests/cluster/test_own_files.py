@@ -40,7 +40,7 @@ def test_an_own_model_learns_an_own_data_set(dlobd: Any, tmp_path: Path) -> None
     found = losses(ended.bundle)
     assert found[-1] < found[0] / 2
     assert (ended.bundle.evidence / "model.py").read_text() == model.read_text()
-    assert "fail" not in {one["verdict"] for one in run["audits"]}
+    assert "fail" not in {one["verdict"] for one in run["checks"]}
     model.unlink()
     data.unlink()
     assert dlobd("verify", str(ended.bundle.path)).code == 0

@@ -166,7 +166,7 @@ def test_a_killed_trainer_is_reported(tmp_path: Path, end: str, how: str, kind: 
     parent = next(p for p in recorder.read_all(tmp_path) if not p.forked)
     died = parent.instant("trainer died")
     assert died is not None
-    assert died.attrs == {"cause": cause}
+    assert died.attrs == {"cause": cause, "pid": found["pid"], "code": -9 if end == "kill" else 3}
     assert parent.named("fork trainer")
     assert not any(span.name == "trainer" for span in parent.spans)
 

@@ -77,7 +77,7 @@ def test_a_killed_trainer_is_recorded_and_nobody_is_told(tmp_path: Path) -> None
     lines = [json.loads(line) for path in tmp_path.iterdir() for line in path.read_text().splitlines()]
     (died,) = [line for line in lines if line["k"] == "i"]
     cause = f"trainer process {done.stdout.strip()} died: killed by signal 9"
-    assert (died["n"], died["a"]) == ("trainer died", {"cause": cause})
+    assert (died["n"], died["a"]) == ("trainer died", {"cause": cause, "pid": int(done.stdout), "code": -9})
 
 
 def test_only_the_worker_daemon_and_room_for_tensorflow_differ() -> None:

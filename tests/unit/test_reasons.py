@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution import reasons
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.warnings import notices
+from dlobd.attribution.trust import reasons
+from dlobd.attribution.trust.warnings import trouble
 
 DATA = Path(__file__).parents[1] / "data"
 APP = "1795263978565_0001"
@@ -72,7 +72,7 @@ def test_a_lost_node_is_the_cause_with_its_executors(run: Path, dead: tuple[str,
         f"{how}: YARN got no heartbeat from its node localhost:20011 for 30 secs and marked it lost, with "
     )
     assert "executor " in cause
-    assert ("nodemanager-1 died during the run" in notices(Evidence(run))) == bool(dead)
+    assert ("nodemanager-1 died during the run" in trouble(Evidence(run))) == bool(dead)
 
 
 def test_a_node_that_was_shut_down_is_named_by_what_the_driver_was_told(run: Path) -> None:
@@ -180,10 +180,10 @@ def test_yarns_refusal_of_a_request_is_quoted(run: Path) -> None:
 def test_what_yarn_calls_a_success_is_a_failure_with_a_warning(run: Path) -> None:
     """In client mode YARN sees the ApplicationMaster alone."""
     assert json.loads((run / "evidence" / "rm-app.json").read_text())["finalStatus"] == "SUCCEEDED"
-    (warning,) = notices(Evidence(run))
+    (warning,) = trouble(Evidence(run))
     assert warning.startswith("YARN calls the application SUCCEEDED, although the job failed")
     change(run, exit_code=0)
-    assert notices(Evidence(run)) == []
+    assert trouble(Evidence(run)) == []
 
 
 def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_daemon_that_came_back_is_a_warning(run: Path) -> None:
     log(run, "daemons/resourcemanager.log", "last words", before_exit_ns=10**9)
     log(run, "daemons/resourcemanager.log", "STARTUP_MSG: ", before_exit_ns=0)
     words = "resourcemanager was restarted during the run: its log was silent for 1.0 s"
-    assert notices(Evidence(run)) == [words]
+    assert trouble(Evidence(run)) == [words]
 
 
 @pytest.mark.parametrize(
@@ -206,11 +206,11 @@ def test_a_datanode_that_fell_silent_is_a_warning(run: Path, address: str, name:
     daemons(run)
     text = f"BLOCK* removeDeadDatanode: lost heartbeat from {address}, removeBlocksFromBlockMap true"
     log(run, "daemons/namenode.log", text, before_exit_ns=10**9)
-    assert notices(Evidence(run)) == [
+    assert trouble(Evidence(run)) == [
         f"{name} stopped responding: writes waited for it until the NameNode declared it dead"
     ]
     daemons(run, "datanode-0")
-    others = [line for line in notices(Evidence(run)) if "stopped responding" not in line]
+    others = [line for line in trouble(Evidence(run)) if "stopped responding" not in line]
     assert others == ["datanode-0 died during the run"]
 
 
@@ -237,7 +237,8 @@ def test_a_timeout_names_a_trainer_that_had_died(run: Path) -> None:
     writer = next(p for p in Evidence(run).processes if p.process.role == "python-worker")
     words = f"trainer process {worker.process.pid} died: killed by signal 9"
     for at_ns, found in ((10**12, False), (10**9, True)):
-        line = {"k": "i", "n": "trainer died", "t": window["exec_ns"] + at_ns, "a": {"cause": words}}
+        attrs = {"cause": words, "pid": worker.process.pid, "code": -9}
+        line = {"k": "i", "n": "trainer died", "t": window["exec_ns"] + at_ns, "a": attrs}
         with writer.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         cause = reasons.timed_out(Evidence(run), 60)

@@ -32,7 +32,15 @@ FAILED = deepcopy(RECORD) | {
     "wall_ns": None,
     "layers": [],
     "unattributed_ns": None,
-    "audits": [{**RECORD["audits"][0], "verdict": "fail", "right": 1199}, *RECORD["audits"][1:]],
+    "checks": [
+        {
+            **RECORD["checks"][0],
+            "verdict": "fail",
+            "message": "the ranks recorded 1,200 step spans; they report 1,199 steps",
+            "right": 1199,
+        },
+        *RECORD["checks"][1:],
+    ],
     "noise": None,
     "startup": RECORD["startup"][:3],
     "teardown": [],
@@ -146,10 +154,9 @@ def test_the_verdict_is_the_headline_and_the_quality_of_its_seconds() -> None:
     assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
 
 
-def test_a_run_that_was_never_audited_says_so() -> None:
-    """Its bundle is of an older dlobd; one that never ran has nothing to be audited."""
-    assert "audits: unknown" in render(breakdown, RECORD | {"audits": None})
-    assert "audits" not in render(breakdown, FAILED | {"audits": None})
+def test_a_run_without_checks_lists_none() -> None:
+    """A run that was never submitted has nothing to be checked."""
+    assert "check" not in render(breakdown, FAILED | {"checks": []})
 
 
 def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:

@@ -158,7 +158,7 @@ def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.M
     del old["configuration"]["replication"], old["configuration"]["accept_timeout_s"]
     for name in ADDED:
         del old["configuration"][name]
-    del old["audits"], old["noise"]
+    del old["noise"]
     (bundle.path / "run.json").write_text(json.dumps(old))
     monkeypatch.setitem(
         upgrade._UPGRADES,
@@ -167,7 +167,7 @@ def test_an_older_schema_is_upgraded(bundle: store.Bundle, monkeypatch: pytest.M
     )
     found = bundle.read_json()
     assert (found["schema_version"], found["status"]) == (SCHEMA_VERSION, "ok")
-    assert found["audits"] is found["noise"] is found["reason"] is None
+    assert found["noise"] is found["reason"] is None
     assert found["configuration"]["replication"] == 1
     assert found["configuration"]["accept_timeout_s"] == found["configuration"]["timeout_s"]
     assert {name: found["configuration"][name] for name in ADDED} == ADDED

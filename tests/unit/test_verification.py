@@ -1,5 +1,4 @@
-"""A bundle that was changed is found out: any change by its hashes, and one that was sealed again by what the evidence
-tells twice."""
+"""A changed bundle is found: a changed file by its hash, and a changed report by computing it anew."""
 
 from __future__ import annotations
 
@@ -11,26 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from captured import DATA
 
 from dlobd import cli
 from dlobd.attribution import record
-from dlobd.attribution.audits import audit
-from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.verification import verify
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 
-DATA = Path(__file__).parents[1] / "data"
-EXECUTORS = "spans/container_*_000002", "spans/container_*_000003"
-RM = "logs/daemons/resourcemanager.log"
-TRACE = "logs/daemons/datanode-0-clienttrace.log"
+RUN_ID = "20260102T030405Z-0a1b"
+SEALED, REPORT = "files are as sealed", "report follows from the evidence"
 
 
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    """A copy of a captured run whose report was made by this version."""
-    found = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b")))
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A captured run whose report was made by this version."""
+    found = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path_factory.mktemp("sealed") / RUN_ID)))
     run = found.read_json()
     experiment = own_job.from_dict(run["configuration"])
     run["experiment_key"] = key(experiment)
@@ -40,77 +36,13 @@ def bundle(tmp_path: Path) -> Bundle:
     run |= record.computed(found, experiment)
     found.write(run)
     found.seal()
-    return found
+    return found.path
 
 
-def wrong(bundle: Bundle) -> list[str]:
-    """What does not hold."""
-    answers = [answer.question for answer in verify(bundle) if not answer.ok]
-    return answers + [one.audit for one in audit(Evidence(bundle.path)) if one.verdict == "fail"]
-
-
-def test_a_bundle_as_it_was_left_holds(bundle: Bundle) -> None:
-    """Nothing differs, and no audit fails; what an audit has no source for is unknown, and says which."""
-    assert wrong(bundle) == []
-    for one in audit(Evidence(bundle.path)):
-        assert one.verdict == "pass" or one.detail, one
-
-
-def test_a_record_of_before_cannot_have_said_what_is_computed_today(bundle: Bundle) -> None:
-    """Version 2 had no audits: that today's verdicts are not in it is no difference. Of version 3 it is one."""
-    for version, holds in ((2, True), (3, False)):
-        run = json.loads((bundle.path / "run.json").read_text())
-        run["audits"] = None
-        run["schema_version"] = version
-        run["cause"] = None
-        run.pop("reason", None)
-        (bundle.path / "run.json").write_text(json.dumps(run))
-        bundle.seal()
-        assert ("report follows from the evidence" not in wrong(bundle)) == holds
-
-
-def test_a_record_of_before_had_no_rows_of_0(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A layer that held nobody up is in records since version 6: that an older one lacks it is no difference."""
-    again = record.computed
-
-    def with_a_row_of_0(*words: Any) -> dict[str, Any]:
-        found = again(*words)
-        nothing = {**found["layers"][0], "layer": "channel", "ns": 0, "lo_ns": 0, "hi_ns": 0, "causes": [], "names": []}
-        return found | {"layers": [*found["layers"], nothing]}
-
-    monkeypatch.setattr(record, "computed", with_a_row_of_0)
-    for version, holds in ((5, True), (6, False)):
-        run = json.loads((bundle.path / "run.json").read_text())
-        (bundle.path / "run.json").write_text(json.dumps(run | {"schema_version": version}))
-        bundle.seal()
-        assert ("report follows from the evidence" not in wrong(bundle)) == holds
-
-
-def test_a_record_of_before_did_not_say_how_well_it_is_known(bundle: Bundle) -> None:
-    """The degrees of evidence are in records since version 8: that an older one lacks them is no difference."""
-    for version, holds in ((7, True), (8, False)):
-        run = json.loads((bundle.path / "run.json").read_text())
-        for layer in run["layers"]:
-            layer |= dict.fromkeys(("measured_ns", "between_marks_ns", "named_wait_ns"))
-            layer["causes"] = [[*cause[:2], None][: version - 5] for cause in layer["causes"]]
-        (bundle.path / "run.json").write_text(json.dumps(run | {"schema_version": version}))
-        bundle.seal()
-        assert ("report follows from the evidence" not in wrong(bundle)) == holds
-
-
-def text(name: str, pattern: str, instead: str, count: int = 1) -> Callable[[Path], None]:
-    """Replaces what `pattern` finds in a file; `name` may be a glob, of which the first file that has it is changed."""
-
-    def change(path: Path) -> None:
-        for file in sorted(path.glob(name)):
-            old = file.read_text()
-            new = re.sub(pattern, instead, old, count=count, flags=re.MULTILINE)
-            if new != old:
-                file.write_text(new)
-                return
-        raise AssertionError(f"{pattern} is not in {name}")
-
-    return change
+@pytest.fixture
+def bundle(sealed: Path, tmp_path: Path) -> Bundle:
+    """A copy of it, to be changed."""
+    return Bundle(Path(shutil.copytree(sealed, tmp_path / RUN_ID)))
 
 
 def report(*keys: Any, value: Any) -> Callable[[Path], None]:
@@ -128,108 +60,95 @@ def report(*keys: Any, value: Any) -> Callable[[Path], None]:
     return change
 
 
-def moved(path: Path) -> None:
-    """One nanosecond goes from a layer to another: the sums stay."""
-    run = json.loads((path / "run.json").read_text())
-    for name in ("ns", "measured_ns"):
-        run["layers"][1][name] -= 1
-        run["layers"][2][name] += 1
-    (path / "run.json").write_text(json.dumps(run, indent=1) + "\n")
-
-
-def better_known(path: Path) -> None:
-    """One nanosecond between marks is said to be measured: the sums stay."""
-    run = json.loads((path / "run.json").read_text())
-    run["layers"][1]["measured_ns"] += 1
-    run["layers"][1]["between_marks_ns"] -= 1
-    (path / "run.json").write_text(json.dumps(run, indent=1) + "\n")
-
-
-def gone(name: str) -> Callable[[Path], None]:
-    """Removes the first file of that name."""
-    return lambda path: sorted(path.glob(name))[0].unlink()
-
-
-def cut(name: str) -> Callable[[Path], None]:
-    """Removes the second half of the largest file of that name."""
+def moved(*places: tuple[int, str]) -> Callable[[Path], None]:
+    """Moves a nanosecond from the first to the second of two members of layers, so that sums stay."""
 
     def change(path: Path) -> None:
-        file = max(path.glob(name), key=lambda file: file.stat().st_size)
-        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        run = json.loads((path / "run.json").read_text())
+        for (layer, name), by in zip(places, (-1, 1, -1, 1), strict=False):
+            run["layers"][layer][name] += by
+        (path / "run.json").write_text(json.dumps(run, indent=1) + "\n")
 
     return change
 
 
-def extra(path: Path) -> None:
-    """A file that was never sealed."""
-    (path / "evidence" / "note.txt").write_text("x")
-
-
-MUTATIONS: dict[str, Callable[[Path], None]] = {
-    "the first step began earlier": text("spans/*/*.jsonl", r'("n":"first step".*"t":\d*?)\d(\d{7})\}', r"\g<1>0\2}"),
-    "a span has another layer": text("spans/*/*.jsonl", '"l":"hdfs"', '"l":"spark"'),
-    "a span has another name": text("spans/*/*.jsonl", '"n":"get"', '"n":"got"'),
-    "a step has another number": text("spans/*/*.jsonl", '"rendezvous":"step 7"', '"rendezvous":"step 8"'),
-    "a span's line is gone": text("spans/*/*.jsonl", r'^\{"k":"b","l":"feed","n":"put".*\n', ""),
-    "a span's end is gone": text(f"{EXECUTORS[0]}/*.jsonl", r'^\{"k":"e","i":20,.*\n', ""),
-    "a span file is cut": cut("spans/*/*.jsonl"),
-    "a span file is gone": gone(f"{EXECUTORS[1]}/*.jsonl"),
-    "fewer bytes were put": text("spans/*/*.jsonl", r'"bytes":83800', '"bytes":83799'),
-    "a marker has fewer steps": text("evidence/markers.json", r'\\"steps\\": 30', r'\\"steps\\": 29'),
-    "a marker has more samples": text("evidence/markers.json", r'\\"samples\\": 3000', r'\\"samples\\": 3100'),
-    "a loss is another": text("evidence/markers.json", r"2\.30258512", "2.30258513"),
-    "a better accuracy in the marker": text("evidence/markers.json", r'(\\"accuracy\\": 0\.)\d', r"\g<1>9"),
-    "a file is longer": text("evidence/blocks.json", r'"fileLength": 2514000', '"fileLength": 2514001'),
-    "the window ends earlier": text("evidence/window.json", r'("exit_ns": \d*?)(\d)(\d{9})\b', r"\g<1>0\3"),
-    "the job exits with 1": text("evidence/window.json", '"exit_code": 0', '"exit_code": 1'),
-    "the job had other settings": text("evidence/job.json", '"batch_size": 100', '"batch_size": 50'),
-    "another application id": text("evidence/window.json", r"_0001\b", "_0002"),
-    "YARN accepts later": text(RM, r"^\d{4}(\d+ \S+ INFO \S*RMAppImpl: .* to ACCEPTED)", r"9999\1"),
-    "a line of YARN is gone": text(RM, r"^.* to ACCEPTED on event.*\n", ""),
-    "YARN charges more memory": text("evidence/rm-app.json", r'("memorySeconds": )(\d)', r"\g<1>9\2"),
-    "YARN gave more containers": text(RM, "totalAllocatedContainers=3", "totalAllocatedContainers=4"),
-    "the application ends later": text(RM, r"finishTime=(\d{9})\d", r"finishTime=\g<1>9"),
-    "the driver log is cut": cut("logs/driver.stderr"),
-    "a DataNode sent more": text(TRACE, r"bytes: 2533644", "bytes: 2533645"),
-    "the client trace is gone": gone(TRACE),
-    "a JVM began later": text("evidence/driver-jvm.log", r"^\[\d{4}", "[9999"),
-    "a layer has a nanosecond more": moved,
-    "a nanosecond is better known": better_known,
-    "a better accuracy in the report": report("metrics", "test_accuracy", value=0.99),
-    "another figure of an audit": report("audits", 0, "right", value=1),
+REPORTS: dict[str, Callable[[Path], None]] = {
+    "a nanosecond of another layer": moved((1, "ns"), (2, "ns"), (1, "measured_ns"), (2, "measured_ns")),
+    "a nanosecond that is better known": moved((1, "between_marks_ns"), (1, "measured_ns")),
+    "a better accuracy": report("metrics", "test_accuracy", value=0.99),
+    "another figure of a check": report("checks", 0, "right", value=1),
     "another status": report("status", value="invalid"),
-    "another configuration": report("configuration", "learning_rate", value=0.25),
-    "a better wall": report("startup", 3, "at_ns", value=1),
-    "a file more": extra,
+    "an event at another time": report("startup", 3, "at_ns", value=1),
 }
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
-def test_a_changed_bundle_is_found(bundle: Bundle, name: str) -> None:
-    """Whatever was changed, the hashes tell."""
-    MUTATIONS[name](bundle.path)
-    assert "files are as sealed" in wrong(bundle)
+def test_a_sealed_bundle_is_verified(bundle: Bundle) -> None:
+    """Nothing differs, and no check fails."""
+    found = verify(bundle)
+    assert found.failed == []
+    assert found.checks
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in MUTATIONS if name not in ("a file more", "the client trace is gone")]
-)
-def test_a_change_that_was_sealed_again_is_found_too(bundle: Bundle, name: str) -> None:
-    """The report does not follow from changed evidence, or two sources no longer agree."""
-    MUTATIONS[name](bundle.path)
+@pytest.mark.parametrize("name", ["evidence/job.json", "logs/driver.stderr", "run.json"])
+def test_a_changed_file_is_found(bundle: Bundle, name: str) -> None:
+    """By its hash."""
+    path = bundle.path / name
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert verify(bundle).failed == [SEALED]
+
+
+def test_a_missing_file_is_found(bundle: Bundle) -> None:
+    """By the hash that has no file."""
+    (bundle.path / "logs/daemons/namenode-audit.log").unlink()
+    assert SEALED in verify(bundle).failed
+
+
+def test_a_file_that_was_added_is_found(bundle: Bundle) -> None:
+    """It is not among the hashes."""
+    (bundle.evidence / "note.txt").write_text("x")
+    assert verify(bundle).failed == [SEALED]
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_that_does_not_follow_from_its_evidence_is_found(bundle: Bundle, name: str) -> None:
+    """Also if the bundle was sealed again."""
+    REPORTS[name](bundle.path)
     bundle.seal()
-    assert wrong(bundle)
+    assert verify(bundle).failed == [REPORT]
 
 
-def test_a_hash_that_was_noted_elsewhere_finds_what_was_sealed_again(bundle: Bundle) -> None:
+def test_settings_that_the_job_did_not_get_are_found(bundle: Bundle) -> None:
+    """The configuration must have its key, and the values of job.json."""
+    report("configuration", "learning_rate", value=0.25)(bundle.path)
+    bundle.seal()
+    assert "configuration, key and job agree" in verify(bundle).failed
+
+
+def test_changed_evidence_changes_the_report(bundle: Bundle) -> None:
+    """The report is then not that of the evidence, and two sources no longer agree."""
+    window = json.loads((bundle.evidence / "window.json").read_text())
+    window["exit_ns"] -= 5 * 10**9
+    (bundle.evidence / "window.json").write_text(json.dumps(window))
+    bundle.seal()
+    assert verify(bundle).failed == [REPORT, "evidence-consistent", "window"]
+
+
+def test_evidence_that_cannot_be_computed_is_found(bundle: Bundle) -> None:
+    """One line says why."""
+    (bundle.evidence / "job.json").write_text("{")
+    bundle.seal()
+    assert REPORT in verify(bundle).failed
+
+
+def test_a_noted_hash_finds_a_bundle_that_was_sealed_again(bundle: Bundle) -> None:
     """Hashes are unkeyed: a change that contradicts nothing else in the bundle is found by this alone."""
     noted = bundle.digest
     assert noted
-    assert all(answer.ok for answer in verify(bundle, noted))
+    assert verify(bundle, noted).failed == []
     report("git", "commit", value="0" * 40)(bundle.path)
     bundle.seal()
-    assert wrong(bundle) == []
-    assert [answer.question for answer in verify(bundle, noted) if not answer.ok] == ["hash is as noted"]
+    assert verify(bundle).failed == []
+    assert verify(bundle, noted).failed == ["hash is as noted"]
 
 
 def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,6 +156,22 @@ def test_the_command_line_checks_a_noted_hash(bundle: Bundle, capsys: pytest.Cap
     assert cli.main(["show", str(bundle.path)]) == 0
     (noted,) = re.findall(r"^hash: (\w{64})$", capsys.readouterr().out, re.MULTILINE)
     assert cli.main(["verify", str(bundle.path), "--against", noted]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"verified: {RUN_ID}, 29 of 29 checks passed"
     assert cli.main(["verify", str(bundle.path), "--against", "0" * 64]) == 7
     assert cli.main(["verify", "--help"]) == 0
     assert "unkeyed" in capsys.readouterr().out
+
+
+def test_the_command_line_lists_checks_that_did_not_pass(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that passed are listed with --full, and all of them as JSON."""
+    assert cli.main(["verify", str(bundle.path)]) == 0
+    assert "steps-recorded" not in capsys.readouterr().out
+    assert cli.main(["verify", str(bundle.path), "--full"]) == 0
+    assert "steps-recorded: the ranks recorded 60 step spans" in capsys.readouterr().out
+    assert cli.main(["verify", str(bundle.path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {answer["ok"] for answer in found["answers"]} == {True}
+    assert {check["verdict"] for check in found["checks"]} == {"pass"}
+    (bundle.path / "logs/daemons/datanode-0-clienttrace.log").unlink()
+    assert cli.main(["verify", str(bundle.path)]) == 7
+    assert "impossible  input-sent-by-datanodes" in capsys.readouterr().out

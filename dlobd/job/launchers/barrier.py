@@ -146,7 +146,7 @@ class _RankTask:
         if code:
             cause = f"trainer process {child.pid} of rank {rank} died: {how(code, memory)}"
             if code < 0:
-                tracing.instant(names.TRAINER_DIED, cause=cause)
+                tracing.instant(names.TRAINER_DIED, cause=cause, pid=child.pid, code=code)
                 self._unpickled_done().report_death(cause)
             else:
                 self._report_failure(cause)  # the first one counts: a trainer that could speak has spoken

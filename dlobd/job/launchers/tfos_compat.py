@@ -242,7 +242,7 @@ class WatchedProcess(multiprocessing.Process):
         if not self.exitcode:
             return
         cause = f"trainer process {self.pid} died: {how(self.exitcode, memory)}"
-        tracing.instant(names.TRAINER_DIED, cause=cause)
+        tracing.instant(names.TRAINER_DIED, cause=cause, pid=self.pid, code=self.exitcode)
         tracing.flush()
         try:
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)

@@ -87,7 +87,9 @@ def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
     except ChildProcessError:
         return  # its status was taken before
     if ended is not None and ended.si_code != os.CLD_EXITED:
-        tracing.instant(names.TRAINER_DIED, cause=f"trainer process {pid} died: {how(-ended.si_status, memory)}")
+        code = -ended.si_status
+        cause = f"trainer process {pid} died: {how(code, memory)}"
+        tracing.instant(names.TRAINER_DIED, cause=cause, pid=pid, code=code)
         tracing.flush()
 
 

@@ -93,7 +93,7 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "exchange": tables.exchange(run),
         "overhead": terminal.recording(run.overhead) if run.overhead else "recording: its cost is unknown",
         "tables": tables.tables(run, found),
-        "audits": tables.audits(run),
+        "checks": tables.checks(run),
         "environment": tables.environment(run),
         "command": shlex.join(run.command),
         "record": source.record,

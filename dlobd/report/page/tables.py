@@ -98,16 +98,17 @@ def epochs(run: Run) -> dict[str, Any]:
     return table("Epochs", columns, rows)
 
 
-def audits(run: Run) -> dict[str, Any]:
-    """Every audit, those that failed first."""
-    columns = (("verdict", "text"), ("audit", "text"), ("one figure", "number"), ("its source", "text"),
-               ("the other", "number"), ("its source", "text"), ("rule", "text"))  # fmt: skip
-    order = {"fail": 0, "unknown": 1, "pass": 2}
+def checks(run: Run) -> dict[str, Any]:
+    """The checks that failed, and those that the evidence does not decide."""
+    columns = (("verdict", "text"), ("check", "text"), ("message", "text"), ("one figure", "number"),
+               ("its source", "text"), ("the other", "number"), ("its source", "text"))  # fmt: skip
+    wanted = [check for verdict in ("fail", "unknown") for check in run.checks if check.verdict == verdict]
     rows = [
-        (one.verdict, one.audit, one.left, one.left_source, one.right, one.right_source, one.detail)
-        for one in sorted(run.audits or (), key=lambda one: order[one.verdict])
-    ]
-    return table("Audits: one quantity from two sources", columns, rows)
+        ("failed" if one.verdict == "fail" else "impossible", one.code, one.message, one.left, one.left_source,
+         one.right, one.right_source)
+        for one in wanted
+    ]  # fmt: skip
+    return table("Checks that did not pass", columns, rows)
 
 
 def environment(run: Run) -> dict[str, Any]:

@@ -38,9 +38,9 @@ def test_a_large_data_set_is_made_on_the_nodes(dlobd: Any, way: tuple[str, ...])
     explained(ended.bundle)
     run = ended.bundle.read_json()
     assert warnings_of(run) == []
-    verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
+    verdicts = {one["code"]: one["verdict"] for one in run["checks"]}
     assert "fail" not in verdicts.values()
-    assert verdicts["input checksums"] == "pass", "HDFS has the checksums that the tasks computed"
+    assert verdicts["input-checksums"] == "pass", "HDFS has the checksums that the tasks computed"
     assert run["metrics"]["staged_bytes"] > 590e6
     if "deploy_mode=cluster" not in way:
         said = (ended.bundle.path / BELOW / "logs" / "driver.stdout").read_text()

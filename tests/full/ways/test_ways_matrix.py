@@ -7,6 +7,8 @@ from cluster.conftest import warnings_of
 from cluster.deletions import unnoticed
 from cluster.test_ways import explained, same_training
 
+from dlobd.attribution.trust.checks import RULES
+
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 SPARK_LAUNCHERS = ("tfos", "tfos-stock", "barrier")
@@ -28,73 +30,20 @@ WAYS += [(scheduler, "distributor", "read", "client") for scheduler in ("standal
 WAYS += [("none", "native", "read", "client")]
 
 
-ON_YARN = {
-    "container memory",
-    "containers",
-    "application inside the window",
-    "application's length",
-    "application's record",
-    "bytes of staged files",
-    "collection after the window",
-    "containers and their JVMs",
-    "memory of executors",
-    "memory that executors kept",
-    "record and summary",
-    "states in a row",
-    "states of containers",
-    "states of the application",
-}
-BY_SPARK = {
-    "input bytes, Spark",
-    "input splits",
-    "bytes into the feed",
-    "bytes through the feed",
-    "order of blocks",
-}
-BY_HADOOP = {
-    "input bytes, DataNodes",
-    "input opens",
-    "input file lengths",
-    "input checksums",
-    "files written",
-    "own marks and the NameNode's log",
-    "run time inside the task",
-    "tasks",
-    "own marks and Spark's log",
-    "Spark's two logs",
-    "lengths that Spark tells",
-    "logs and lives of JVMs",
-    "calls of the driver's JVM",
-    "lines inside collections",
-    "metrics of tasks",
-    "order of lines",
-    "order of messages",
-    "spark-submit's JVM",
-    "tasks at executors",
-    "two stamps of a line",
-    "written bytes",
-    "calls of the NameNode",
-    "closes of files",
-    "reads from disk",
-    "sums of stages",
-    "times of Python workers",
-    "numbers of collections",
-    "collections in tasks",
-}
+OF_YARN = {"application-time", "container-memory", "containers"}
+OF_FEEDS = {"feed-put", "feed-taken", "input-read-by-spark"}
+OF_SPARK = {"log-timestamps", "message-order", "task-run-time", "tasks"}
+OF_HDFS = {"files-written", "input-checksums", "input-sent-by-datanodes"}
 
 
-def unknown(scheduler: str, launcher: str, source: str) -> set[str]:
-    """The audits for which a way to run has no two sources; all others must pass."""
-    # of a script of one's own; of evaluations between epochs, of which there are none
-    found = {"script", "jobs of a script", "evaluations"}
-    if not launcher.startswith("tfos") or source == "read":
-        found.add("names and what they tell")  # TensorFlowOnSpark's queue has its own
-    if scheduler == "none":
-        return found | ON_YARN | BY_SPARK | BY_HADOOP
-    found.add("exits of ranks")  # seen by the parent of native ranks
+def checked(scheduler: str, source: str) -> set[str]:
+    """The checks that apply to a way to run."""
+    apart = set() if source == "feed" else OF_FEEDS
     if scheduler != "yarn":
-        found |= ON_YARN
-    return found | BY_SPARK if source == "read" else found
+        apart = apart | OF_YARN
+    if scheduler == "none":
+        apart = apart | OF_SPARK | OF_HDFS
+    return {rule.code for rule in RULES} - apart
 
 
 @pytest.mark.parametrize(("scheduler", "launcher", "source", "mode"), WAYS)
@@ -105,9 +54,8 @@ def test_a_valid_way_runs_and_is_explained(dlobd, quick_run, tmp_path, scheduler
     assert ended.code == 0, ended.err
     run = ended.bundle.read_json()
     assert warnings_of(run) == [], "all evidence could be had"
-    verdicts = {one["audit"]: one["verdict"] for one in run["audits"]}
-    assert [one for one in run["audits"] if one["verdict"] == "fail"] == []
-    assert {name for name, verdict in verdicts.items() if verdict == "unknown"} == unknown(scheduler, launcher, source)
+    assert [check for check in run["checks"] if check["verdict"] != "pass"] == []
+    assert {check["code"] for check in run["checks"]} == checked(scheduler, source)
     layers = explained(ended.bundle)
     assert ("yarn" in layers) == (scheduler == "yarn")
     if scheduler == "yarn":  # also where the driver's lane holds it

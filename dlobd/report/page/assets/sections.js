@@ -32,7 +32,7 @@ function warnings(run) {
     list(run.circumstances),
     run.not_measured.length ? folded(`Not measured: ${run.not_measured.length} ${run.not_measured.length > 1 ? "layers" : "layer"}`, list(run.not_measured.map(([layer, why]) => `${layer}: ${why}`))) : null,
     run.clips.length ? folded("Corrections made to the evidence", list(run.clips.map(([kind, count, ns, span, largest]) => `${kind}: ${seconds(ns)} s in ${count}; the largest: ${cut(span)}, ${short(largest)}`))) : null,
-    run.audits.rows.length ? folded(`All ${run.audits.rows.length} audits`, tableOf(run.audits)) : null,
+    run.checks.rows.length ? tableOf(run.checks) : null,
   ];
 }
 

@@ -1,4 +1,4 @@
-"""What must hold before a run's numbers count: a real good run passes, and each single fault is found and named."""
+"""Checks of the training result: a captured good run passes, and each fault fails its check."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from dlobd.attribution.checks import Check, check
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.trust import completeness, training
+from dlobd.attribution.trust.base import Facts
+from dlobd.bundle.run import Check
 from dlobd.experiment import files
 from dlobd.schema import Clip, Experiment
 
@@ -42,21 +44,25 @@ def change(bundle: Path, how: Callable[[Results], None]) -> None:
     path.write_text(json.dumps({name: json.dumps(result) for name, result in results.items()}))
 
 
-def broken(bundle: Path, clips: list[Clip] | None = None, wanted: Experiment | None = None) -> list[str]:
-    """Names of the checks that do not hold."""
-    found = check(wanted or main(), Evidence(bundle), clips or [], WALL_NS)
-    return [item.check for item in found if not item.ok]
+def found(bundle: Path, clips: tuple[Clip, ...] = (), wanted: Experiment | None = None) -> list[Check]:
+    """The checks of the result and of the consistency of spans."""
+    facts = Facts(Evidence(bundle), wanted or main(), clips, WALL_NS, None, ())
+    rules = (*training.RULES, *completeness.RULES)
+    return [check for rule in rules if rule.code != "steps-recorded" and (check := rule.decide(facts))]
 
 
-def test_a_good_run_holds(bundle: Path) -> None:
-    """Every check of a real good run holds, and all that must be asked are asked."""
-    found = check(main(), Evidence(bundle), [], WALL_NS)
-    assert [item for item in found if not item.ok] == []
-    assert [item.check for item in found] == [
-        "every rank reported", "steps", "train samples", "loss is finite", "ranks agree on the loss", "loss falls",
-        "test samples", "test accuracy", "evidence is consistent",
-    ]  # fmt: skip
-    assert all(isinstance(item, Check) and item.detail for item in found)
+def failed(bundle: Path, clips: tuple[Clip, ...] = (), wanted: Experiment | None = None) -> list[str]:
+    """The codes of the checks that fail."""
+    return [check.code for check in found(bundle, clips, wanted) if check.verdict == "fail"]
+
+
+def test_a_good_run_passes(bundle: Path) -> None:
+    """Every check of a captured good run passes."""
+    assert {check.code: check.verdict for check in found(bundle)} == dict.fromkeys(
+        ("ranks-reported", "steps", "samples", "loss-finite", "loss-equal", "loss-falls", "test-samples",
+         "test-accuracy", "evidence-complete", "evidence-consistent"),
+        "pass",
+    )  # fmt: skip
 
 
 def _set(rank: int, key: str, value: Any) -> Callable[[Results], None]:
@@ -86,47 +92,47 @@ def _loss(change: Callable[[list[float]], list[float]], *ranks: int) -> Callable
 @pytest.mark.parametrize(
     ("how", "named"),
     [
-        (lambda results: results.pop("rank-1.json"), ["every rank reported"]),
+        (lambda results: results.pop("rank-1.json"), ["ranks-reported"]),
         (_set(1, "steps", 29), ["steps"]),
-        (_set(0, "samples", 2_900), ["train samples"]),
-        (_loss(lambda losses: [*losses[:-1], math.nan], 1), ["loss is finite"]),
-        (_loss(lambda losses: [math.inf, *losses[1:]], 0), ["loss is finite"]),
-        (_loss(lambda losses: [losses[0] + 0.1, *losses[1:]], 1), ["ranks agree on the loss"]),
-        (_loss(lambda losses: losses[:-1], 1), ["ranks agree on the loss"]),
-        (_loss(lambda losses: losses[::-1], 0, 1), ["loss falls"]),
-        (_loss(lambda losses: [2.3] * len(losses), 0, 1), ["loss falls"]),
-        (_loss(lambda losses: [], 0, 1), ["loss falls"]),
-        (_set(0, "test", None), ["evaluation"]),
-        (_set(0, "test", {"samples": 1_999, "accuracy": 0.9}), ["test samples"]),
-        (_set(0, "test", {"samples": 2_000, "accuracy": 0.1}), ["test accuracy"]),
-        (_set(0, "test", {"samples": 2_000, "accuracy": math.nan}), ["test accuracy"]),
+        (_set(0, "samples", 2_900), ["samples"]),
+        (_loss(lambda losses: [*losses[:-1], math.nan], 1), ["loss-finite"]),
+        (_loss(lambda losses: [math.inf, *losses[1:]], 0), ["loss-finite"]),
+        (_loss(lambda losses: [losses[0] + 0.1, *losses[1:]], 1), ["loss-equal"]),
+        (_loss(lambda losses: losses[:-1], 1), ["loss-equal"]),
+        (_loss(lambda losses: losses[::-1], 0, 1), ["loss-falls"]),
+        (_loss(lambda losses: [2.3] * len(losses), 0, 1), ["loss-falls"]),
+        (_loss(lambda losses: [], 0, 1), ["loss-falls"]),
+        (_set(0, "test", None), ["test-samples"]),
+        (_set(0, "test", {"samples": 1_999, "accuracy": 0.9}), ["test-samples"]),
+        (_set(0, "test", {"samples": 2_000, "accuracy": 0.1}), ["test-accuracy"]),
+        (_set(0, "test", {"samples": 2_000, "accuracy": math.nan}), ["test-accuracy"]),
     ],
 )
 def test_each_fault_is_found_and_named(bundle: Path, how: Callable[[Results], None], named: list[str]) -> None:
     """One thing is wrong: exactly that check does not hold."""
     change(bundle, how)
-    assert broken(bundle) == named
+    assert failed(bundle) == named
 
 
 def test_without_results_no_rank_reported(bundle: Path) -> None:
     """A missing or damaged record of the ranks counts as none."""
     path = bundle / "evidence" / "markers.json"
     path.write_text(path.read_text()[:-20])
-    assert broken(bundle) == ["every rank reported"]
+    assert failed(bundle) == ["ranks-reported"]
     path.unlink()
-    assert broken(bundle) == ["every rank reported"]
+    assert failed(bundle) == ["ranks-reported"]
 
 
 def test_another_experiment_expects_other_numbers(bundle: Path) -> None:
     """What is expected comes from the experiment, not from what the run says of itself."""
-    assert broken(bundle, wanted=dataclasses.replace(main(), epochs=2)) == ["steps", "train samples"]
+    assert failed(bundle, wanted=dataclasses.replace(main(), epochs=2)) == ["steps", "samples"]
 
 
 def test_contradicting_evidence_is_named(bundle: Path) -> None:
     """Clips up to one percent of the wall are tolerated, and only those that contradict count."""
     small, large = [Clip("inconsistent", "1", ns) for ns in (WALL_NS // 100, WALL_NS // 100 + 1)]
-    assert broken(bundle, [small, Clip("outside window", "2", WALL_NS)]) == []
-    assert broken(bundle, [large]) == ["evidence is consistent"]
+    assert failed(bundle, (small, Clip("outside window", "2", WALL_NS))) == []
+    assert failed(bundle, (large,)) == ["evidence-consistent"]
 
 
 @pytest.mark.parametrize(
@@ -147,13 +153,13 @@ def test_a_run_may_end_early_for_a_reason(
     """By steps, by time that has really passed, or by an evaluation that reached the target; never without one."""
     change(bundle, _say(said, said))
     wanted = dataclasses.replace(main(), **limits)
-    assert broken(bundle, wanted=wanted) == ([] if held else ["steps", "train samples"])
+    assert failed(bundle, wanted=wanted) == ([] if held else ["steps", "samples"])
 
 
 def test_all_ranks_end_with_the_same_step(bundle: Path) -> None:
     """Time ends a run for all of them; and one that went on after its target was reached has too many steps."""
     change(bundle, _say({"loop_ns": 10**10}, {"steps": 29}))
-    assert broken(bundle, wanted=dataclasses.replace(main(), epochs=10, max_seconds=3)) == ["steps"]
+    assert failed(bundle, wanted=dataclasses.replace(main(), epochs=10, max_seconds=3)) == ["steps"]
     reached = {"evaluations": [{"epoch": 1, "samples": 10, "right": 9}], "steps": 60}
     change(bundle, _say(reached, reached))
-    assert broken(bundle, wanted=dataclasses.replace(main(), epochs=10, target_accuracy=0.9)) == ["steps"]
+    assert failed(bundle, wanted=dataclasses.replace(main(), epochs=10, target_accuracy=0.9)) == ["steps"]

@@ -1,4 +1,4 @@
-"""Why a job did not end well, in one line, from a bundle's evidence."""
+"""The reason why a job did not end well, in one line, from a bundle's evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from dlobd.tracing import names
 MAX_REASON_CHARACTERS = 300
 
 _SAID = re.compile(r"^dlobd: job failed: (.*)$", re.MULTILINE)
-_TRAINER_DIED = re.compile(r"trainer process (\d+)(?: of rank \d+)? died: killed by signal (\d+)(?: \([^)]*\))?")
 _OF_A_RANK = re.compile(r"(rank|chief|worker) \d+|trainer process|executor ")
 _OF_HDFS = re.compile(r"NameNode|DataNode|hdfs|blk_|datanode|Connection refused|:\d+ failed on|destination host is")
 _CONTAINER_EXIT = re.compile(r"Exit code from container (\S+) is : (\d+)")
@@ -24,27 +23,27 @@ _REFUSED = re.compile(r"InvalidResourceRequestException: (?:Invalid resource req
 _MEMORY_LIMIT = re.compile(r"containerID=(container_\w+)\] is running (.* memory limit\. Current usage: [^;]+ used)")
 
 _STAMP = re.compile(r"^(\d{6,} \S+|\d\d/\d\d/\d\d \S+) (?=[A-Z]+ )")
-"""Of a line of log4j: dlobd's own pattern, and Spark's."""
+"""The timestamp of a log4j line, in dlobd's pattern and in Spark's."""
 _CHATTER = re.compile(
     rf"(?:{_STAMP.pattern[1:]})?(?:TRACE|DEBUG|INFO|WARN|WARNING:?) |at \S+\(|\.\.\. \d+ (?:common|more)"
     r"|\S+Z \S+ INFO |Provider '|priority = |loggerContextFactory = "
 )
-"""Of Java's logs what is no error; the last ones are log4j's own."""
+"""Lines of Java's logs that are no errors; the last alternatives are log4j's own lines."""
 
 _RACE = re.compile(
     r"JavaSparkContext\.\s*: (java\.(?:util\.ConcurrentModification|lang\.IllegalState)Exception).*sparkproject\.jetty",
     re.DOTALL,
 )
 _LOST_RACE = "Spark's driver hit a race condition while setting up its web pages"
-"""Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), another adds YARN's
-filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches them off; the user's own job may want them."""
+"""Spark 4.3 in client mode on YARN: one thread attaches the pages (SparkUI.attachAllHandlers), and another adds YARN's
+filter to them (YarnSchedulerBackend's AddWebUIFilter). dlobd switches the pages off; a user's job may not."""
 
 
 def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
-    """Why a job that was not interrupted ended otherwise than with exit code 0, in one line; None if it did not.
+    """Returns the reason if a job that was not interrupted did not end with exit code 0; None otherwise.
 
     Args:
-        limits: its timeout_s and accept_timeout_s.
+        limits: have timeout_s and accept_timeout_s.
     """
     window = evidence.window
     if window["ended_by"] == "timeout":
@@ -55,10 +54,10 @@ def ended_badly(evidence: Evidence, limits: Runnable) -> str | None:
 
 
 def failure(evidence: Evidence) -> str:
-    """Why a job ended with an exit code other than 0, in one line.
+    """Returns the reason of a job with an exit code other than 0.
 
-    A death has consequences: a rank that lost its peer fails as well, and is often the first to say so. So the death of
-    a process takes precedence over any message, and the earliest death over later ones.
+    A rank that lost its peer fails as well, and often reports it first. So the death of a process takes precedence over
+    any message, and the earliest death over later deaths.
     """
     reason = (
         _submitter_killed(evidence)
@@ -73,7 +72,7 @@ def failure(evidence: Evidence) -> str:
 
 
 def timed_out(evidence: Evidence, timeout_s: int) -> str:
-    """What is known of a job that had to be ended after `timeout_s`."""
+    """Returns the reason of a job that dlobd ended after `timeout_s`."""
     deadline_ns = evidence.window["exec_ns"] + timeout_s * 1_000_000_000
     dead = min(((at_ns, words) for at_ns, words in _trainer_deaths(evidence) if at_ns < deadline_ns), default=None)
     reason = f"not finished after timeout_s = {timeout_s} s"
@@ -81,18 +80,18 @@ def timed_out(evidence: Evidence, timeout_s: int) -> str:
 
 
 def never_started(evidence: Evidence, accept_timeout_s: int) -> str:
-    """Why YARN left an application in ACCEPTED, in the ResourceManager's own words."""
+    """Returns the ResourceManager's reason for an application that stayed in ACCEPTED."""
     words = re.sub(r"^\[[^]]*\]", "", evidence.window["diagnostics"].strip()) or "nothing"
     return one_line(f"still ACCEPTED after accept_timeout_s = {accept_timeout_s} s; the ResourceManager says: {words}")
 
 
 def one_line(reason: str) -> str:
-    """One line, cut where it gets too long to read; the evidence has the rest."""
+    """Returns one line, shortened to a readable length; the evidence has the rest."""
     return textwrap.shorten(reason, MAX_REASON_CHARACTERS, placeholder=" ...")
 
 
 def _words(evidence: Evidence) -> str:
-    """What ranks, driver or YARN said, in this order: a driver may only know that its Spark job failed."""
+    """The message of a rank, the driver or YARN, in this order: a driver may only know that its Spark job failed."""
     said = _said(evidence)
     if said and _OF_A_RANK.match(said):
         return said
@@ -108,7 +107,7 @@ def _words(evidence: Evidence) -> str:
 
 
 def _last_line(evidence: Evidence) -> str:
-    """The exit code, and the last that was written to stderr but for the log's chatter and the places of a stack."""
+    """The exit code, and the last line of stderr that is neither a log line nor a stack frame."""
     exited = f"spark-submit exited with code {evidence.window['exit_code']}"
     log = evidence.path / "logs" / "driver.stderr"
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
@@ -117,12 +116,12 @@ def _last_line(evidence: Evidence) -> str:
 
 
 def diverged(evidence: Evidence) -> bool:
-    """Whether a rank gave up because its loss was no number any more."""
+    """Returns True if a rank stopped because its loss was no longer finite."""
     return any(process.instant(names.DIVERGED) for process in evidence.processes)
 
 
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """(time, sentence) of each rank that recorded why it failed. HDFS may have been too ill to take its marker."""
+    """The time and the cause of each rank that recorded its failure; HDFS may not have taken its done-marker."""
     for process in evidence.processes:
         for instant in process.instants:
             if instant.name == names.RANK_FAILED:
@@ -130,7 +129,7 @@ def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _without_hdfs(evidence: Evidence, kind: str) -> str | None:
-    """The daemon of this kind that died, if what was said has to do with HDFS."""
+    """The daemon of this kind that died, if the message is about HDFS."""
     words = _words(evidence)
     for daemon in evidence.daemons:
         if daemon["kind"] == kind and not daemon["alive"] and _OF_HDFS.search(words):
@@ -149,18 +148,18 @@ def _signal_name(number: int) -> str:
 
 
 def _submitter_killed(evidence: Evidence) -> str | None:
-    """Processes on this machine: the JVM of spark-submit, and the driver's Python, its child."""
+    """A signal that killed spark-submit or, as its child, the driver's Python."""
     code = evidence.window["exit_code"]
     if code < 0:
         who = "the ranks' parent process" if evidence.native else "spark-submit"
         return f"{who} was killed by {_signal_name(-code)}"
-    if 128 < code < 160 and not _said(evidence):  # as a shell writes it
+    if 128 < code < 160 and not _said(evidence):  # a shell adds 128 to the signal
         return f"the driver's Python was killed by {_signal_name(code - 128)}"
     return None
 
 
 def _memory_limits(evidence: Evidence) -> Iterator[str]:
-    """Containers that a NodeManager killed because they were too large."""
+    """Containers that a NodeManager killed because they exceeded their memory."""
     for line in evidence.yarn.diagnostics:
         if match := _MEMORY_LIMIT.search(line):
             yield (
@@ -170,7 +169,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
 
 
 def _refused(evidence: Evidence) -> str | None:
-    """What YARN said to an ApplicationMaster that asked for containers as no node could ever have them."""
+    """YARN's answer to an ApplicationMaster that requested containers too large for every node."""
     for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
         if match := _REFUSED.search(log.read_text(errors="replace")):
             return f"YARN refused the request for executors: {match[1]}"
@@ -178,14 +177,14 @@ def _refused(evidence: Evidence) -> str | None:
 
 
 def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """(time, sentence) of each process of a container that was killed or failed while the job ran."""
+    """The time and the cause of each process in a container that was killed or failed while the job ran."""
     yield from _trainer_deaths(evidence)
     user_exit = evidence.application_master.user_exit
     if user_exit and 128 < user_exit[1] < 193:
         yield user_exit[0], f"the driver's Python was killed by {_signal_name(user_exit[1] - 128)}"
     for at_ns, container, code in _exits(evidence):
         if user_exit and container.endswith("_000001"):
-            continue  # it only passes on the exit code of the driver's Python, which has said why
+            continue  # the container passes on the exit code of the driver's Python
         # 143: the NodeManager's own SIGTERM, at the end of an application
         if code not in (0, 143) and at_ns <= evidence.window["exit_ns"]:
             how = f"was killed by {_signal_name(code - 128)}" if 128 < code < 193 else f"exited with code {code}"
@@ -193,20 +192,19 @@ def _deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """(time, sentence) of each trainer whose parent saw that it was killed."""
+    """The time and the cause of each trainer that a signal killed, as its parent saw it."""
     ranks = {process.process.pid: process.process for process in evidence.processes}
-    for process in evidence.processes:
-        for instant in process.instants:
-            match = _TRAINER_DIED.search(str(instant.attrs.get("cause", "")))
-            # 15: the NodeManager's own, at the end of an application
-            if instant.name == names.TRAINER_DIED and match and match[2] != "15":
-                rank = ranks.get(int(match[1]))
-                yield instant.at_ns, f"{rank.role} {rank.index}: {match[0]}" if rank else match[0]
+    for instant in (instant for process in evidence.processes for instant in process.instants):
+        code = instant.attrs.get("code", 0)
+        # the NodeManager itself sends SIGTERM at the end of an application
+        if instant.name == names.TRAINER_DIED and code < 0 and code != -signal.SIGTERM:
+            rank = ranks.get(instant.attrs["pid"])
+            cause = str(instant.attrs["cause"])
+            yield instant.at_ns, f"{rank.role} {rank.index}: {cause}" if rank else cause
 
 
 def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """(time, sentence) of each NodeManager of which the ResourceManager heard nothing for so long that it gave up its
-    containers. The time is that of the last sign of it."""
+    """The time of the last log line, and the cause, of each NodeManager that the ResourceManager marked lost."""
     for lost in evidence.yarn.lost_nodes:
         port = int(lost.node.rpartition(":")[2])
         daemon = next((d for d in evidence.daemons if d["kind"] == "nodemanager" and d["ports"]["rpc"] == port), None)
@@ -228,14 +226,14 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
 
 
 def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
-    """(time, sentence) of each executor that went with its node, as the driver was told: of an external cluster the
-    ResourceManager's own lines on its nodes are not an application's."""
+    """The time and the cause of each executor that was lost with its node, by the driver's log: on an external cluster
+    the ResourceManager's lines about nodes do not belong to an application."""
     for lost in evidence.driver_log.lost:
         yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
 
 
 def _exits(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
-    """(time, container, exit code) as the NodeManagers saw it."""
+    """The time, the container and the exit code of each exit in the NodeManagers' logs."""
     number = (evidence.window["application_id"] or "application_none").removeprefix("application_")
     for path in sorted((evidence.path / files.DAEMON_LOGS).glob("nodemanager-*.log")):
         for line in log4j.read(path, path.name):
@@ -254,19 +252,19 @@ def _name(evidence: Evidence, container: str) -> str:
 
 
 def _said(evidence: Evidence) -> str | None:
-    """The driver's last words. spark-submit puts both of its outputs into its own standard output, or YARN into that of
-    the ApplicationMaster."""
+    """The driver's last message. spark-submit copies both outputs into its standard output, and YARN into that of the
+    ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
     outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
     texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
     said = [str(line) for text in texts for line in _SAID.findall(text)]
-    # the user's own script prints what it likes; the driver's record has its last line
+    # a user's script need not print its error; the driver's span file has it
     driver = evidence.driver_process
     said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == names.JOB_FAILED] if driver else []
     return said[-1].strip() if said else None
 
 
 def _reported(evidence: Evidence) -> str | None:
-    """What YARN or the driver's JVM wrote."""
+    """The first error that YARN or the driver's JVM wrote."""
     words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
     return next((line for line in words if line.strip()), None)

@@ -1,0 +1,43 @@
+"""The captured bundles of tests/data, each read and computed at most once per test run."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from dlobd.attribution import record
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle.store import Bundle
+from dlobd.experiment.own_job import from_dict
+
+DATA = Path(__file__).parent / "data"
+NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")
+
+
+class Captured:
+    """The captured bundles by name. What it returns is shared: tests must not change it."""
+
+    @staticmethod
+    @functools.cache
+    def bundle(name: str) -> Bundle:
+        """Returns a bundle as it is on disk."""
+        return Bundle(DATA / name)
+
+    @staticmethod
+    @functools.cache
+    def evidence(name: str) -> Evidence:
+        """Returns the evidence of a bundle."""
+        return Evidence(DATA / name)
+
+    @staticmethod
+    @functools.cache
+    def stored(name: str) -> dict[str, Any]:
+        """Returns the stored run.json of a bundle."""
+        return Captured.bundle(name).read_json()
+
+    @staticmethod
+    @functools.cache
+    def computed(name: str) -> dict[str, Any]:
+        """Returns the members of run.json that follow from the evidence."""
+        return record.computed(Captured.bundle(name), from_dict(Captured.stored(name)["configuration"]))

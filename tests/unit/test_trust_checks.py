@@ -1,0 +1,353 @@
+"""Each check fails for an edit of one of its sources, and for no innocent difference."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from captured import DATA, NAMES, Captured
+
+from dlobd.attribution import record
+from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.sources.missing import missing
+from dlobd.attribution.trust import completeness
+from dlobd.attribution.trust.base import Facts
+from dlobd.attribution.trust.checks import RULES, checks
+from dlobd.bundle.run import Check
+from dlobd.bundle.store import Bundle
+from dlobd.bundle.transport import Plane
+from dlobd.experiment import own_job
+from dlobd.experiment.files import key
+
+S, MS = 10**9, 10**6
+WINDOW, JOB, MARKERS = "evidence/window.json", "evidence/job.json", "evidence/markers.json"
+EVENTS, BLOCKS, RM_APP = "evidence/event-log.jsonl", "evidence/blocks.json", "evidence/rm-app.json"
+RM, AUDIT = "logs/daemons/resourcemanager.log", "logs/daemons/namenode-audit.log"
+SAMPLES = "evidence/resources.jsonl"
+TRACE, DRIVER, SPANS = "logs/daemons/datanode-*-clienttrace.log", "logs/driver.stderr", "spans/container_*/*.jsonl"
+PUT = r'"n":"put".*?"bytes":(\d+)'
+GET = r'"l":"feed","n":"get".*\n\{"k":"e".*?"bytes":(\d+)'
+
+Edit = int | float | None
+"""A number is added to the first group of the pattern; None removes the line."""
+
+EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
+    "the driver's log is empty but for one line": (DRIVER, r"\n(?:.*\n)+", None, {"evidence-complete"}),
+    "a rank reports fewer steps": (MARKERS, r'\\"steps\\": (\d+)', -1, {"steps", "steps-recorded"}),
+    "a rank reports more samples": (MARKERS, r'\\"samples\\": (\d+)', 100, {"samples", "samples-received"}),
+    "the span of a step is lost": (SPANS, r'^.*"n":"step".*\n', None, {"steps-recorded", "spans-read"}),
+    "a feed task puts more bytes": (SPANS, PUT, 1, {"feed-put", "feed-taken"}),
+    "a rank takes fewer bytes": (SPANS, GET, -838, {"feed-taken", "samples-received"}),
+    "an input file is longer": (
+        BLOCKS, r'"fileLength": (\d+)', 1, {"feed-put", "input-read-by-spark", "input-sent-by-datanodes"},
+    ),
+    "Spark reads fewer bytes": (EVENTS, r'"Bytes Read":([1-9]\d*)', -83_800, {"input-read-by-spark"}),
+    "a DataNode sends a byte more": (TRACE, r"bytes: (25\d{5}), op: HDFS_READ", 1, {"input-sent-by-datanodes"}),
+    "HDFS has another checksum": ("evidence/checksums.json", r'"hdfs": \{"[^"]+": "0+20*(\d)', 1, {"input-checksums"}),
+    "the NameNode did not create a file": (AUDIT, r"^.*cmd=create\t\S*done/rank-1\.json.*\n", None, {"files-written"}),
+    "YARN charges more memory": (RM_APP, r'"memorySeconds": (\d+)', 10_000, {"container-memory"}),
+    "YARN allocated another container": (RM, r"totalAllocatedContainers=(\d+)", 1, {"containers"}),
+    "the application began before spark-submit": (RM, r"startTime=(\d+)", -9_000, {"application-time"}),
+    "the application ended much later": (RM, r"finishTime=(\d+)", 40_000, {"application-time"}),
+    "the end of a task is lost": (EVENTS, r'^.*TaskEnd.*"Task ID":0,.*\n', None, {"tasks"}),
+    "a task reports a longer run time": (EVENTS, r'"Executor Run Time":(\d+)', 60_000, {"task-run-time"}),
+    "a span is lost": (SPANS, r'^\{"k":"b","l":"tensorflow","n":"decode".*\n', None, {"spans-read"}),
+    "a span begins before its parent": (SPANS, r'"n":"build","i":\d+,"p":\d+,"t":(\d+)', -60 * S, {"nesting"}),
+    "a rank enters a collective late": (
+        SPANS, r'"n":"step","w":\{"rendezvous":"step 9"\}.*"t":(\d+)', S, {"collective-order", "nesting"},
+    ),
+    "a log line has another time": (DRIVER, r"^(\d+) .*SchedulerBackend is ready", 5 * S, {"log-timestamps"}),
+    "spark-submit ended earlier": (WINDOW, r'"exit_ns": (\d+)', -5 * S, {"window"}),
+    "an executor registers too early": (
+        DRIVER, r"^(\d+) .*Registered executor", -9 * S, {"log-timestamps", "message-order"},
+    ),
+}  # fmt: skip
+"""An edit of the captured quick run: file, pattern, edit, and the codes of the checks that fail."""
+
+
+def edit(path: Path, name: str, pattern: str, by: Edit) -> None:
+    """Edits the first place of the first file that has the pattern."""
+
+    def changed(match: re.Match[str]) -> str:
+        begin, end = match.start(1) - match.start(), match.end(1) - match.start()
+        return f"{match[0][:begin]}{int(match[1]) + (by or 0)}{match[0][end:]}"
+
+    for file in sorted(path.glob(name)):
+        old = file.read_text()
+        new = re.sub(pattern, "" if by is None else changed, old, count=1, flags=re.MULTILINE)
+        if new != old:
+            file.write_text(new)
+            return
+    raise LookupError(f"{pattern} is not in {name}")
+
+
+def facts_of(path: Path) -> Facts:
+    """The inputs of the checks of a bundle, without an attribution."""
+    evidence, run = Evidence(path), Bundle(path).read_json()
+    return Facts(evidence, own_job.from_dict(run["configuration"]), (), run["wall_ns"], None, missing(evidence))
+
+
+def of(path: Path) -> dict[str, Check]:
+    """The checks of a bundle by code, without an attribution."""
+    return {check.code: check for check in checks(facts_of(path))}
+
+
+def failed(path: Path) -> set[str]:
+    """The codes of the checks that fail."""
+    return {check.code for check in of(path).values() if check.verdict == "fail"}
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Path:
+    """A copy of a captured run of the embedded cluster, on YARN."""
+    return Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b"))
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_an_edited_source_fails_its_checks(quick: Path, name: str) -> None:
+    """All checks that compare the source fail, and no other."""
+    file, pattern, by, expected = EDITS[name]
+    edit(quick, file, pattern, by)
+    assert failed(quick) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_good_run_fails_no_check(captured: Captured, name: str) -> None:
+    """Each message is a sentence for people, and nothing is unknown, apart from a capture that was reduced."""
+    found = captured.computed(name)["checks"]
+    assert found
+    verdicts = {check["code"]: check["verdict"] for check in found}
+    reduced = {"own-run": {"container-memory", "tasks"}}.get(name, set())
+    assert {code for code, verdict in verdicts.items() if verdict != "pass"} == reduced
+    assert all(check["message"] for check in found)
+
+
+def test_there_are_at_most_thirty_checks() -> None:
+    """Codes are unique slugs, and each check is described."""
+    codes = [rule.code for rule in RULES]
+    assert len(codes) == len(set(codes)) <= 30
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in codes)
+    assert all(rule.description.endswith(".") for rule in RULES)
+
+
+# ---- a source that is incomplete: unknown
+
+
+@pytest.mark.parametrize(
+    ("bundle", "name", "unknown"),
+    [
+        ("quick-run", "logs/daemons/datanode-0-clienttrace.log", {"input-sent-by-datanodes"}),
+        ("quick-run", AUDIT, {"files-written"}),
+        ("quick-run", EVENTS, {"input-read-by-spark", "tasks"}),
+        ("quick-run", RM_APP, {"container-memory"}),
+        ("sampled-run", SAMPLES, set()),
+        ("sampled-run", "evidence/page_cache.json", set()),
+        ("sampled-run", "evidence/noise.json", set()),
+    ],
+)
+def test_a_missing_source_fails_no_check(tmp_path: Path, bundle: str, name: str, unknown: set[str]) -> None:
+    """The checks that need it are unknown, if the breakdown does not depend on it."""
+    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    (path / name).unlink()
+    assert failed(path) == set()
+    assert unknown <= {check.code for check in of(path).values() if check.verdict == "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("bundle", "name"),
+    [
+        ("quick-run", "logs/daemons/datanode-0-clienttrace.log"),
+        ("quick-run", AUDIT),
+        ("quick-run", EVENTS),
+        ("sampled-run", SAMPLES),
+    ],
+)
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_source_that_stopped_early_fails_no_check(tmp_path: Path, bundle: str, name: str, share: float) -> None:
+    """A healthy run stays valid if its sampler, or a log on which the breakdown does not depend, is killed."""
+    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    lines = (path / name).read_text().splitlines(keepends=True)
+    (path / name).write_text("".join(lines[: round(len(lines) * share)]))
+    assert failed(path) == set()
+
+
+def test_an_event_log_of_an_unknown_form_is_unknown(quick: Path) -> None:
+    """No verdict, and no traceback."""
+    (quick / EVENTS).write_text((quick / EVENTS).read_text().replace('"Task Info"', '"Other Info"'))
+    assert of(quick)["tasks"].verdict == "unknown"
+    assert failed(quick) == set()
+
+
+# ---- a difference with an innocent explanation: unknown
+
+
+def test_logs_of_an_external_cluster_may_be_incomplete(quick: Path) -> None:
+    """A missing line of a DataNode there is no contradiction."""
+    (quick / "evidence" / "rm-attempts.json").write_text("[]")
+    edit(quick, *EDITS["a DataNode sends a byte more"][:3])
+    assert failed(quick) == set()
+    check = of(quick)["input-sent-by-datanodes"]
+    assert check.verdict == "unknown"
+    assert "the cluster is external" in check.message
+
+
+def test_a_datanode_that_died_explains_other_bytes(quick: Path) -> None:
+    """The bytes that it sent are not known; sources that do not depend on it must still agree."""
+    daemons = [{"name": "datanode-1", "alive": False, "kind": "datanode", "host": "h", "ports": {}}]
+    (quick / "evidence" / "daemons.json").write_text(json.dumps(daemons))
+    edit(quick, *EDITS["a DataNode sends a byte more"][:3])
+    edit(quick, *EDITS["a rank reports fewer steps"][:3])
+    assert of(quick)["input-sent-by-datanodes"].verdict == "unknown"
+    assert failed(quick) == {"steps", "steps-recorded"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["WARN hdfs.DFSClient: Connection failure", "ERROR cluster.YarnScheduler: Lost executor 1 on host: killed"],
+)
+def test_a_repeated_read_explains_other_bytes(quick: Path, line: str) -> None:
+    """HDFS's Java client went on with another replica, or Spark repeated a task."""
+    log = next(quick.glob("logs/containers/*_000002/stderr")) if "hdfs" in line else quick / DRIVER
+    with log.open("a") as file:
+        file.write(f"10046757097437 2026-11-21T12:26:48.414 {line}\n")
+    edit(quick, *EDITS["a DataNode sends a byte more"][:3])
+    assert of(quick)["input-sent-by-datanodes"].verdict == "unknown"
+
+
+def test_events_that_spark_dropped_are_no_contradiction(quick: Path) -> None:
+    """A busy driver drops events of its event log, and warns."""
+    edit(quick, *EDITS["the end of a task is lost"][:3])
+    with (quick / DRIVER).open("a") as log:
+        log.write(
+            "10054353771105 2026-11-21T12:26:56.011 WARN scheduler.AsyncEventQueue: "
+            "Dropped 12 events from eventLog since the application started.\n"
+        )
+    assert of(quick)["tasks"].verdict == "unknown"
+
+
+def test_a_run_by_hand_has_the_window_of_yarn(quick: Path) -> None:
+    """Its driver began before the window."""
+    edit(quick, WINDOW, r'"exec_ns": (\d+)', 5 * S)
+    assert {"window", "application-time"} & failed(quick)
+    window = json.loads((quick / WINDOW).read_text())
+    (quick / WINDOW).write_text(json.dumps(window | {"by_hand": True}))
+    assert not {"window", "application-time"} & of(quick).keys()
+
+
+def test_a_job_that_did_not_end_well_owes_no_sums(quick: Path) -> None:
+    """Sums over the whole job do not apply if a rank left nothing, even if spark-submit's exit code is 0."""
+    (quick / MARKERS).write_text((quick / MARKERS).read_text().replace("rank-1.json", "other.json"))
+    assert failed(quick) <= {"ranks-reported", "evidence-complete"}
+    assert "steps" not in of(quick)
+
+
+def test_the_barrier_launcher_reads_its_input_once(quick: Path) -> None:
+    """Later epochs come from its tasks' memory, and are put into the feed again."""
+    for name, value in (("epochs", 2), ("launcher", "barrier")):
+        job = json.loads((quick / JOB).read_text())
+        (quick / JOB).write_text(json.dumps(job | {name: value}))
+    assert failed(quick) & {"input-read-by-spark", "input-sent-by-datanodes", "feed-put"} == {"feed-put"}
+
+
+def test_an_application_master_may_leave_after_its_driver(quick: Path) -> None:
+    """In client mode spark-submit does not wait for it; in cluster mode it does."""
+    edit(quick, RM, r"finishTime=(\d+)", 3_000)
+    assert "application-time" not in failed(quick)
+    (quick / JOB).write_text(json.dumps(json.loads((quick / JOB).read_text()) | {"deploy_mode": "cluster"}))
+    assert "application-time" in failed(quick)
+
+
+def test_a_container_that_never_ran_left_no_log(quick: Path) -> None:
+    """The application ended before YARN started the container."""
+    edit(quick, *EDITS["YARN allocated another container"][:3])
+    line = (
+        "10029000000000 2026-11-21T12:26:30.657 INFO rmcontainer.RMContainerImpl: {} Container Transitioned from {}\n"
+    )
+    number = json.loads((quick / WINDOW).read_text())["application_id"].removeprefix("application")
+    with (quick / RM).open("a") as log:
+        log.write(line.format(f"container{number}_01_000009", "NEW to ALLOCATED"))
+        log.write(line.format(f"container{number}_01_000009", "ALLOCATED to KILLED"))
+    assert "containers" not in failed(quick)
+
+
+def test_a_container_that_the_end_of_its_application_overtook_is_charged_until_then(quick: Path) -> None:
+    """The ResourceManager calls the container KILLED if the report of its end came too late."""
+    log = quick / RM
+    log.write_text(
+        log.read_text().replace("Transitioned from RUNNING to COMPLETED", "Transitioned from RUNNING to KILLED")
+    )
+    assert of(quick)["container-memory"].verdict == "pass"
+
+
+def test_a_stepped_wall_clock_moves_no_task(quick: Path) -> None:
+    """Launch and finish are timestamps of the wall clock."""
+    edit(quick, EVENTS, r'"Executor Run Time":(\d+)', 900)
+    window = json.loads((quick / WINDOW).read_text())
+    window["anchors"][-1]["wall_ns"] -= S
+    (quick / WINDOW).write_text(json.dumps(window))
+    assert "task-run-time" not in failed(quick)
+
+
+def test_run_time_counts_each_cpu_of_a_task(quick: Path) -> None:
+    """Tasks of two CPUs report almost twice the time that the driver saw (SPARK-51666)."""
+    path = quick / EVENTS
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["Event"] == "SparkListenerTaskEnd":
+            metrics, info = event["Task Metrics"], event["Task Info"]
+            inside_ms = info["Finish Time"] - info["Launch Time"] - metrics["Executor Deserialize Time"]
+            metrics["Executor Run Time"] = 2 * inside_ms
+    path.write_text("\n".join(map(json.dumps, events)))
+    assert "task-run-time" in failed(quick)
+    requests = {"cpus": {"Resource Name": "cpus", "Amount": 2.0}}
+    profile = {
+        "Event": "SparkListenerResourceProfileAdded",
+        "Resource Profile Id": 0,
+        "Task Resource Requests": requests,
+    }
+    path.write_text("\n".join(map(json.dumps, [profile, *events])))
+    assert "task-run-time" not in failed(quick)
+
+
+def test_a_transport_that_was_not_requested_fails() -> None:
+    """A library that fell back to TCP."""
+    plane = Plane("exchange", "verbs", "rxe0", "", (), True, ("bytes of rxe0",), "verbs", True)
+    rule = next(rule for rule in RULES if rule.code == completeness.TRANSPORT)
+    facts = replace(facts_of(DATA / "quick-run"), planes=(plane,))
+    check = rule.decide(facts)
+    assert check
+    assert check.verdict == "pass"
+    check = rule.decide(replace(facts, planes=(plane, replace(plane, kind="tcp", agrees=False))))
+    assert check
+    assert (check.verdict, check.left, check.right) == ("fail", 1, 2)
+    assert rule.decide(replace(facts, planes=())) is None
+
+
+# ---- in the record
+
+
+def test_a_failed_check_makes_the_run_invalid(quick: Path) -> None:
+    """The reason is the message of the check, with both figures."""
+    bundle = Bundle(quick)
+    run = bundle.read_json()
+    experiment = own_job.from_dict(run["configuration"])
+    run["experiment_key"] = key(experiment)
+    edit(quick, *EDITS["a DataNode sends a byte more"][:3])
+    run |= record.computed(bundle, experiment)
+    bundle.write(run)
+    assert run["status"] == "invalid"
+    assert run["reason"] == (
+        "the DataNodes sent 5,067,289 bytes of input; the job needs 5,067,288 bytes, checksums included"
+    )
+    assert [check["code"] for check in run["checks"] if check["verdict"] == "fail"] == ["input-sent-by-datanodes"]
+
+
+def test_a_failed_run_stays_failed(captured: Captured) -> None:
+    """The sources of a job that died may not add up; the reason of its death counts."""
+    found = captured.computed("killed-trainer")
+    assert found["status"] == "failed"
+    assert "steps" not in {check["code"] for check in found["checks"]}
