@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlobd.network.channels.base import Kind, Traffic
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import TransportEvidence, record
-from dlobd.network.transport.tcp_info import TcpSocket
+from dlobd.network.verdict.evidence import Snapshot, TcpSocket, TransportEvidence, record
 
 MB = 1_000_000
 BYTES = 100 * MB

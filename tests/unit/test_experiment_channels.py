@@ -71,7 +71,6 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("channel=tcp@10.77.2.5/24", "the network is 10.77.2.0/24"),
         ("channel=rdma@10.77.2.0/24", "a network goes with tcp and ipoib only"),
         ("channel=TCP", "is not TRANSPORT or TRANSPORT@DEVICE"),
-        ("channel=inproc", "cannot be used by a job"),
         ("channel.library=socket", "Unknown library 'socket'; did you mean 'sockets'?"),
         (
             "channel.library=sockets",

@@ -21,7 +21,7 @@ SMALL, LARGE = Measure("latency", 8, 20, 2), Measure("latency", 8 << 20, 3, 1)
 STREAM = Measure("bandwidth", 1 << 20, 5, 1)
 
 
-@pytest.mark.parametrize(("library", "transport"), [("ucx", "shm"), ("sockets", "tcp"), ("grpc-stream", "tcp")])
+@pytest.mark.parametrize(("library", "transport"), [("ucx", "shm"), ("sockets", "tcp"), ("grpc", "tcp")])
 def test_a_large_message_takes_longer_than_a_small_one(library: str, transport: str) -> None:
     """Of two processes on this host."""
     found = ends.measured(library, transport, "", [HERE, HERE], [SMALL, LARGE, STREAM])

@@ -50,7 +50,7 @@ def test_the_mean_is_that_of_numpy(size: int) -> None:
 def test_shared_memory() -> None:
     """It is UCX's, and only where it is asked for."""
     code = SUMS.replace("COUNTS", "[0, 1, 1001, (5 << 20) // 4 + 1]").replace(
-        "    join()", '    exchange = MpiAllReduce(Settings("shm", "mpi", 64 << 20, 1))\n    join()'
+        "    join()", '    exchange = MpiAllReduce(Settings(Channel("shm"), "mpi", 64 << 20, 1))\n    join()'
     )
     assert results(code, 3) == ["well\n"] * 3
 
@@ -252,7 +252,7 @@ def test_a_transport_that_is_not_there_is_an_error() -> None:
     """No other one is used instead."""
     code = """
         from dlobd.errors import SetupError
-        exchange = MpiAllReduce(Settings("rdma@nosuch0", "mpi", 64 << 20, 1))
+        exchange = MpiAllReduce(Settings(Channel("rdma", "nosuch0"), "mpi", 64 << 20, 1))
         try:
             join()
         except SetupError as error:
@@ -331,8 +331,8 @@ def test_the_environment_of_each_transport() -> None:
         assert (loopback["FI_PROVIDER"], loopback["FI_TCP_IFACE"]) == ("tcp", "lo")
     for transport in ("shm", "rdma", "tcp"):
         assert environment(transport, "lo")["MPIR_CVAR_NOLOCAL"] == "1"
-    with pytest.raises(UsageError, match="cannot carry 'inproc'"):
-        environment("inproc", "")
+    with pytest.raises(UsageError, match="cannot carry 'memory'"):
+        environment("memory", "")
     with pytest.raises(UsageError, match="needs the name of its device"):
         environment("rdma", "")
     with pytest.raises(UsageError, match="no interface 'nosuch0'"):
