@@ -379,6 +379,5 @@ CASES = [
          lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "sysv/memory", "shm", None), "unknown", None),
     Case("shm was asked for, tcp used", "shm",
          lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "tcp/lo", "tcp", 1.0), "tcp", False, "", "lo"),
-    Case("threads of one process", "inproc", lambda t: _one_host(t, lambda host: None, "", "local"), "local", True),
     Case("nothing was exchanged", "tcp@eth0", _no_bytes, "unknown", None),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlobd.axes import CHANNELS, LIBRARIES
+from dlobd.axes import LIBRARIES
 from dlobd.network.channels.base import (
     Closed,
     Connection,
@@ -75,11 +75,6 @@ def echo(end: Connection, size: int, count: int = 1) -> None:
     memory = bytearray(size)
     for _ in range(count):
         end.send(memoryview(memory)[: end.recv(memory, soon())], soon())
-
-
-def test_a_library_says_what_it_can_carry(make: Callable[[], OpenChannel]) -> None:
-    """Its channels are rows of their registry."""
-    assert set(make().transports) <= set(CHANNELS.names())
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -188,7 +188,7 @@ def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> N
 def die(exchange: Any) -> None:
     """As a process dies: its connections end without a word."""
     exchange.peers.fail()
-    exchange._entry._channel.close()
+    exchange._store._channel.close()
 
 
 def test_one_rank_alone_needs_no_book(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def test_a_partner_that_does_not_come_is_named() -> None:
         channel.close()
         return str(failed.value)
 
-    assert on_ranks(2, work)[1] == "rank 0 did not come to rank 1 in time"
+    assert on_ranks(2, work)[1] == "rank 0 did not connect to rank 1 in time"
 
 
 def test_arrays_of_different_lengths_are_an_error() -> None:

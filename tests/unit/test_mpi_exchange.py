@@ -225,7 +225,7 @@ def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
         for rank in (0, 2):
             status, out, _ = job.ends(rank)
             assert status  # 7, or that of a crash where a call of MPI was left behind
-            assert "time: rank 1 did not come to 'who is stuck?'" in out.splitlines()[-1]
+            assert "time: rank 1 did not reach 'who is stuck?'" in out.splitlines()[-1]
 
 
 def test_mpi_begins_once_in_a_process() -> None:
@@ -245,7 +245,7 @@ def test_mpi_begins_once_in_a_process() -> None:
         own.close()
     """
     for said in results(code, 2):
-        assert said.startswith("MPI has begun in this process before.")
+        assert said.startswith("MPI was started in this process before.")
 
 
 def test_a_transport_that_is_not_there_is_an_error() -> None:

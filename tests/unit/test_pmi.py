@@ -130,7 +130,7 @@ def test_a_rank_that_never_comes_is_named() -> None:
                 connect_pmi(server.address, rank, 4, SECRET, time.monotonic() + SHORT_S)
             return str(failed.value)
 
-        assert on_ranks(2, work) == ["rank 2 and rank 3 did not come in time"] * 2
+        assert on_ranks(2, work) == ["rank 2 and rank 3 did not connect in time"] * 2
 
 
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
@@ -161,8 +161,8 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
         (b"x" * 100, "which rank"),
         (struct.pack("<IId", 2, 2, 1.0), "rank 2 of 2"),
         (struct.pack("<IId", 0, 3, 1.0), "rank 0 of 3, and there are 2"),
-        (struct.pack("<IId", 0, 2, float("nan")), "how long"),
-        (struct.pack("<IId", 0, 2, -1.0), "how long"),
+        (struct.pack("<IId", 0, 2, float("nan")), "its timeout"),
+        (struct.pack("<IId", 0, 2, -1.0), "its timeout"),
     ],
 )
 def test_who_is_no_rank_is_refused(server: PmiServer, hello: bytes, why: str) -> None:
@@ -180,7 +180,7 @@ def test_who_is_no_rank_is_refused(server: PmiServer, hello: bytes, why: str) ->
 def test_nobody_can_be_another_rank(server: PmiServer) -> None:
     """The second of one number is refused, and the first one meets the others."""
     ranks = speakers(server, 2)
-    with pytest.raises(RendezvousError, match="rank 1 has come before"):
+    with pytest.raises(RendezvousError, match="rank 1 has connected before"):
         connect_pmi(server.address, 1, 2, SECRET, soon())
     for one in ranks:
         assert one.ask("cmd=finalize")["cmd"] == "finalize_ack"
@@ -240,7 +240,7 @@ def test_a_line_that_does_not_end_is_not_waited_for(server: PmiServer, monkeypat
     assert one.ask("cmd=get_appnum")["rc"] == "0"
     other.socket.sendall(b"cmd=get_ap")
     assert other.hear() == {}
-    until_refused(server, "did not end a line")
+    until_refused(server, "did not complete a line")
     one.close()
     other.close()
 
@@ -253,7 +253,7 @@ def test_a_barrier_has_a_deadline(
     one, other = speakers(server, 2)
     assert one.ask("cmd=barrier_in")["rc"] == "-1"
     server.close()
-    assert "rank 1 did not come to a barrier of MPI" in capfd.readouterr().err
+    assert "rank 1 did not reach a barrier of MPI" in capfd.readouterr().err
     one.close()
     other.close()
 

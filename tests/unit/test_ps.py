@@ -171,7 +171,7 @@ def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> Non
 def die(exchange: Any) -> None:
     """As a process dies: its connections and its server's stdin end without a word."""
     exchange.peers.fail()
-    exchange._entry._channel.close()
+    exchange._store._channel.close()
     if exchange.peers._process is not None:
         exchange.peers._process._process.stdin.close()
 

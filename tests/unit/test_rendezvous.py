@@ -41,7 +41,7 @@ def test_all_get_what_all_gave(size: int) -> None:
         def work(rank: int) -> list[list[str]]:
             time.sleep(rank * 7 % 3 / 100)
             with closing(entry(book, rank)) as own:
-                return [own.exchange(name, f"{name}{rank}", soon()) for name in "ab"]
+                return [own.all_gather(name, f"{name}{rank}", soon()) for name in "ab"]
 
         expected = [[f"{name}{rank}" for rank in range(size)] for name in "ab"]
         assert on_ranks(size, work) == [expected] * size
@@ -49,8 +49,8 @@ def test_all_get_what_all_gave(size: int) -> None:
 
 def test_ranks_that_do_not_come_are_named(book: KeyValueStore) -> None:
     """By the deadline of whoever waits."""
-    with closing(entry(book, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not come to 'x'"):
-        own.exchange("x", "1", time.monotonic() + 0.1)
+    with closing(entry(book, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach 'x'"):
+        own.all_gather("x", "1", time.monotonic() + 0.1)
 
 
 def test_a_rank_that_dies_is_named_at_once(book: KeyValueStore) -> None:
@@ -70,7 +70,7 @@ def test_a_rank_that_dies_is_named_at_once(book: KeyValueStore) -> None:
             killer = threading.Timer(0.1, child.stdin.close)
             killer.start()
             with pytest.raises(RendezvousError, match="rank 2 is gone"):
-                own.exchange("x", "0", soon())
+                own.all_gather("x", "0", soon())
             killer.join()
         assert own.first_dead() == 2
         assert other.first_dead() == 2
@@ -94,9 +94,9 @@ def test_a_wrong_secret_is_refused(book: KeyValueStore, capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"{", "no message"),
-        (b"[]", "no message"),
-        (b"\xff\xfe", "no message"),
+        (b"{", "no JSON object"),
+        (b"[]", "no JSON object"),
+        (b"\xff\xfe", "no JSON object"),
         (b"{}", "rank None of 3"),
         (b'{"rank": 3}', "rank 3 of 3"),
         (b'{"rank": "0"}', "rank '0' of 3"),
@@ -129,7 +129,7 @@ def test_a_question_without_sense_ends_the_connection(
         connection.send(b'{"rank": 0}', soon())
         connection.send(json.dumps(question).encode(), soon())
         with pytest.raises(RendezvousError, match="rank 0 is gone"):
-            own.exchange("x", "1", soon())
+            own.all_gather("x", "1", soon())
     assert "refused" in capfd.readouterr().err
 
 
@@ -138,9 +138,9 @@ def test_nobody_can_be_another_rank(book: KeyValueStore, capfd: pytest.CaptureFi
     with closing(entry(book, 0)) as first:
         second = entry(book, 0)
         with pytest.raises(RendezvousError):
-            second.exchange("x", "", soon())
+            second.all_gather("x", "", soon())
         second.close()
-        assert "has come before" in capfd.readouterr().err
+        assert "has connected before" in capfd.readouterr().err
         assert first.first_dead() is None
 
 
@@ -151,7 +151,7 @@ def test_ranks_that_wait_hear_that_the_book_is_closed() -> None:
         closer = threading.Timer(0.1, book.close)
         closer.start()
         with pytest.raises(RendezvousError):
-            own.exchange("x", "0", soon())
+            own.all_gather("x", "0", soon())
         closer.join()
     book.close()
 

@@ -263,7 +263,7 @@ def test_one_that_says_nothing_delays_nobody_and_is_refused_in_the_end(
     late = dialled(listener)
     assert len(exactly(late, authentication.GREETING_BYTES + 1)) == authentication.GREETING_BYTES
     late.close()
-    assert "it was not done within 0.05 s" in capfd.readouterr().err
+    assert "it did not complete within 0.05 s" in capfd.readouterr().err
 
 
 def test_a_wrong_secret_is_told_so(channel: SocketsChannel) -> None:

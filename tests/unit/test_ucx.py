@@ -331,7 +331,7 @@ def test_the_library_that_is_named_is_the_only_one(monkeypatch: pytest.MonkeyPat
     wrong = tmp_path / "libucp.so.0"
     wrong.write_text("no library")
     monkeypatch.setenv(library.VARIABLE, str(wrong))
-    with pytest.raises(SetupError, match=f"There is no UCX that can be used: {library.VARIABLE} {wrong}"):
+    with pytest.raises(SetupError, match=f"No usable UCX found: {library.VARIABLE} {wrong}"):
         library.load()
 
 

@@ -75,7 +75,7 @@ def test_bytes_between_ranks_of_one_host_are_said_to_go_over_lo(tmp_path: Path) 
     (case,) = (case for case in CASES if case.name == "tcp on one host")
     plane = decided(case, tmp_path)
     assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
-    assert any("10.0.0.1 is of eth0" in line and "over lo" in line for line in plane.evidence)
+    assert any("10.0.0.1 belongs to eth0" in line and "over lo" in line for line in plane.evidence)
 
 
 def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None:
@@ -488,7 +488,7 @@ def test_two_ranks_of_one_host_use_loopback_by_any_address(namespaces: tuple[str
     assert (link.counts.sent_bytes or 0) < 10_000
     plane = verdict("exchange", Channel.parse("tcp@eth1"), evidence)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
-    assert any("10.77.0.1 is of eth1" in line for line in plane.evidence)
+    assert any("10.77.0.1 belongs to eth1" in line for line in plane.evidence)
 
 
 def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
