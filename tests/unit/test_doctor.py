@@ -94,7 +94,7 @@ def test_settings_that_make_no_sense_are_broken(tmp_path: Path, monkeypatch: pyt
 def test_what_others_can_connect_to_is_told() -> None:
     """Every third party that listens, with its address and what protects it."""
     programs = " ".join(listener.program for listener in doctor.LISTENERS)
-    for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "address book", "channel"):
+    for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "key-value store", "channel"):
         assert name in programs
     assert all(listener.address and listener.protected for listener in doctor.LISTENERS)
     assert "127.0.0.1" not in " ".join(listener.address for listener in doctor.listeners(Path("conf")))

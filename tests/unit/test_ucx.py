@@ -23,7 +23,7 @@ from dlobd.channel import Channel
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, OutOfBounds, PeerClosed
 from dlobd.network.channels.sockets import SocketsChannel
-from dlobd.network.channels.ucx import library, progress
+from dlobd.network.channels.ucx import library, worker
 from dlobd.network.channels.ucx.channel import UcxChannel
 from dlobd.network.channels.ucx.worker import settings
 from dlobd.network.verdict.rules import verdict
@@ -208,7 +208,7 @@ def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> No
 
 def test_who_lets_ucx_move_wakes_who_waits(ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that serves the peer's access takes UCX's event of a message; who receives must not sleep on."""
-    monkeypatch.setattr(progress, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
+    monkeypatch.setattr(worker, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
     one, other = ends
     keys = [each.register(np.zeros(10, np.uint8)) for each in ends]
     assert all(keys)
