@@ -66,10 +66,10 @@ class MpiJob:
     ) -> None:
         places = hosts or [("127.0.0.1", "")] * size
         address, namespace = places[0]
-        self.book = _inside(namespace, lambda: KeyValueStore(address, size, SECRET.encode()))
+        self.store = _inside(namespace, lambda: KeyValueStore(address, size, SECRET.encode()))
         self.pmi = _inside(namespace, lambda: PmiServer(address, size, SECRET.encode()))
         self.ranks: dict[int, subprocess.Popen[str]] = {}
-        place = {"address": self.book.address, "pmi": self.pmi.address}
+        place = {"address": self.store.address, "pmi": self.pmi.address}
         for rank in range(size) if ranks is None else ranks:
             secret = (secrets or {}).get(rank, SECRET)
             self.ranks[rank] = subprocess.Popen(
@@ -97,7 +97,7 @@ class MpiJob:
         for process in self.ranks.values():
             process.kill()
             process.communicate()
-        self.book.close()
+        self.store.close()
         self.pmi.close()
 
     def line(self, rank: int) -> str:

@@ -3,7 +3,7 @@
     python tests/training_rank.py RANK PLACES < [[exchange, channel, library, servers], ...]
 
 Prints for each of them a line of JSON: the losses of its steps, and what its exchange says of the transport. PLACES has
-an address book for each, because ranks meet in it once. Real TensorFlow, and dlobd's own step.
+an key-value store for each, because ranks meet in it once. Real TensorFlow, and dlobd's own step.
 """
 
 from __future__ import annotations

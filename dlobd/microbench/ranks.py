@@ -1,6 +1,6 @@
 """An exchange between ranks that are processes, one a host: how long an all-reduce takes, or a whole exchange.
 
-    python -m dlobd.microbench.ranks PLAN            one rank, or the driver, which says where its address book is
+    python -m dlobd.microbench.ranks PLAN            one rank, or the driver, which says where its key-value store is
 
 all-reduce   of one array of float32, as MPI_Allreduce does it: no packing, and no barrier in between
 exchange     of tensors: pack, wait for peers, wire and unpack, as in a training step
@@ -65,7 +65,7 @@ class Work:
 class Plan:
     """What one rank does.
 
-    rank: DRIVER for the process that has what the driver has in a job: address book and PMI server.
+    rank: DRIVER for the process that has what the driver has in a job: key-value store and PMI server.
     book: the value of RENDEZVOUS, which the driver says.
     """
 

@@ -267,7 +267,7 @@ def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
     if ucx.verdict != "ok":
         return Diagnosis(part, "absent", "not tried without UCX", ucx.remedy)
     try:
-        plane = verdict("transfer", Channel.parse(f"rdma@{name}"), [machine.carry_bytes(name)])
+        plane = verdict("transfer", Channel("rdma", name), [machine.carry_bytes(name)])
     except (OSError, ValueError, LookupError, TypeError) as error:
         return Diagnosis(
             part, "broken", f"no bytes came through: {error}", "look at the port's line, and at RDMA access"

@@ -1,4 +1,4 @@
-"""dlobd's own exchanges: ranks as threads, real sockets on loopback, a real address book, TensorFlow's tensors."""
+"""dlobd's own exchanges: ranks as threads, real sockets on loopback, a real key-value store, TensorFlow's tensors."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Make = Callable[[int, str, str, int], "tuple[list[Exchange], tuple[str, ...]]"]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
-    books: list[KeyValueStore] = []
+    stores: list[KeyValueStore] = []
     every: list[Exchange] = []
 
     def make(ranks: int, exchange: str, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
-        books.append(KeyValueStore("127.0.0.1", ranks, SECRET.encode()))
-        monkeypatch.setenv(outside_step.RENDEZVOUS, json.dumps({"address": books[-1].address, "secret": SECRET}))
+        stores.append(KeyValueStore("127.0.0.1", ranks, SECRET.encode()))
+        monkeypatch.setenv(outside_step.RENDEZVOUS, json.dumps({"address": stores[-1].address, "secret": SECRET}))
         # UCX finds no route over loopback; between ranks of one host it has shared memory
-        settings = Settings(Channel("shm") if library == "ucx" else "tcp", library, fusion_bytes, 1)
+        settings = Settings(Channel("shm" if library == "ucx" else "tcp"), library, fusion_bytes, 1)
         found = [EXCHANGES.get(exchange)(settings) for _ in range(ranks)]
         every.extend(found)
         return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
@@ -54,8 +54,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield make
     for exchange in every:
         exchange.close()
-    for book in books:
-        book.close()
+    for store in stores:
+        store.close()
 
 
 def reduced(exchanges: list[Exchange], peers: tuple[str, ...], calls: int = 1) -> list[list[Any]]:
@@ -111,8 +111,8 @@ def test_small_buffers_give_the_same_ring_but_more_messages(made: Make) -> None:
 def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
     """Of processes, as in a job: pack, wait, wire and unpack of each call, and at the end what carried the bytes."""
     peers = ("127.0.0.1:1", "127.0.0.1:2")
-    with closing(KeyValueStore("127.0.0.1", 2, SECRET.encode())) as book:
-        place = {outside_step.RENDEZVOUS: json.dumps({"address": book.address, "secret": SECRET})}
+    with closing(KeyValueStore("127.0.0.1", 2, SECRET.encode())) as store:
+        place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(RANK), str(tmp_path), str(rank), ",".join(peers), "ring", "tcp", "sockets", "3"],

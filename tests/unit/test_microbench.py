@@ -37,7 +37,7 @@ def test_an_end_that_fails_is_one_line() -> None:
 
 
 def test_all_reduces_and_exchanges_between_hosts() -> None:
-    """MPI's own call, and dlobd's; in namespaces, by an address book that lies there too."""
+    """MPI's own call, and dlobd's; in namespaces, by an key-value store that lies there too."""
     array, tensors = Work(((1000,),), 3, whole=False), Work(((10, 10), (), (7,)), 3, whole=True)
     assert (array.bytes, tensors.bytes) == (4000, 432)
     with hosts(3) as made:

@@ -146,7 +146,7 @@ def test_a_rank_that_never_comes_is_named() -> None:
 
 
 def test_a_rank_that_goes_before_mpi_begins_is_named() -> None:
-    """It has told the book, but never comes to the PMI server; no rank is left inside of MPI."""
+    """It has told the store, but never comes to the PMI server; no rank is left inside of MPI."""
     code = """
         all_reduce.JOIN_S = 2.0
         if rank == 1:
@@ -217,7 +217,7 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 
 def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
-    """It lives, but does something else: the others' book tells which one is not among those that gave up."""
+    """It lives, but does something else: the others' store tells which one is not among those that gave up."""
     with MpiJob(ONE_BY_ONE.replace("SECONDS", "2.0"), 3) as job:
         for rank in range(3):
             assert job.line(rank) == "0"

@@ -40,7 +40,7 @@ Make = Callable[..., "tuple[list[ParameterServer], tuple[str, ...]]"]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
-    books: list[KeyValueStore] = []
+    stores: list[KeyValueStore] = []
     every: list[ParameterServer] = []
 
     def make(
@@ -50,9 +50,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         fusion_bytes: int = 1 << 20,
         kind: type[ParameterServer] = ParameterServer,
     ) -> Any:
-        books.append(KeyValueStore("127.0.0.1", ranks, SECRET.encode()))
-        monkeypatch.setenv(outside_step.RENDEZVOUS, json.dumps({"address": books[-1].address, "secret": SECRET}))
-        settings = Settings(Channel("shm") if library == "ucx" else "tcp", library, fusion_bytes, servers)
+        stores.append(KeyValueStore("127.0.0.1", ranks, SECRET.encode()))
+        monkeypatch.setenv(outside_step.RENDEZVOUS, json.dumps({"address": stores[-1].address, "secret": SECRET}))
+        settings = Settings(Channel("shm" if library == "ucx" else "tcp"), library, fusion_bytes, servers)
         found = [kind(settings) for _ in range(ranks)]
         every.extend(found)
         return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
@@ -60,8 +60,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield make
     for exchange in every:
         exchange.close()
-    for book in books:
-        book.close()
+    for store in stores:
+        store.close()
 
 
 def means(ranks: int) -> list[bytes]:
@@ -203,8 +203,8 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
 def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
     """What ranks that are processes print after three calls."""
     peers = ",".join(f"127.0.0.1:{1 + rank}" for rank in range(count))
-    with closing(KeyValueStore("127.0.0.1", count, SECRET.encode())) as book:
-        place = {outside_step.RENDEZVOUS: json.dumps({"address": book.address, "secret": SECRET})}
+    with closing(KeyValueStore("127.0.0.1", count, SECRET.encode())) as store:
+        place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(RANK), str(spans), str(rank), peers, exchange, "tcp", "sockets", "3"],

@@ -1,4 +1,4 @@
-"""TensorFlow's parameter servers: ranks that are processes, real servers of TensorFlow on loopback, a real book."""
+"""TensorFlow's parameter servers: ranks that are processes, real servers of TensorFlow on loopback, a real store."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStac
         taken = [free.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
         peers = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in taken)
     ends = ExitStack()
-    book = ends.enter_context(closing(KeyValueStore("127.0.0.1", ranks, SECRET.encode())))
-    place = {outside_step.RENDEZVOUS: json.dumps({"address": book.address, "secret": SECRET})}
+    store = ends.enter_context(closing(KeyValueStore("127.0.0.1", ranks, SECRET.encode())))
+    place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
     path = {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     processes = []
     for rank in range(ranks):
@@ -116,7 +116,7 @@ def transfers(process: Any) -> list[tuple[int, ...]]:
 
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
-    """By the driver's book: TensorFlow itself only knows that somebody did not come."""
+    """By the driver's store: TensorFlow itself only knows that somebody did not come."""
     ends, processes = started(tmp_path, 3, 1, "dies")
     with ends:
         for process in processes:

@@ -97,8 +97,8 @@ def counted(transfer: Callable[[], Any], asked: str) -> dict[str, Any]:
 def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
     """A ring all-reduce of dlobd's between processes: what each has of the last of three, and the verdict on them."""
     peers = ",".join(f"127.0.0.1:{number}" for number in range(1, ranks + 1))
-    with tempfile.TemporaryDirectory() as spans, closing(KeyValueStore("127.0.0.1", ranks, b"guest")) as book:
-        place = {RENDEZVOUS: json.dumps({"address": book.address, "secret": "guest"})}
+    with tempfile.TemporaryDirectory() as spans, closing(KeyValueStore("127.0.0.1", ranks, b"guest")) as store:
+        place = {RENDEZVOUS: json.dumps({"address": store.address, "secret": "guest"})}
         started = [
             subprocess.Popen(
                 [sys.executable, str(RANK), spans, str(rank), peers, "ring", channel, library, "3"],
