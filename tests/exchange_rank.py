@@ -2,7 +2,7 @@
 
     python tests/exchange_rank.py SPANS RANK PEER,PEER,... EXCHANGE CHANNEL LIBRARY CALLS
 
-The key-value store is in the environment, as in a job. TensorFlow is not needed: arrays show their memory as tensors do.
+The key-value store is in the environment, as in a job. TensorFlow is not needed: arrays expose memory as tensors do.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
     """It lives, but does not come: the servers say who it is."""
     import tensorflow as tf
 
-    for module in ("all_reduce", "ps.synchronous"):
+    for module in ("outside_step", "ps.exchange"):
         monkeypatch.setattr(f"dlobd.network.exchanges.{module}.DEADLINE_S", 6.0)  # a second at the servers
     exchanges, peers = made(3, 2)
     joined = threading.Barrier(3, timeout=30)
