@@ -134,7 +134,7 @@ def _ends(program: Path, transport: str, made: Sequence[Host], device: str) -> F
     found: dict[str, dict[Measure, float]] = {
         PERFTEST: {one: perftest.measured(program, transport, made, device, one) for one in every}
     }
-    for library in ("ucx", "sockets", "grpc", "grpc-stream"):
+    for library in ("ucx", "sockets", "grpc"):
         carries = transport if library == "ucx" else "tcp"
         found[library] = ends.measured(library, carries, device, made, every)
     return {label: {_column(one): seconds for one, seconds in row.items()} for label, row in found.items()}

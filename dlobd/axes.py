@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlobd.channel import TRANSPORTS
 from dlobd.registry import Registry, Row
 
 MODELS = Registry(
@@ -128,21 +129,8 @@ DEPLOY_MODES = Registry(
     ],
 )
 
-CHANNELS = Registry(
-    "channels",
-    [
-        Row("tcp", "TCP over an IP interface, Ethernet or loopback"),
-        Row("ipoib", "TCP over an InfiniBand interface (IP over InfiniBand)"),
-        Row("rdma", "RDMA verbs of an InfiniBand or RoCE device"),
-        Row("shm", "shared memory of the processes of one host"),
-        Row(
-            "inproc",
-            "memory of one process, for tests",
-            not_for_jobs="it joins threads of one process, and the ranks of a job are processes",
-        ),
-    ],
-)
-"""By what bytes travel. Whose code carries them is a library's."""
+CHANNELS = Registry("channels", [Row(transport.name, transport.title) for transport in TRANSPORTS.values()])
+"""Transports of a channel. The registry `libraries` has the code that carries them."""
 
 LIBRARIES = Registry(
     "libraries",
@@ -150,24 +138,17 @@ LIBRARIES = Registry(
         Row("auto", "the first that the exchange can use and that carries the channel"),
         Row("tensorflow", "TensorFlow's own gRPC; its exchanges alone use it", needs=("tensorflow",)),
         Row("sockets", "TCP sockets of the standard library", "dlobd.network.channels.sockets:SocketsChannel"),
-        Row("grpc", "gRPC, a call per message", "dlobd.network.channels.grpc_unary:GrpcUnaryChannel", ("grpc",)),
-        Row(
-            "grpc-stream",
-            "gRPC, one stream of messages each way",
-            "dlobd.network.channels.grpc_stream:GrpcStreamChannel",
-            ("grpc",),
-        ),
+        Row("grpc", "gRPC, a call per message", "dlobd.network.channels.grpc:GrpcChannel", ("grpc",)),
         Row(
             "ucx",
             "UCX (libucp), by a binding of dlobd's own",
             "dlobd.network.channels.ucx.channel:UcxChannel",
             ("cffi",),
         ),
-        Row("mpi", "MPICH, by mpi4py", "dlobd.network.channels.mpi:MpiChannel", ("mpi4py",)),
-        Row("inproc", "dlobd's channel between threads, for tests", "dlobd.network.channels.inproc:InprocChannel"),
+        Row("mpi", "MPICH by mpi4py; its exchange alone uses it", needs=("mpi4py",)),
     ],
 )
-"""Whose code carries a channel's bytes. Each says which channels it can carry (`transports`)."""
+"""Whose code carries a channel's bytes."""
 
 EXCHANGES = Registry(
     "exchanges",
@@ -199,13 +180,13 @@ EXCHANGES = Registry(
         Row(
             "ps",
             "dlobd's parameter servers, synchronous, beside the step",
-            "dlobd.network.exchanges.ps.synchronous:ParameterServer",
+            "dlobd.network.exchanges.ps.exchange:ParameterServer",
             ("tensorflow",),
         ),
         Row(
             "ps-async",
             "dlobd's parameter servers, asynchronous: no rank waits for another",
-            "dlobd.network.exchanges.ps.asynchronous:AsynchronousParameterServer",
+            "dlobd.network.exchanges.ps.exchange:AsynchronousParameterServer",
             ("tensorflow",),
         ),
         Row(

@@ -27,7 +27,6 @@ class Row:
         target: "module:attribute"; empty for a property of TensorFlow, Spark or YARN that needs no code in dlobd.
         needs: modules that must be importable for it to work.
         unavailable: why it cannot be used anywhere with this version; empty if it can.
-        not_for_jobs: why no experiment may choose it, although it works; empty if it may.
         data_file: a file below a data folder without which it is not available; empty if it needs none.
         without_data: why that file may not be there, and what to do.
         part_of: the member of which it is only a part, so that every report must say so; empty if it is whole.
@@ -39,7 +38,6 @@ class Row:
     target: str = ""
     needs: tuple[str, ...] = ()
     unavailable: str = ""
-    not_for_jobs: str = ""
     data_file: str = ""
     without_data: str = ""
     part_of: str = ""

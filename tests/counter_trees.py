@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dlobd.network.channels.base import Kind, Traffic
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import TransportEvidence, record
-from dlobd.network.transport.tcp_info import TcpSocket
+from dlobd.network.verdict.evidence import Snapshot, TcpSocket, TransportEvidence, record
 
 MB = 1_000_000
 BYTES = 100 * MB
@@ -381,6 +379,5 @@ CASES = [
          lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "sysv/memory", "shm", None), "unknown", None),
     Case("shm was asked for, tcp used", "shm",
          lambda t: _one_host(t, lambda host: host.move("lo", 2 * BYTES), "tcp/lo", "tcp", 1.0), "tcp", False, "", "lo"),
-    Case("threads of one process", "inproc", lambda t: _one_host(t, lambda host: None, "", "local"), "local", True),
     Case("nothing was exchanged", "tcp@eth0", _no_bytes, "unknown", None),
 ]  # fmt: skip

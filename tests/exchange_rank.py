@@ -2,7 +2,7 @@
 
     python tests/exchange_rank.py SPANS RANK PEER,PEER,... EXCHANGE CHANNEL LIBRARY CALLS
 
-The address book is in the environment, as in a job. TensorFlow is not needed: arrays show their memory as tensors do.
+The key-value store is in the environment, as in a job. TensorFlow is not needed: arrays expose memory as tensors do.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from dlobd import tracing
 from dlobd.axes import EXCHANGES
+from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Exchange, Settings
 
 SHAPES: list[tuple[int, ...]] = [(), (7, 3), (1000,), (0,), (300, 33)]
@@ -32,7 +33,7 @@ def main() -> None:
     spans, rank, peers, name, channel, library, calls = sys.argv[1:]
     tf = SimpleNamespace(constant=lambda array: array)
     tracing.start(spans, "worker" if int(rank) else "chief", max(0, int(rank) - 1))
-    exchange: Exchange = EXCHANGES.get(name)(Settings(channel, library, 1 << 20, 1))
+    exchange: Exchange = EXCHANGES.get(name)(Settings(Channel.parse(channel), library, 1 << 20, 1))
     exchange.join(tf, peers.split(","), int(rank))
     found: list[Any] = []
     for _ in range(int(calls)):

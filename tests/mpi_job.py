@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from dlobd.network.exchanges.all_reduce import PLACE
-from dlobd.network.formation.address_book import AddressBook
-from dlobd.network.formation.pmi import PmiServer
+from dlobd.network.exchanges.outside_step import RENDEZVOUS
+from dlobd.network.rendezvous.pmi import PmiServer
+from dlobd.network.rendezvous.store import KeyValueStore
 
 PATIENCE_S = 40.0
 SECRET = "of this run"
@@ -27,13 +27,14 @@ RANK = """\
 import os, signal, sys, time
 from types import SimpleNamespace
 import numpy as np
-from dlobd.network.exchanges import all_reduce
+from dlobd.network.exchanges import outside_step
+from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.mpi import MpiAllReduce
 
 rank, size, host = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 tf = SimpleNamespace(constant=lambda array: array)  # arrays show their memory as tensors do
-exchange = MpiAllReduce(Settings("tcp", "mpi", 64 << 20, 1))
+exchange = MpiAllReduce(Settings(Channel("tcp"), "mpi", 64 << 20, 1))
 
 def join():
     exchange.join(tf, [f"{host}:1"] * size, rank)
@@ -65,10 +66,10 @@ class MpiJob:
     ) -> None:
         places = hosts or [("127.0.0.1", "")] * size
         address, namespace = places[0]
-        self.book = _inside(namespace, lambda: AddressBook(address, size, SECRET.encode()))
+        self.store = _inside(namespace, lambda: KeyValueStore(address, size, SECRET.encode()))
         self.pmi = _inside(namespace, lambda: PmiServer(address, size, SECRET.encode()))
         self.ranks: dict[int, subprocess.Popen[str]] = {}
-        place = {"address": self.book.address, "pmi": self.pmi.address}
+        place = {"address": self.store.address, "pmi": self.pmi.address}
         for rank in range(size) if ranks is None else ranks:
             secret = (secrets or {}).get(rank, SECRET)
             self.ranks[rank] = subprocess.Popen(
@@ -79,7 +80,7 @@ class MpiJob:
                 ],
                 env={
                     **os.environ,
-                    PLACE: json.dumps({**place, "secret": secret}),
+                    RENDEZVOUS: json.dumps({**place, "secret": secret}),
                     "PYTHONPATH": str(Path(__file__).parents[1]),
                     "OPENBLAS_NUM_THREADS": "1",
                 },
@@ -96,7 +97,7 @@ class MpiJob:
         for process in self.ranks.values():
             process.kill()
             process.communicate()
-        self.book.close()
+        self.store.close()
         self.pmi.close()
 
     def line(self, rank: int) -> str:

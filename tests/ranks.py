@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from dlobd.network.channels.base import Channel
-from dlobd.network.channels.inproc import InprocChannel
+from dlobd.network.channels.base import OpenChannel
+from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.collectives.mesh import AllGather, Mesh
 
 PATIENCE_S = 30.0
@@ -53,7 +53,7 @@ def with_mesh(
     size: int,
     partners: Callable[[int, int], set[int]],
     work: Callable[[Mesh], T],
-    make: Callable[[], Channel] = InprocChannel,
+    make: Callable[[], OpenChannel] = SocketsChannel,
 ) -> list[T]:
     """What `work(mesh)` returns on each rank; meshes and channels are closed afterwards."""
     meeting = Meeting(size)

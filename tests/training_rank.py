@@ -3,7 +3,7 @@
     python tests/training_rank.py RANK PLACES < [[exchange, channel, library, servers], ...]
 
 Prints for each of them a line of JSON: the losses of its steps, and what its exchange says of the transport. PLACES has
-an address book for each, because ranks meet in it once. Real TensorFlow, and dlobd's own step.
+an key-value store for each, because ranks meet in it once. Real TensorFlow, and dlobd's own step.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from dlobd import tracing
 from dlobd.axes import EXCHANGES
+from dlobd.channel import Channel
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.job.models import mlp
 from dlobd.job.training import schedules
@@ -25,8 +26,8 @@ from dlobd.job.training.losses import softmax_cross_entropy
 from dlobd.job.training.optimisers import Momentum, Sgd
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
-from dlobd.network.exchanges.all_reduce import PLACE
 from dlobd.network.exchanges.base import Exchange, Settings
+from dlobd.network.exchanges.outside_step import RENDEZVOUS
 from dlobd.tracing import names
 
 STEPS, BATCH, SHAPE, CLASSES = 8, 12, (12, 12, 1), 5
@@ -81,8 +82,8 @@ def main() -> None:
 
     for (name, channel, library, servers), place in zip(json.loads(sys.stdin.read()), places, strict=True):
         peers = place["peers"]
-        exchange: Exchange = EXCHANGES.get(name)(Settings(channel, library, FUSION_BYTES, servers))
-        os.environ |= {PLACE: json.dumps(place), **exchange.environment(peers, rank)}
+        exchange: Exchange = EXCHANGES.get(name)(Settings(Channel.parse(channel), library, FUSION_BYTES, servers))
+        os.environ |= {RENDEZVOUS: json.dumps(place), **exchange.environment(peers, rank)}
         losses = train(tf, exchange, peers, rank)
         print(json.dumps({"losses": losses, "transport": told.pop() if told else None}), flush=True)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.job.launchers.native import free_addresses
-from dlobd.network.formation.address_book import AddressBook
-from dlobd.network.formation.pmi import PmiServer
+from dlobd.network.rendezvous.pmi import PmiServer
+from dlobd.network.rendezvous.store import KeyValueStore
 
 RANK = Path(__file__).with_name("training_rank.py")
 
@@ -58,8 +58,8 @@ def trained(ranks: int, ways: Sequence[Way], deadline_s: float = 120.0, host: st
 
 def _place(opened: ExitStack, ranks: int, way: Way, host: str) -> dict[str, Any]:
     secret = secrets.token_hex(16)
-    book = opened.enter_context(closing(AddressBook(host, ranks, secret.encode())))
-    place: dict[str, Any] = {"address": book.address, "secret": secret, "peers": free_addresses(ranks)}
+    store = opened.enter_context(closing(KeyValueStore(host, ranks, secret.encode())))
+    place: dict[str, Any] = {"address": store.address, "secret": secret, "peers": free_addresses(ranks)}
     if way[2] == "mpi":
         place["pmi"] = opened.enter_context(closing(PmiServer(host, ranks, secret.encode()))).address
     return place

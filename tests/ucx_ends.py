@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from namespaces import Host
 
-from dlobd.network.transport.evidence import TransportEvidence
+from dlobd.network.verdict.evidence import TransportEvidence
 
 PATIENCE_S = 30.0
 
@@ -19,8 +19,8 @@ import json, sys, time
 import numpy as np
 from dlobd.network.channels.ip import local_address
 from dlobd.network.channels.ucx.channel import UcxChannel
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import record
+from dlobd.network.verdict.evidence import Snapshot
+from dlobd.network.verdict.evidence import record
 
 def soon():
     return time.monotonic() + 30

@@ -1,5 +1,5 @@
 """By what a run's bytes went, plane by plane: what ranks recorded of their exchange, and whose addresses Spark and HDFS
-used. Pure. The rules are those of `dlobd.network.transport`."""
+used. Pure. The rules are those of `dlobd.network.verdict`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.transport import Plane
+from dlobd.channel import Channel
 from dlobd.experiment.channels import library
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import plane_of_addresses, verdict
+from dlobd.network.verdict.evidence import Snapshot, TransportEvidence
+from dlobd.network.verdict.rules import plane_of_addresses, verdict
 from dlobd.schema import OwnJob, Runnable
 from dlobd.tracing import names
 
@@ -23,17 +23,18 @@ def planes(experiment: Runnable, evidence: Evidence) -> tuple[Plane, ...] | None
     if isinstance(experiment, OwnJob):
         return None
     ranks = list(_ranks(evidence))
-    asked_of_all = experiment.channel if experiment.planes == "all" else ""
+    channel = Channel.parse(experiment.channel)
+    requested_of_all = channel if experiment.planes == "all" else None
     found = []
     if experiment.workers > 1:  # one rank alone has nobody to exchange with
-        exchange = verdict(EXCHANGE, experiment.channel, ranks)
+        exchange = verdict(EXCHANGE, channel, ranks)
         found.append(exchange)
         if library(experiment.exchange, experiment.channel, experiment.channel_library) == "tensorflow":
             found.append(replace(exchange, plane=GRPC))
     snapshots = [*(one.after for one in ranks), *_client(evidence)]
     for plane, addresses in ((SPARK, evidence.spark_addresses), (HDFS, evidence.datanode_addresses)):
         if addresses:
-            found.append(plane_of_addresses(plane, asked_of_all, addresses, snapshots))
+            found.append(plane_of_addresses(plane, requested_of_all, addresses, snapshots))
     return tuple(found)
 
 

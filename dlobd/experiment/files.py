@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from dlobd.axes import DATASETS, REGISTRIES, RENAMED_EXCHANGES
+from dlobd.channel import Channel
 from dlobd.errors import UsageError
 from dlobd.experiment import channels, memory, own_files, training, ways
 from dlobd.job.datasets import own as own_datasets
 from dlobd.job.datasets.base import declared
-from dlobd.network.channels.spec import ChannelSpec
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
 from dlobd.schema import ADDED, Experiment, Runnable
@@ -321,14 +321,14 @@ def _check_member(name: str, value: str, where: str) -> None:
     registry = REGISTRIES[AXES[name]]
     if value not in registry.names():
         raise UsageError(f"{where}: {unknown(registry.one, value, registry.names())}", f"dlobd list {registry.kind}")
-    if why := (row := registry.row(value)).not_for_jobs or row.unavailable:
+    if why := registry.row(value).unavailable:
         raise UsageError(f"{where}: {name} {value} cannot be used by a job: {why}.", f"dlobd list {registry.kind}")
 
 
 def _transport(channel: str, where: str) -> str:
     """Of TRANSPORT[@DEVICE]: whether the device is there, its host says."""
     try:
-        return ChannelSpec.parse(channel).transport
+        return Channel.parse(channel).transport
     except ValueError as error:
         raise UsageError(f"{where}: {error}.", "dlobd list channels") from None
 

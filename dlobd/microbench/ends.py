@@ -29,7 +29,7 @@ import numpy as np
 from dlobd.axes import LIBRARIES
 from dlobd.errors import SetupError
 from dlobd.microbench.hosts import Host
-from dlobd.network.channels.base import Channel, Connection
+from dlobd.network.channels.base import Connection, OpenChannel
 
 PATIENCE_S = 60.0
 """For the whole of a measurement; a call that takes longer has failed."""
@@ -138,7 +138,7 @@ def main() -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[plan.core % len(cores)]})
     deadline_s = time.monotonic() + PATIENCE_S
-    channel: Channel = LIBRARIES.get(plan.library)(plan.transport, plan.device, SECRET)
+    channel: OpenChannel = LIBRARIES.get(plan.library)(plan.transport, plan.device, SECRET)
     if plan.listens:
         listener = channel.listen()
         print(listener.address, flush=True)

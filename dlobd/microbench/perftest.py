@@ -16,8 +16,8 @@ from pathlib import Path
 from dlobd.errors import SetupError
 from dlobd.microbench.ends import PATIENCE_S, Measure
 from dlobd.microbench.hosts import Host
-from dlobd.network.channels.ucx.context import settings
 from dlobd.network.channels.ucx.library import load
+from dlobd.network.channels.ucx.worker import settings
 
 PORT = 13337
 """Its own default; on hosts that are namespaces, or loopback."""

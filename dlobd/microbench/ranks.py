@@ -1,6 +1,6 @@
 """An exchange between ranks that are processes, one a host: how long an all-reduce takes, or a whole exchange.
 
-    python -m dlobd.microbench.ranks PLAN            one rank, or the driver, which says where its address book is
+    python -m dlobd.microbench.ranks PLAN            one rank, or the driver, which says where its key-value store is
 
 all-reduce   of one array of float32, as MPI_Allreduce does it: no packing, and no barrier in between
 exchange     of tensors: pack, wait for peers, wire and unpack, as in a training step
@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from dlobd.axes import EXCHANGES
+from dlobd.channel import Channel
 from dlobd.errors import SetupError
 from dlobd.microbench.hosts import Host
-from dlobd.network.exchanges.all_reduce import PLACE, AllReduceExchange
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.mpi import MpiPeers
-from dlobd.network.formation.address_book import AddressBook
-from dlobd.network.formation.pmi import PmiServer
+from dlobd.network.exchanges.outside_step import RENDEZVOUS, OutsideStepExchange
+from dlobd.network.rendezvous.pmi import PmiServer
+from dlobd.network.rendezvous.store import KeyValueStore
 
 PATIENCE_S = 120.0
 """For one rank's next word. Exchanges have deadlines of their own."""
@@ -64,8 +65,8 @@ class Work:
 class Plan:
     """What one rank does.
 
-    rank: DRIVER for the process that has what the driver has in a job: address book and PMI server.
-    book: the value of PLACE, which the driver says.
+    rank: DRIVER for the process that has what the driver has in a job: key-value store and PMI server.
+    book: the value of RENDEZVOUS, which the driver says.
     """
 
     exchange: str
@@ -158,9 +159,9 @@ def main() -> None:
     if plan.rank == DRIVER:
         _drive(plan)
         return
-    os.environ[PLACE] = plan.book
+    os.environ[RENDEZVOUS] = plan.book
     name = "mpi" if plan.exchange == MPI_ALLREDUCE else plan.exchange
-    exchange = EXCHANGES.get(name)(Settings(plan.channel, plan.library, 64 << 20, plan.servers))
+    exchange = EXCHANGES.get(name)(Settings(Channel.parse(plan.channel), plan.library, 64 << 20, plan.servers))
     peers = [f"{address}:{PORT + rank}" for rank, address in enumerate(plan.addresses)]
     tf = _tensorflow(exchange, peers, plan.rank)
     exchange.join(tf, peers, plan.rank)
@@ -172,7 +173,7 @@ def main() -> None:
 def _drive(plan: Plan) -> None:
     """Until stdin ends, or this process is ended."""
     host, ranks, secret = plan.addresses[0], len(plan.addresses), SECRET.encode()
-    with closing(AddressBook(host, ranks, secret)) as book, closing(PmiServer(host, ranks, secret)) as pmi:
+    with closing(KeyValueStore(host, ranks, secret)) as book, closing(PmiServer(host, ranks, secret)) as pmi:
         print(json.dumps({"address": book.address, "pmi": pmi.address, "secret": SECRET}), flush=True)
         sys.stdin.read()
 
@@ -200,7 +201,7 @@ def _call(plan: Plan, exchange: Any, tf: Any, work: Work) -> Callable[[], Any]:
     if work.whole:
         return lambda: exchange.reduce(tf, arrays, ranks)
     (array,) = arrays
-    assert isinstance(exchange, AllReduceExchange)
+    assert isinstance(exchange, OutsideStepExchange)
     peers = exchange.peers
     assert peers is not None
     if plan.exchange == MPI_ALLREDUCE:

@@ -1,1 +1,1 @@
-"""What moves gradients between ranks: `channels/` carry bytes, `exchanges/` are algorithms over them."""
+"""Exchange of gradients between ranks: `channels/` carry bytes, `exchanges/` combine gradients over them."""

@@ -1,12 +1,12 @@
-"""The RDMA devices of a host, as the kernel's /sys tells them: no library of a vendor is asked, and none is needed.
+"""The RDMA devices of a host, as the kernel shows them in /sys, without any vendor library.
 
-    /sys/class/infiniband/DEVICE                    a link; of a software device it leads below devices/virtual
-    .../fw_ver, hca_type, device/driver, parent     parent is Soft-RoCE's: the interface below it
+    /sys/class/infiniband/DEVICE                    a link; that of a software device points below devices/virtual
+    .../fw_ver, hca_type, device/driver, parent     Soft-RoCE has a parent: the interface below it
     .../ports/N/state, phys_state, rate, link_layer
     .../ports/N/gids/I, gid_attrs/types/I, gid_attrs/ndevs/I
 
-Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux; `parent` is drivers/infiniband/sw/rxe/rxe_verbs.c.
-What cannot be read is None, never a guess.
+Source: Documentation/ABI/stable/sysfs-class-infiniband of Linux; `parent` is in drivers/infiniband/sw/rxe/rxe_verbs.c.
+Values that cannot be read are None, never a guess.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path("/")
-"""Where `sys` and `proc` are; tests have trees of their own."""
+"""Parent directory of `sys` and `proc`; tests use constructed trees."""
 
 NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
-"""A row of the GID table that is not set."""
+"""Unset row of the GID table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gid:
-    """One address of a port. `kind` is `IB/RoCE v1` or `RoCE v2`; `interface` is empty on InfiniBand's own links."""
+    """Address of a port. `kind` is `IB/RoCE v1` or `RoCE v2`; `interface` is empty on native InfiniBand links."""
 
     index: int
     gid: str
@@ -33,7 +33,7 @@ class Gid:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port, with the kernel's words: ACTIVE, LinkUp, 100 Gb/sec (4X EDR), InfiniBand or Ethernet."""
+    """Port, in the kernel's words: ACTIVE, LinkUp, 100 Gb/sec (4X EDR), InfiniBand or Ethernet."""
 
     number: int
     state: str | None
@@ -45,11 +45,12 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device.
+    """RDMA device.
 
-    soft: a driver in software: good for tests, of no meaning as performance. Its `rate` is fiction.
-    parent: the interface that carries a software device's packets.
-    bus: what it is on, as a path; interfaces of the same hardware have the same.
+    Args:
+        soft: its driver is software: useful for tests, meaningless for performance. Its `rate` is fictitious.
+        parent: the interface that carries a software device's packets.
+        bus: path of its hardware; interfaces of the same hardware have the same.
     """
 
     name: str
@@ -62,15 +63,15 @@ class Device:
 
 
 def read_text(path: Path) -> str | None:
-    """What a file of /sys or /proc says, without its end of line; None where it is not there, empty or refused."""
+    """Return the stripped text of a file of /sys or /proc; None if it is missing, empty or unreadable."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip("\0 \t\r\n") or None
-    except OSError:  # a row of the GID table that is not set answers EINVAL
+    except OSError:  # reading an unset row of the GID table fails with EINVAL
         return None
 
 
 def read_number(path: Path) -> int | None:
-    """The same of a whole number; None where it is none."""
+    """Return the integer in a file; None if there is none."""
     text = read_text(path)
     try:
         return int(text) if text is not None else None
@@ -79,15 +80,15 @@ def read_number(path: Path) -> int | None:
 
 
 def bus_of(link: Path) -> str | None:
-    """Where the link `device` of a device or an interface leads to."""
+    """Return the hardware path of a device or an interface."""
     try:
         return str((link / "device").resolve(strict=True))
-    except (OSError, RuntimeError):  # no such link, or one that leads in a circle
+    except (OSError, RuntimeError):  # no such link, or a cycle of links
         return None
 
 
 def devices(root: Path = ROOT) -> tuple[Device, ...]:
-    """All RDMA devices, by name; none where the kernel has no RDMA."""
+    """Return all RDMA devices, by name; empty if the kernel has no RDMA."""
     return tuple(_device(path) for path in _listed(root / "sys/class/infiniband"))
 
 
@@ -134,9 +135,8 @@ def _gid(port: Path, row: Path) -> Gid | None:
 
 
 def _word(path: Path) -> str | None:
-    """The word of `4: ACTIVE`."""
     text = read_text(path)
-    return text.rpartition(":")[2].strip() or None if text else None
+    return text.rpartition(":")[2].strip() or None if text else None  # `4: ACTIVE`
 
 
 def _end_of(link: Path) -> str | None:

@@ -2,8 +2,8 @@
 
     /sys/class/net/NAME/type, operstate, mtu, speed, mode
 
-`type` is an ARPHRD number of linux/if_arp.h: 32 is IP over InfiniBand. `mode`, datagram or connected, is ib_ipoib's.
-sysfs shows the network namespace in which it was mounted; `ip netns exec` mounts it anew. Source:
+`type` is an ARPHRD number of linux/if_arp.h: 32 is IP over InfiniBand. `mode`, datagram or connected, exists for IPoIB.
+sysfs shows the network namespace in which it was mounted; `ip netns exec` mounts it again. Source:
 Documentation/ABI/testing/sysfs-class-net of Linux.
 """
 
@@ -29,19 +29,19 @@ LOOPBACK = 772
 _WORDS = {ETHERNET: "ethernet", INFINIBAND: "infiniband", LOOPBACK: "loopback"}
 
 _DISCARD_PORT = 9
-"""Any port will do to ask for a route: nothing is sent."""
+"""Port for route lookups, which send nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface. What the kernel does not say is None.
+    """Interface. Values that the kernel does not report are None.
 
     Args:
-        type: its ARPHRD number.
+        type: ARPHRD number.
         state: the kernel's word: up, down, lowerlayerdown ...; loopback and tunnels are `unknown` while they are up.
-        addresses: IPv4.
-        speed_mbit_per_s: None also where the driver has none to tell, as virtual ones have.
-        mode: of IP over InfiniBand: datagram or connected; empty for others.
+        addresses: IPv4 addresses.
+        speed_mbit_per_s: None for virtual interfaces, too.
+        mode: of IP over InfiniBand, datagram or connected; empty for others.
     """
 
     name: str
@@ -54,25 +54,25 @@ class Interface:
 
     @property
     def kind(self) -> str:
-        """ethernet, infiniband, loopback, or `type N`."""
+        """Name of the type: ethernet, infiniband, loopback, or `type N`."""
         return _WORDS.get(self.type, f"type {self.type}") if self.type is not None else "of an unknown type"
 
     @property
     def up(self) -> bool:
-        """It may carry packets. A driver that has no carrier to watch says `unknown`."""
+        """True if it may carry packets. Drivers without carrier detection report `unknown`."""
         return self.state in ("up", "unknown")
 
 
 def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None = None) -> list[Interface]:
-    """All of them, by name.
+    """Return all interfaces, by name.
 
     Args:
-        root: the directory that holds one directory an interface.
-        addresses: IPv4 addresses by interface; None: those of this process's network namespace.
+        root: directory with one directory per interface.
+        addresses: IPv4 addresses by interface; default: those of this process's network namespace.
     """
     known = _ipv4() if addresses is None else addresses
     try:
-        # the bonding driver keeps a file among them
+        # the bonding driver has a file there
         names = sorted(path.name for path in root.iterdir() if path.is_dir())
     except OSError:
         names = []
@@ -80,7 +80,7 @@ def interfaces(root: Path = SYSFS, addresses: Mapping[str, Sequence[str]] | None
 
 
 def network_of(device: str) -> IPv4Network | None:
-    """The IPv4 network that stands for a device; that of an address is the address alone. None: it is a name."""
+    """Return the IPv4 network of a device, an address being a network of one; None if the device is a name."""
     try:
         return IPv4Network(device)
     except ValueError:
@@ -93,17 +93,17 @@ def resolve(
     root: Path = SYSFS,
     addresses: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[Interface, str]:
-    """The interface of a device, which is up, and the IPv4 address to use there.
+    """Return the interface of a device and its IPv4 address to use; the interface is up.
 
     Args:
-        device: the name of the interface, which stands for its first address; an address of it; or a network in CIDR
-            notation, in which it has an address.
-        infiniband: it must be IP over InfiniBand.
-        root, addresses: as of `interfaces`.
+        device: name of the interface, whose first address is used; an address of it; or a network in CIDR notation.
+        infiniband: require IP over InfiniBand.
+        root, addresses: see `interfaces`.
 
     Raises:
-        UsageError: there is none of this name; the nearest is named.
-        SetupError: none, or more than one, has such an address; or it is of another type, down, or without an address.
+        UsageError: no interface has this name; the nearest name is suggested.
+        SetupError: no interface, or more than one, has such an address; or it has another type, is down, or has no
+            address.
     """
     found = interfaces(root, addresses)
     network = network_of(device)
@@ -114,12 +114,10 @@ def resolve(
         remedy = f"choose {' or '.join(others)}" if others else f"this host has no InfiniBand interface; use tcp@{name}"
         raise SetupError(f"Interface {name!r} is {interface.kind}, not infiniband: it cannot carry IPoIB.", remedy)
     if not interface.up:
-        state = interface.state or "in a state that the kernel does not tell"
-        raise SetupError(f"Interface {name!r} is {state}.", f"bring it up: ip link set {name} up, and look at its link")
+        state = interface.state or "in an unknown state"
+        raise SetupError(f"Interface {name!r} is {state}.", f"bring it up (ip link set {name} up) and check its link")
     if not interface.addresses:
-        raise SetupError(
-            f"Interface {name!r} has no IPv4 address.", f"give it one: ip address add A.B.C.D/N dev {name}"
-        )
+        raise SetupError(f"Interface {name!r} has no IPv4 address.", f"add one: ip address add A.B.C.D/N dev {name}")
     return interface, interface.addresses[0] if network is None else _address_in(network, interface)
 
 
@@ -141,7 +139,9 @@ def _within(network: IPv4Network, device: str, found: Sequence[Interface]) -> In
             f"This host has no interface with {wanted} {device}; its addresses are {', '.join(every) or 'none'}.",
             "choose among these, or look at `ip address`",
         )
-    if len(inside) > 1 and "/" in device:  # an address that several have, as tunnels do, is still one to bind to
+    if (
+        len(inside) > 1 and "/" in device
+    ):  # a single address can be bound even if several interfaces have it, as tunnels do
         both = ", ".join(f"{interface.name} ({_address_in(network, interface)})" for interface in inside)
         raise SetupError(
             f"This host has more than one interface with an address in {device}: {both}.",
@@ -151,14 +151,15 @@ def _within(network: IPv4Network, device: str, found: Sequence[Interface]) -> In
 
 
 def _address_in(network: IPv4Network, interface: Interface) -> str:
-    """The first of the interface's addresses that is in the network; empty if none is. All of 127/8 is loopback's."""
+    """Return the interface's first address in the network; empty if there is none. All of 127/8 belongs to loopback."""
     if interface.type == LOOPBACK and network.prefixlen == 32 and network.is_loopback:
         return str(network.network_address)
     return next((address for address in interface.addresses if IPv4Address(address) in network), "")
 
 
 def with_address(address: str, root: Path = SYSFS) -> Interface | None:
-    """The interface that has this IPv4 address; None if it is not of this host. All of 127/8 is loopback's."""
+    """Return the interface with an IPv4 address; None if it is no address of this host. All of 127/8 belongs to
+    loopback."""
     loopback = address.startswith("127.")
     for interface in interfaces(root):
         if address in interface.addresses or (loopback and interface.type == LOOPBACK):
@@ -167,11 +168,12 @@ def with_address(address: str, root: Path = SYSFS) -> Interface | None:
 
 
 def towards(host: str) -> Interface | None:
-    """The interface by which packets to an IPv4 address leave, by the kernel's routes; what is for this host itself
-    goes over loopback, whichever interface has the address. None if the interface is not to be found.
+    """Return the interface by which packets to an IPv4 address leave, by the kernel's routes; None if it is unknown.
+
+    Packets to this host's own addresses go over loopback.
 
     Raises:
-        SetupError: no route leads there.
+        SetupError: there is no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -183,9 +185,10 @@ def towards(host: str) -> Interface | None:
 
 
 def carrying(local: str, remote: str) -> Interface | None:
-    """The interface that carries a connection between two IPv4 addresses, the first of this host.
+    """Return the interface that carries a connection between two IPv4 addresses, the first one of this host.
 
-    The kernel takes what goes between two addresses of one host over loopback."""
+    Connections within a host go over loopback.
+    """
     both_here = with_address(remote) is not None
     return with_address("127.0.0.1" if both_here else local)
 
@@ -206,7 +209,7 @@ def _interface(path: Path, addresses: tuple[str, ...]) -> Interface:
 def _word(path: Path) -> str | None:
     try:
         return path.read_text().strip() or None
-    except (OSError, UnicodeDecodeError):  # `speed` of an interface that is down cannot be read
+    except (OSError, UnicodeDecodeError):  # `speed` of a down interface is unreadable
         return None
 
 
@@ -218,7 +221,7 @@ def _number(path: Path) -> int | None:
 
 
 def _ipv4() -> dict[str, list[str]]:
-    """By interface; an address with a label of its own, such as eth0:1, is of the interface before the colon."""
+    """Return addresses by interface; an alias such as eth0:1 belongs to the interface before the colon."""
     found: dict[str, list[str]] = {}
     for name, addresses in psutil.net_if_addrs().items():
         of_name = found.setdefault(name.partition(":")[0], [])

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 
 from dlobd.axes import CHANNELS
 from dlobd.bundle.run import Run
+from dlobd.channel import Channel
 from dlobd.experiment import channels
 from dlobd.network import interfaces
-from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.devices import devices
 from dlobd.report.chosen import Chosen, configuration, grouped
 from dlobd.report.script import Shown
@@ -34,9 +34,6 @@ STYLES = {
     "unpack": ("#009E73", "xx"),
 }
 """Colour and hatch of each part."""
-
-TESTS_ONLY = ("inproc",)
-"""Channels that no job can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +96,9 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
 
 def unavailable(chosen: Chosen) -> Iterator[tuple[str, str]]:
     """(channel, what this machine lacks for it) of those that no run has."""
-    have = {ChannelSpec.parse(configuration(run).channel).transport for run in chosen.runs}
+    have = {Channel.parse(configuration(run).channel).transport for run in chosen.runs}
     for name in CHANNELS.names():
-        if name not in have and name not in TESTS_ONLY:
+        if name not in have:
             yield name, _lack(name) or "no run of it was named"
 
 

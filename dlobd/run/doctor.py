@@ -64,7 +64,7 @@ LISTENERS = (
     ),
     Listener("dlobd in the driver: clock; with barrier also the ranks' log lines", "127.0.0.1", "the run's secret"),
     Listener(
-        "dlobd in the driver, with exchanges of dlobd's own: address book; with mpi also PMI",
+        "dlobd in the driver, with exchanges of dlobd's own: key-value store; with mpi also PMI",
         "127.0.0.1",
         "the run's secret",
     ),

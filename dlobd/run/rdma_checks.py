@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlobd.axes import CHANNELS
+from dlobd.channel import Channel
 from dlobd.errors import DlobdError, UsageError
 from dlobd.network import channels, interfaces
-from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.devices import ROOT, Device, Port, devices
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 from dlobd.registry import unknown
 from dlobd.run.diagnosis import Diagnosis
 
@@ -53,7 +53,7 @@ def carry_bytes(device: str) -> TransportEvidence:
     Raises:
         OSError: it did not end well; the last line that it wrote.
     """
-    command = [sys.executable, "-m", "dlobd.network.transport.probe", "ucx", "rdma", device]
+    command = [sys.executable, "-m", "dlobd.network.verdict.probe", "ucx", "rdma", device]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
@@ -109,15 +109,15 @@ def examine(machine: Machine | None = None) -> list[Diagnosis]:
     ]
 
 
-def channel(text: str) -> ChannelSpec:
+def channel(text: str) -> Channel:
     """A channel that a person requires.
 
     Raises:
         UsageError: it is none; the nearest is named.
     """
-    names = [row.name for row in CHANNELS if row.name != "inproc"]
+    names = CHANNELS.names()
     try:
-        spec = ChannelSpec.parse(text)
+        spec = Channel.parse(text)
     except ValueError as error:
         raise UsageError(f"--require: {error}.", "dlobd doctor --require rdma") from None
     if spec.transport not in names:
@@ -126,7 +126,7 @@ def channel(text: str) -> ChannelSpec:
 
 
 def required(
-    spec: ChannelSpec, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
+    spec: Channel, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
 ) -> Diagnosis:
     """Check 8: whether a channel can be had here; what cannot is broken.
 
@@ -267,7 +267,7 @@ def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
     if ucx.verdict != "ok":
         return Diagnosis(part, "absent", "not tried without UCX", ucx.remedy)
     try:
-        plane = verdict("transfer", f"rdma@{name}", [machine.carry_bytes(name)])
+        plane = verdict("transfer", Channel("rdma", name), [machine.carry_bytes(name)])
     except (OSError, ValueError, LookupError, TypeError) as error:
         return Diagnosis(
             part, "broken", f"no bytes came through: {error}", "look at the port's line, and at RDMA access"
@@ -314,7 +314,7 @@ def _fine(verdicts: Mapping[str, Diagnosis], name: str) -> bool:
     return all(one is not None and one.verdict == "ok" for one in both)
 
 
-def _ip_required(part: str, spec: ChannelSpec, machine: Machine) -> Diagnosis:
+def _ip_required(part: str, spec: Channel, machine: Machine) -> Diagnosis:
     ipoib = spec.transport == "ipoib"
     every = [one.name for one in _interfaces(machine) if not ipoib or one.type == interfaces.INFINIBAND]
     if not every:

@@ -137,16 +137,16 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
     original = module._compute_function
 
     def compute_function(tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
-        from dlobd.network.collectives import barrier, ring
+        from dlobd.network.collectives import all_reduce, mesh
         from dlobd.network.exchanges.fusion import Fusion
 
         ranks = _Entered(directory, exchange._rank, job.workers)
         for number, (owner, name, armed) in enumerate(
             (
-                (ring.Ring, "__call__", None),
+                (all_reduce.Ring, "__call__", None),
                 # until the others are in the barrier they compute, and a delay would hold up nothing
                 (Fusion, "pack", ranks.others_have),
-                (barrier, "barrier", ranks.others_have),
+                (mesh, "barrier", ranks.others_have),
                 (Fusion, "unpack", None),
             )
         ):
@@ -155,7 +155,7 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
             if PARTS[number] == "channel/unpack" and exchange._rank:
                 continue  # while others than the chief unpack, the chief goes on to its next step
             setattr(owner, name, _late(getattr(owner, name), delay, armed))
-        barrier.barrier = ranks.counted(barrier.barrier)
+        mesh.barrier = ranks.counted(mesh.barrier)
         return original(tf, job, workload, update, exchange)
 
     module._compute_function = compute_function  # type: ignore[attr-defined]

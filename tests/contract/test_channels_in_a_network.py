@@ -12,11 +12,12 @@ import pytest
 from namespaces import INTERFACE, Host, hosts, with_other_name
 
 from dlobd.axes import LIBRARIES
+from dlobd.channel import Channel
 from dlobd.errors import SetupError
 from dlobd.microbench import ranks
 from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -28,8 +29,8 @@ END = """\
 import json, sys, time
 from dlobd.axes import LIBRARIES
 from dlobd.network.channels.ip import local_address
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import record
+from dlobd.network.verdict.evidence import Snapshot
+from dlobd.network.verdict.evidence import record
 
 def soon():
     return time.monotonic() + 30
@@ -94,17 +95,17 @@ def met(library: str, network: str, places: list[Host]) -> list[TransportEvidenc
     return [TransportEvidence.from_attrs(json.loads(out.splitlines()[-1])) for out, _ in reversed(said)]
 
 
-@pytest.mark.parametrize("library", ["sockets", "grpc", "grpc-stream", "ucx"])
+@pytest.mark.parametrize("library", ["sockets", "grpc", "ucx"])
 def test_hosts_meet_in_their_network_by_different_interfaces(library: str, differing: list[Host]) -> None:
     """By whichever end listens; the verdict agrees with the network, and neither with a name nor with another one."""
     if reason := LIBRARIES.row(library).reason():
         pytest.skip(reason)
     for places in (differing, differing[::-1]):
         evidence = met(library, NETWORK, places)
-        plane = verdict("exchange", f"tcp@{NETWORK}", evidence)
+        plane = verdict("exchange", Channel.parse(f"tcp@{NETWORK}"), evidence)
         assert (plane.kind, plane.interface, plane.agrees) == ("tcp", f"{INTERFACE}, eth7", True), plane.evidence
-        assert verdict("exchange", f"tcp@{INTERFACE}", evidence).agrees is False
-        other = verdict("exchange", f"tcp@{OTHER}", evidence)
+        assert verdict("exchange", Channel.parse(f"tcp@{INTERFACE}"), evidence).agrees is False
+        other = verdict("exchange", Channel.parse(f"tcp@{OTHER}"), evidence)
         assert other.agrees is False
         assert other.disagreement().endswith(f"10.79.0.1, 10.79.0.2 are not in {OTHER}")
 

@@ -1,4 +1,4 @@
-"""dlobd's own exchanges: ranks as threads, real sockets on loopback, a real address book, TensorFlow's tensors."""
+"""dlobd's own exchanges: ranks as threads, real sockets on loopback, a real key-value store, TensorFlow's tensors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from ranks import on_ranks
 
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
+from dlobd.channel import Channel
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges import all_reduce
+from dlobd.network.exchanges import outside_step
 from dlobd.network.exchanges.base import Exchange, Settings
-from dlobd.network.formation.address_book import AddressBook, FormationError
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.rendezvous.store import KeyValueStore, RendezvousError
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 from dlobd.tracing import names
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
 OWN = ("ring", "halving-doubling")
-LIBRARIES = ("sockets", "grpc", "grpc-stream", "ucx")
+LIBRARIES = ("sockets", "grpc", "ucx")
 
 Make = Callable[[int, str, str, int], "tuple[list[Exchange], tuple[str, ...]]"]
 
@@ -38,14 +39,14 @@ Make = Callable[[int, str, str, int], "tuple[list[Exchange], tuple[str, ...]]"]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
-    books: list[AddressBook] = []
+    stores: list[KeyValueStore] = []
     every: list[Exchange] = []
 
     def make(ranks: int, exchange: str, library: str = "sockets", fusion_bytes: int = 1 << 20) -> Any:
-        books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
-        monkeypatch.setenv(all_reduce.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
+        stores.append(KeyValueStore("127.0.0.1", ranks, SECRET.encode()))
+        monkeypatch.setenv(outside_step.RENDEZVOUS, json.dumps({"address": stores[-1].address, "secret": SECRET}))
         # UCX finds no route over loopback; between ranks of one host it has shared memory
-        settings = Settings("shm" if library == "ucx" else "tcp", library, fusion_bytes, 1)
+        settings = Settings(Channel("shm" if library == "ucx" else "tcp"), library, fusion_bytes, 1)
         found = [EXCHANGES.get(exchange)(settings) for _ in range(ranks)]
         every.extend(found)
         return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
@@ -53,8 +54,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield make
     for exchange in every:
         exchange.close()
-    for book in books:
-        book.close()
+    for store in stores:
+        store.close()
 
 
 def reduced(exchanges: list[Exchange], peers: tuple[str, ...], calls: int = 1) -> list[list[Any]]:
@@ -110,8 +111,8 @@ def test_small_buffers_give_the_same_ring_but_more_messages(made: Make) -> None:
 def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
     """Of processes, as in a job: pack, wait, wire and unpack of each call, and at the end what carried the bytes."""
     peers = ("127.0.0.1:1", "127.0.0.1:2")
-    with closing(AddressBook("127.0.0.1", 2, SECRET.encode())) as book:
-        place = {all_reduce.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
+    with closing(KeyValueStore("127.0.0.1", 2, SECRET.encode())) as store:
+        place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(RANK), str(tmp_path), str(rank), ",".join(peers), "ring", "tcp", "sockets", "3"],
@@ -137,7 +138,7 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
             assert [(source, to, bucket) for source, to, _, bucket in span.attrs["transfers"]] == [(0, 1, 0), (1, 0, 0)]
             assert sum(size for _, _, size, _ in span.attrs["transfers"]) == 2 * sizes[call]
     told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
-    plane = verdict("exchange", "tcp", told)
+    plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 
 
@@ -145,13 +146,13 @@ def test_a_rank_that_never_comes_is_named(made: Make, monkeypatch: pytest.Monkey
     """By those that wait for it, at their deadline."""
     import tensorflow as tf
 
-    monkeypatch.setattr(all_reduce, "JOIN_S", 0.5)
+    monkeypatch.setattr(outside_step, "JOIN_S", 0.5)
     exchanges, peers = made(3, "ring", "sockets", 1 << 20)
 
     def work(rank: int) -> str:
         try:
             exchanges[rank].join(tf, peers, rank)
-        except (FormationError, ExchangeFailed) as error:
+        except (RendezvousError, ExchangeFailed) as error:
             return str(error)
         return ""
 
@@ -187,15 +188,15 @@ def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> N
 def die(exchange: Any) -> None:
     """As a process dies: its connections end without a word."""
     exchange.peers.fail()
-    exchange._entry._channel.close()
+    exchange._store._channel.close()
 
 
 def test_one_rank_alone_needs_no_book(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its mean is what it gave."""
     import tensorflow as tf
 
-    monkeypatch.delenv(all_reduce.PLACE, raising=False)
-    with closing(EXCHANGES.get("ring")(Settings("tcp", "sockets", 1 << 20, 1))) as alone:
+    monkeypatch.delenv(outside_step.RENDEZVOUS, raising=False)
+    with closing(EXCHANGES.get("ring")(Settings(Channel("tcp"), "sockets", 1 << 20, 1))) as alone:
         alone.join(tf, ("127.0.0.1:1",), 0)
         found = alone.reduce(tf, gradients(0), 1)
     for given, mean in zip(gradients(0), found, strict=True):

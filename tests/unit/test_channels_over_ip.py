@@ -1,4 +1,4 @@
-"""Libraries over IP, sockets and both ways of gRPC: who may connect, over which interface, and peers that die."""
+"""Libraries over IP, sockets and gRPC: who may connect, over which interface, and peers that die."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.authentication import Refused
 from dlobd.network.channels.base import Closed, DeadlinePassed, NotSupported, PeerClosed
 
-NAMES = ("sockets", "grpc", "grpc-stream")
+NAMES = ("sockets", "grpc")
 SECRET = b"of this run"
 PATIENCE_S = 30.0
 SHORT_S = 0.3

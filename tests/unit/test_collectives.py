@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from ranks import Meeting, on_ranks, soon, with_mesh
 
-from dlobd.network.channels.inproc import InprocChannel
 from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.channels.ucx.channel import UcxChannel
-from dlobd.network.collectives import barrier as barriers
-from dlobd.network.collectives.base import SEGMENT_BYTES, AllReduce
-from dlobd.network.collectives.halving_doubling import HalvingDoubling
+from dlobd.network.collectives import mesh as meshes
+from dlobd.network.collectives.all_reduce import SEGMENT_BYTES, AllReduce, HalvingDoubling, Ring
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
-from dlobd.network.collectives.ring import Ring
 
 ALGORITHMS = [Ring, HalvingDoubling]
 TYPES = [np.float16, np.float32, np.float64, np.int64]
@@ -31,7 +28,7 @@ def given_by(rank: int, count: int, dtype: Any) -> NDArray[Any]:
     return np.random.default_rng(rank).integers(-9, 10, count).astype(dtype)
 
 
-def reduced(algorithm: type[AllReduce], size: int, count: int, dtype: Any, make: Any = InprocChannel) -> list[bytes]:
+def reduced(algorithm: type[AllReduce], size: int, count: int, dtype: Any, make: Any = SocketsChannel) -> list[bytes]:
     """What each rank has afterwards, twice: the second call must not see the first one's memory."""
 
     def work(mesh: Mesh) -> bytes:
@@ -94,7 +91,7 @@ def test_every_rank_has_the_same_bits(algorithm: type[AllReduce], size: int) -> 
     np.testing.assert_allclose(np.frombuffer(here[0], np.float32), whole, atol=1e-5)
 
 
-@pytest.mark.parametrize("partners", [Ring.partners, HalvingDoubling.partners, barriers.partners])
+@pytest.mark.parametrize("partners", [Ring.partners, HalvingDoubling.partners, meshes.barrier_partners])
 def test_partners_are_mutual(partners: Any) -> None:
     """Else one would wait for another that never comes; nobody is its own."""
     for size in range(1, 40):
@@ -114,16 +111,16 @@ def test_nobody_leaves_a_barrier_before_all_have_come(size: int) -> None:
         least = []
         for _ in range(10):
             came[mesh.rank] += 1
-            barriers.barrier(mesh, soon())
+            meshes.barrier(mesh, soon())
             least.append(min(came))
         return least
 
-    for seen in with_mesh(size, barriers.partners, work):
+    for seen in with_mesh(size, meshes.barrier_partners, work):
         assert all(least >= k for k, least in enumerate(seen, 1))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("make", [InprocChannel, SocketsChannel])
+@pytest.mark.parametrize("make", [SocketsChannel])
 def test_a_rank_that_leaves_ends_the_others(algorithm: type[AllReduce], make: Any) -> None:
     """Rank 2 of 4 never calls: it closes its mesh. Each of the others fails at once, long before its deadline, and
     closes in turn; the partners of rank 2 name it."""
@@ -166,16 +163,16 @@ def test_a_partner_that_does_not_come_is_named() -> None:
     meeting = Meeting(2)
 
     def work(rank: int) -> str:
-        channel = InprocChannel()
+        channel = SocketsChannel()
         if rank == 0:
-            meeting.of(0)("listeners", "inproc:0:0")
+            meeting.of(0)("listeners", "sockets:127.0.0.1:9")
             return ""
         with pytest.raises(ExchangeFailed) as failed:
             Mesh.join(1, 2, {0}, channel, meeting.of(1), time.monotonic() + 0.1)
         channel.close()
         return str(failed.value)
 
-    assert on_ranks(2, work)[1] == "rank 0 did not come to rank 1 in time"
+    assert on_ranks(2, work)[1] == "rank 0 did not connect to rank 1 in time"
 
 
 def test_arrays_of_different_lengths_are_an_error() -> None:

@@ -16,9 +16,9 @@ from counter_trees import GID, MB, RC, Host, put, traffic
 from unit.test_hadoop_conf import write
 
 from dlobd import cli
+from dlobd.channel import Channel
 from dlobd.errors import SetupError, UsageError
-from dlobd.network.channels.spec import ChannelSpec
-from dlobd.network.transport.evidence import TransportEvidence, record
+from dlobd.network.verdict.evidence import TransportEvidence, record
 from dlobd.run import doctor, rdma_checks
 from dlobd.run.diagnosis import Diagnosis, Verdict
 from dlobd.run.rdma_checks import Machine
@@ -94,7 +94,7 @@ def test_settings_that_make_no_sense_are_broken(tmp_path: Path, monkeypatch: pyt
 def test_what_others_can_connect_to_is_told() -> None:
     """Every third party that listens, with its address and what protects it."""
     programs = " ".join(listener.program for listener in doctor.LISTENERS)
-    for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "address book", "channel"):
+    for name in ("HDFS", "YARN", "Spark", "reservation server", "queue manager", "gRPC", "key-value store", "channel"):
         assert name in programs
     assert all(listener.address and listener.protected for listener in doctor.LISTENERS)
     assert "127.0.0.1" not in " ".join(listener.address for listener in doctor.listeners(Path("conf")))
@@ -277,7 +277,7 @@ def of(one: Machine) -> dict[str, Diagnosis]:
 
 def need(one: Machine, text: str, allow_soft: bool = False) -> Diagnosis:
     """What is said of a channel that is required."""
-    return rdma_checks.required(ChannelSpec.parse(text), rdma_checks.examine(one), allow_soft, one)
+    return rdma_checks.required(Channel.parse(text), rdma_checks.examine(one), allow_soft, one)
 
 
 @pytest.fixture(autouse=True)
@@ -452,7 +452,7 @@ def test_nothing_that_is_required_is_there_without_devices(tmp_path: Path) -> No
         assert (found.verdict, says in found.what, bool(found.remedy)) == ("broken", True, True)
 
 
-@pytest.mark.parametrize("text", ["rdna", "inproc", "tcp@", "tcp@a b", "tcp@10.77.2.5/24", ""])
+@pytest.mark.parametrize("text", ["rdna", "tcp@", "tcp@a b", "tcp@10.77.2.5/24", ""])
 def test_what_is_no_channel_cannot_be_required(text: str) -> None:
     """Before anything is looked at."""
     with pytest.raises(UsageError, match="--require"):

@@ -209,9 +209,3 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="not UTF-8"):
         files.load(path)
-
-
-def test_a_channel_that_cannot_carry_a_job_is_refused(tmp_path: Path) -> None:
-    """It exists, so that the line says why it cannot be chosen."""
-    line = _refused(tmp_path, f'extends = "{MAIN}"\nchannel = "inproc"\n')
-    assert "/mine.toml:2: channel inproc cannot be used by a job: it joins threads of one process" in line

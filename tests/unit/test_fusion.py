@@ -58,5 +58,5 @@ def test_a_scalar_takes_part() -> None:
 def test_other_tensors_than_planned_are_refused() -> None:
     """Their gradients would land in each other's place."""
     fusion = Fusion([np.zeros(3, np.float32)])
-    with pytest.raises(ValueError, match="not those that the fusion was planned for"):
+    with pytest.raises(ValueError, match="other shapes or types than the fusion was planned for"):
         fusion.pack([np.zeros(4, np.float32)])

@@ -21,7 +21,7 @@ SMALL, LARGE = Measure("latency", 8, 20, 2), Measure("latency", 8 << 20, 3, 1)
 STREAM = Measure("bandwidth", 1 << 20, 5, 1)
 
 
-@pytest.mark.parametrize(("library", "transport"), [("ucx", "shm"), ("sockets", "tcp"), ("grpc-stream", "tcp")])
+@pytest.mark.parametrize(("library", "transport"), [("ucx", "shm"), ("sockets", "tcp"), ("grpc", "tcp")])
 def test_a_large_message_takes_longer_than_a_small_one(library: str, transport: str) -> None:
     """Of two processes on this host."""
     found = ends.measured(library, transport, "", [HERE, HERE], [SMALL, LARGE, STREAM])
@@ -37,7 +37,7 @@ def test_an_end_that_fails_is_one_line() -> None:
 
 
 def test_all_reduces_and_exchanges_between_hosts() -> None:
-    """MPI's own call, and dlobd's; in namespaces, by an address book that lies there too."""
+    """MPI's own call, and dlobd's; in namespaces, by an key-value store that lies there too."""
     array, tensors = Work(((1000,),), 3, whole=False), Work(((10, 10), (), (7,)), 3, whole=True)
     assert (array.bytes, tensors.bytes) == (4000, 432)
     with hosts(3) as made:

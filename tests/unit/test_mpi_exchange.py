@@ -50,7 +50,7 @@ def test_the_mean_is_that_of_numpy(size: int) -> None:
 def test_shared_memory() -> None:
     """It is UCX's, and only where it is asked for."""
     code = SUMS.replace("COUNTS", "[0, 1, 1001, (5 << 20) // 4 + 1]").replace(
-        "    join()", '    exchange = MpiAllReduce(Settings("shm", "mpi", 64 << 20, 1))\n    join()'
+        "    join()", '    exchange = MpiAllReduce(Settings(Channel("shm"), "mpi", 64 << 20, 1))\n    join()'
     )
     assert results(code, 3) == ["well\n"] * 3
 
@@ -146,7 +146,7 @@ def test_a_rank_that_never_comes_is_named() -> None:
 
 
 def test_a_rank_that_goes_before_mpi_begins_is_named() -> None:
-    """It has told the book, but never comes to the PMI server; no rank is left inside of MPI."""
+    """It has told the store, but never comes to the PMI server; no rank is left inside of MPI."""
     code = """
         all_reduce.JOIN_S = 2.0
         if rank == 1:
@@ -217,7 +217,7 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 
 def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
-    """It lives, but does something else: the others' book tells which one is not among those that gave up."""
+    """It lives, but does something else: the others' store tells which one is not among those that gave up."""
     with MpiJob(ONE_BY_ONE.replace("SECONDS", "2.0"), 3) as job:
         for rank in range(3):
             assert job.line(rank) == "0"
@@ -225,7 +225,7 @@ def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
         for rank in (0, 2):
             status, out, _ = job.ends(rank)
             assert status  # 7, or that of a crash where a call of MPI was left behind
-            assert "time: rank 1 did not come to 'who is stuck?'" in out.splitlines()[-1]
+            assert "time: rank 1 did not reach 'who is stuck?'" in out.splitlines()[-1]
 
 
 def test_mpi_begins_once_in_a_process() -> None:
@@ -245,14 +245,14 @@ def test_mpi_begins_once_in_a_process() -> None:
         own.close()
     """
     for said in results(code, 2):
-        assert said.startswith("MPI has begun in this process before.")
+        assert said.startswith("MPI was started in this process before.")
 
 
 def test_a_transport_that_is_not_there_is_an_error() -> None:
     """No other one is used instead."""
     code = """
         from dlobd.errors import SetupError
-        exchange = MpiAllReduce(Settings("rdma@nosuch0", "mpi", 64 << 20, 1))
+        exchange = MpiAllReduce(Settings(Channel("rdma", "nosuch0"), "mpi", 64 << 20, 1))
         try:
             join()
         except SetupError as error:
@@ -331,8 +331,8 @@ def test_the_environment_of_each_transport() -> None:
         assert (loopback["FI_PROVIDER"], loopback["FI_TCP_IFACE"]) == ("tcp", "lo")
     for transport in ("shm", "rdma", "tcp"):
         assert environment(transport, "lo")["MPIR_CVAR_NOLOCAL"] == "1"
-    with pytest.raises(UsageError, match="cannot carry 'inproc'"):
-        environment("inproc", "")
+    with pytest.raises(UsageError, match="cannot carry 'memory'"):
+        environment("memory", "")
     with pytest.raises(UsageError, match="needs the name of its device"):
         environment("rdma", "")
     with pytest.raises(UsageError, match="no interface 'nosuch0'"):

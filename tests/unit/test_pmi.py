@@ -17,9 +17,9 @@ import pytest
 from ranks import PATIENCE_S, on_ranks, soon
 
 from dlobd.network.channels.sockets import SocketsChannel
-from dlobd.network.formation import pmi, pmi_wire
-from dlobd.network.formation.address_book import FormationError
-from dlobd.network.formation.pmi import PmiServer, connect_pmi
+from dlobd.network.rendezvous import pmi
+from dlobd.network.rendezvous.pmi import PmiServer, connect_pmi
+from dlobd.network.rendezvous.store import RendezvousError
 
 SECRET = b"of this run"
 SHORT_S = 0.1
@@ -126,16 +126,16 @@ def test_a_rank_that_never_comes_is_named() -> None:
     with closing(PmiServer("127.0.0.1", 4, SECRET)) as server:
 
         def work(rank: int) -> str:
-            with pytest.raises(FormationError) as failed:
+            with pytest.raises(RendezvousError) as failed:
                 connect_pmi(server.address, rank, 4, SECRET, time.monotonic() + SHORT_S)
             return str(failed.value)
 
-        assert on_ranks(2, work) == ["rank 2 and rank 3 did not come in time"] * 2
+        assert on_ranks(2, work) == ["rank 2 and rank 3 did not connect in time"] * 2
 
 
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
     """It is told so, the driver says it in one line, and the right ones still meet."""
-    with pytest.raises(FormationError, match="its secret is not that of the run"):
+    with pytest.raises(RendezvousError, match="its secret is not that of the run"):
         connect_pmi(server.address, 0, 2, b"another", soon())
     until_refused(server, "does not know the run's secret")
     assert capfd.readouterr().err.count("\n") == 1
@@ -161,8 +161,8 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
         (b"x" * 100, "which rank"),
         (struct.pack("<IId", 2, 2, 1.0), "rank 2 of 2"),
         (struct.pack("<IId", 0, 3, 1.0), "rank 0 of 3, and there are 2"),
-        (struct.pack("<IId", 0, 2, float("nan")), "how long"),
-        (struct.pack("<IId", 0, 2, -1.0), "how long"),
+        (struct.pack("<IId", 0, 2, float("nan")), "its timeout"),
+        (struct.pack("<IId", 0, 2, -1.0), "its timeout"),
     ],
 )
 def test_who_is_no_rank_is_refused(server: PmiServer, hello: bytes, why: str) -> None:
@@ -180,7 +180,7 @@ def test_who_is_no_rank_is_refused(server: PmiServer, hello: bytes, why: str) ->
 def test_nobody_can_be_another_rank(server: PmiServer) -> None:
     """The second of one number is refused, and the first one meets the others."""
     ranks = speakers(server, 2)
-    with pytest.raises(FormationError, match="rank 1 has come before"):
+    with pytest.raises(RendezvousError, match="rank 1 has connected before"):
         connect_pmi(server.address, 1, 2, SECRET, soon())
     for one in ranks:
         assert one.ask("cmd=finalize")["cmd"] == "finalize_ack"
@@ -221,7 +221,7 @@ def test_a_rank_that_does_not_speak_pmi_is_refused(
 
 def test_more_keys_than_fit_are_refused(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver's memory is not a rank's to fill."""
-    monkeypatch.setattr(pmi_wire, "KEYS", 3)
+    monkeypatch.setattr(pmi, "KEYS", 3)
     one, other = speakers(server, 2)
     job = one.ask("cmd=get_my_kvsname")["kvsname"]
     for k in (0, 1, 2, 2):
@@ -234,13 +234,13 @@ def test_more_keys_than_fit_are_refused(server: PmiServer, monkeypatch: pytest.M
 
 def test_a_line_that_does_not_end_is_not_waited_for(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank may be silent for hours, but not in the middle of a line."""
-    monkeypatch.setattr(pmi_wire, "LINE_S", SHORT_S)
+    monkeypatch.setattr(pmi, "LINE_S", SHORT_S)
     one, other = speakers(server, 2)
     time.sleep(3 * SHORT_S)
     assert one.ask("cmd=get_appnum")["rc"] == "0"
     other.socket.sendall(b"cmd=get_ap")
     assert other.hear() == {}
-    until_refused(server, "did not end a line")
+    until_refused(server, "did not complete a line")
     one.close()
     other.close()
 
@@ -253,7 +253,7 @@ def test_a_barrier_has_a_deadline(
     one, other = speakers(server, 2)
     assert one.ask("cmd=barrier_in")["rc"] == "-1"
     server.close()
-    assert "rank 1 did not come to a barrier of MPI" in capfd.readouterr().err
+    assert "rank 1 did not reach a barrier of MPI" in capfd.readouterr().err
     one.close()
     other.close()
 
@@ -261,7 +261,7 @@ def test_a_barrier_has_a_deadline(
 def test_a_rank_that_is_killed_ends_a_barrier(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
     """At once."""
     code = (
-        "import sys, time; from dlobd.network.formation.pmi import connect_pmi\n"
+        "import sys, time; from dlobd.network.rendezvous.pmi import connect_pmi\n"
         "own = connect_pmi(sys.argv[1], 1, 2, b'of this run', time.monotonic() + 20); print('there', flush=True)\n"
         "time.sleep(60)"
     )
@@ -282,7 +282,7 @@ def test_closing_wakes_all_who_wait() -> None:
     with closing(PmiServer("127.0.0.1", 2, SECRET)) as server:
         closer = threading.Timer(SHORT_S, server.close)
         closer.start()
-        with pytest.raises(FormationError):
+        with pytest.raises(RendezvousError):
             connect_pmi(server.address, 0, 2, SECRET, soon())
         closer.join()
     with closing(PmiServer("127.0.0.1", 2, SECRET)) as server:
@@ -306,7 +306,7 @@ def test_it_listens_on_its_address_only(server: PmiServer) -> None:
 def test_nobody_is_there(server: PmiServer) -> None:
     """The driver has ended: an error by the deadline that names the address."""
     server.close()
-    with pytest.raises(FormationError, match=f"cannot reach the driver's PMI server at {server.address}"):
+    with pytest.raises(RendezvousError, match=f"cannot reach the driver's PMI server at {server.address}"):
         connect_pmi(server.address, 0, 2, SECRET, time.monotonic() + SHORT_S)
 
 

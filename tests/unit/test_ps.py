@@ -21,15 +21,14 @@ from ranks import on_ranks
 
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
+from dlobd.channel import Channel
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges import all_reduce
+from dlobd.network.exchanges import outside_step
 from dlobd.network.exchanges.base import Settings
-from dlobd.network.exchanges.ps.asynchronous import AsynchronousParameterServer
-from dlobd.network.exchanges.ps.connections import PsPeers
-from dlobd.network.exchanges.ps.synchronous import ParameterServer
-from dlobd.network.formation.address_book import AddressBook
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.exchanges.ps.exchange import AsynchronousParameterServer, ParameterServer, PsPeers
+from dlobd.network.rendezvous.store import KeyValueStore
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 from dlobd.tracing import names
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
@@ -41,7 +40,7 @@ Make = Callable[..., "tuple[list[ParameterServer], tuple[str, ...]]"]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
-    books: list[AddressBook] = []
+    stores: list[KeyValueStore] = []
     every: list[ParameterServer] = []
 
     def make(
@@ -51,9 +50,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         fusion_bytes: int = 1 << 20,
         kind: type[ParameterServer] = ParameterServer,
     ) -> Any:
-        books.append(AddressBook("127.0.0.1", ranks, SECRET.encode()))
-        monkeypatch.setenv(all_reduce.PLACE, json.dumps({"address": books[-1].address, "secret": SECRET}))
-        settings = Settings("shm" if library == "ucx" else "tcp", library, fusion_bytes, servers)
+        stores.append(KeyValueStore("127.0.0.1", ranks, SECRET.encode()))
+        monkeypatch.setenv(outside_step.RENDEZVOUS, json.dumps({"address": stores[-1].address, "secret": SECRET}))
+        settings = Settings(Channel("shm" if library == "ucx" else "tcp"), library, fusion_bytes, servers)
         found = [kind(settings) for _ in range(ranks)]
         every.extend(found)
         return found, tuple(f"127.0.0.1:{1000 + rank}" for rank in range(ranks))
@@ -61,8 +60,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     yield make
     for exchange in every:
         exchange.close()
-    for book in books:
-        book.close()
+    for store in stores:
+        store.close()
 
 
 def means(ranks: int) -> list[bytes]:
@@ -100,7 +99,7 @@ def test_the_mean_is_that_of_one_process_to_the_bit(made: Make, servers: int, ra
     assert reduced_and_left(exchanges, peers, calls=3) == [means(ranks)] * ranks
 
 
-@pytest.mark.parametrize("library", ["grpc", "grpc-stream", "ucx"])
+@pytest.mark.parametrize("library", ["grpc", "ucx"])
 def test_libraries_do_not_change_a_bit(made: Make, library: str) -> None:
     """Nor do small buffers."""
     exchanges, peers = made(3, 2, library, 256)
@@ -172,7 +171,7 @@ def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> Non
 def die(exchange: Any) -> None:
     """As a process dies: its connections and its server's stdin end without a word."""
     exchange.peers.fail()
-    exchange._entry._channel.close()
+    exchange._store._channel.close()
     if exchange.peers._process is not None:
         exchange.peers._process._process.stdin.close()
 
@@ -181,7 +180,7 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
     """It lives, but does not come: the servers say who it is."""
     import tensorflow as tf
 
-    for module in ("all_reduce", "ps.synchronous"):
+    for module in ("outside_step", "ps.exchange"):
         monkeypatch.setattr(f"dlobd.network.exchanges.{module}.DEADLINE_S", 6.0)  # a second at the servers
     exchanges, peers = made(3, 2)
     joined = threading.Barrier(3, timeout=30)
@@ -204,8 +203,8 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
 def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
     """What ranks that are processes print after three calls."""
     peers = ",".join(f"127.0.0.1:{1 + rank}" for rank in range(count))
-    with closing(AddressBook("127.0.0.1", count, SECRET.encode())) as book:
-        place = {all_reduce.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
+    with closing(KeyValueStore("127.0.0.1", count, SECRET.encode())) as store:
+        place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(RANK), str(spans), str(rank), peers, exchange, "tcp", "sockets", "3"],
@@ -243,15 +242,15 @@ def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
         assert len(server.named(name)) == count, name
     told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
     assert sorted(one.who for one in told) == ["ps-0", "rank 0", "rank 1"]
-    plane = verdict("exchange", "tcp", told)
+    plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 
 
 PARENT = """
 import os, sys, time
-from dlobd.network.exchanges.ps.process import ServerProcess
-from dlobd.network.exchanges.ps.server import Place
-server = ServerProcess(Place(0, 2, "tcp", "127.0.0.1", "sockets", False, "s", 60.0, 60.0, ""), time.monotonic() + 30)
+from dlobd.network.exchanges.ps.process import ServerConfig, ServerProcess
+config = ServerConfig(0, 2, "tcp", "127.0.0.1", "sockets", False, "s", 60.0, 60.0, "")
+server = ServerProcess(config, time.monotonic() + 30)
 print(server.pid, flush=True)
 time.sleep(600)
 """
@@ -275,8 +274,8 @@ def test_one_rank_alone_needs_neither_book_nor_server(monkeypatch: pytest.Monkey
     """Its mean is what it gave."""
     import tensorflow as tf
 
-    monkeypatch.delenv(all_reduce.PLACE, raising=False)
-    with closing(EXCHANGES.get("ps")(Settings("tcp", "sockets", 1 << 20, 1))) as alone:
+    monkeypatch.delenv(outside_step.RENDEZVOUS, raising=False)
+    with closing(EXCHANGES.get("ps")(Settings(Channel("tcp"), "sockets", 1 << 20, 1))) as alone:
         alone.join(tf, ("127.0.0.1:1",), 0)
         found = alone.reduce(tf, gradients(0), 1)
     for given, mean in zip(gradients(0), found, strict=True):

@@ -1,4 +1,4 @@
-"""A parameter server: its protocol, and what it sums; workers as threads over dlobd's channel between threads."""
+"""A parameter server: its protocol, and what it sums; workers as threads over loopback."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from ranks import on_ranks, soon
 
 from dlobd.network.channels.base import Connection
-from dlobd.network.channels.inproc import InprocChannel
-from dlobd.network.exchanges.ps import serving
-from dlobd.network.exchanges.ps.accumulating import AccumulatingServer
-from dlobd.network.exchanges.ps.summing import SummingServer
+from dlobd.network.channels.sockets import SocketsChannel
+from dlobd.network.exchanges.ps import servers
+from dlobd.network.exchanges.ps.servers import AsynchronousServer, SynchronousServer
 
 ELEMENTS = 1000
 
@@ -24,8 +23,8 @@ ELEMENTS = 1000
 class Workers:
     """So many ends of connections whose other ends a server has."""
 
-    def __init__(self, workers: int, within_s: float = 10.0, make: type[serving.Server] = SummingServer) -> None:
-        self._channel = InprocChannel()
+    def __init__(self, workers: int, within_s: float = 10.0, make: type[servers.Server] = SynchronousServer) -> None:
+        self._channel = SocketsChannel()
         listener = self._channel.listen()
         self.connections: list[Connection] = []
         served: dict[int, Connection] = {}
@@ -46,14 +45,14 @@ class Workers:
         connection = self.connections[rank]
         connection.send(json.dumps([values.dtype.str, values.size, 0, 0]).encode(), soon())
         connection.send(values, soon())
-        said = bytearray(serving.TEXT_BYTES)
+        said = bytearray(servers.TEXT_BYTES)
         return said[: connection.recv(said, soon())].decode()
 
     def pull(self, rank: int, like: NDArray[Any]) -> NDArray[Any]:
         """The sum."""
         flag, found = bytearray(1), np.empty_like(like)
         assert self.connections[rank].recv_parts([flag, found], soon()) == 1 + found.nbytes
-        assert bytes(flag) == serving.OK
+        assert bytes(flag) == servers.OK
         return found
 
 
@@ -150,7 +149,7 @@ def test_a_server_ends_once_all_have_left(three: Workers) -> None:
 
 def test_an_asynchronous_server_gives_each_worker_what_it_has_not_had() -> None:
     """And waits for nobody; buffers of one form are kept apart, and a worker that leaves takes nothing along."""
-    workers = Workers(2, make=AccumulatingServer)
+    workers = Workers(2, make=AsynchronousServer)
 
     def call(rank: int, value: float, buffer: int = 0) -> float:
         given = np.full(3, value)

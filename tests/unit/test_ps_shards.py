@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.network.exchanges.shards import shards
+from dlobd.network.exchanges.fusion import shards
 
 
 @given(st.integers(0, 200), st.integers(1, 7))

@@ -16,11 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranks import on_ranks
 
-from dlobd.network.channels import authentication, socket_connection, socket_writer
-from dlobd.network.channels.base import Closed, Connection, DeadlinePassed, Listener, MessageTooLong, PeerClosed
-from dlobd.network.channels.socket_connection import SocketsConnection
-from dlobd.network.channels.sockets import SocketsChannel
-from dlobd.network.channels.two_sided import Counts
+from dlobd.network.channels import authentication, sockets
+from dlobd.network.channels.base import Closed, Connection, Counts, DeadlinePassed, Listener, MessageTooLong, PeerClosed
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
 
 SECRET = b"of this run"
 PATIENCE_S = 30.0
@@ -204,7 +202,7 @@ def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
     whole = random.Random(2).randbytes(12_000_000)
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(end.send_parts, [whole[:3], whole[3:7_000_000], whole[7_000_000:]], soon())
-        time.sleep(2 * socket_writer.TICK_S)
+        time.sleep(2 * sockets.TICK_S)
         assert exactly(bare, 8) == header(len(whole))
         assert exactly(bare, len(whole)) == whole
         sending.result(PATIENCE_S)
@@ -265,7 +263,7 @@ def test_one_that_says_nothing_delays_nobody_and_is_refused_in_the_end(
     late = dialled(listener)
     assert len(exactly(late, authentication.GREETING_BYTES + 1)) == authentication.GREETING_BYTES
     late.close()
-    assert "it was not done within 0.05 s" in capfd.readouterr().err
+    assert "it did not complete within 0.05 s" in capfd.readouterr().err
 
 
 def test_a_wrong_secret_is_told_so(channel: SocketsChannel) -> None:
@@ -333,14 +331,14 @@ def test_little_is_on_the_way_to_a_near_peer(
 ) -> None:
     """By the round trip that the kernel has measured; to others, and to an address of its own, as much as the kernel
     finds useful."""
-    monkeypatch.setattr(socket_connection, "NEAR_US", near_us)
+    monkeypatch.setattr(sockets, "NEAR_US", near_us)
     with socket.create_server(("127.0.0.2", 0)) as listener:
         bare = socket.create_connection(listener.getsockname(), PATIENCE_S, (address, 0))
         there, _ = listener.accept()
     end = SocketsConnection(bare, "the peer", Counts("tcp", "lo"))
     taken = end.detach()
     found = taken.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    assert (found == 2 * socket_connection.NEAR_SEND_BYTES) == limited  # socket(7): the kernel doubles it
+    assert (found == 2 * sockets.NEAR_SEND_BYTES) == limited  # socket(7): the kernel doubles it
     taken.close()
     there.close()
 

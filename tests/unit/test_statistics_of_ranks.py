@@ -182,6 +182,7 @@ def test_what_one_rank_wishes_ends_all_after_the_same_step() -> None:
 
 PROCESS = """
 import hashlib, os, sys
+from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.job.training.agreement import Agreement
@@ -189,7 +190,7 @@ from tests.unit.test_statistics_of_ranks import batch, job, small, step_of, valu
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
 os.environ.update(TfRing.environment(peers, rank))
 import tensorflow as tf
-exchange = TfRing(Settings("tcp", "tensorflow", 0, 0))
+exchange = TfRing(Settings(Channel("tcp"), "tensorflow", 0, 0))
 exchange.join(tf, peers, rank)
 with exchange.scope():
     model = small()

@@ -1,4 +1,4 @@
-"""TensorFlow's parameter servers: ranks that are processes, real servers of TensorFlow on loopback, a real book."""
+"""TensorFlow's parameter servers: ranks that are processes, real servers of TensorFlow on loopback, a real store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import pytest
 from exchange_rank import gradients
 
 from dlobd.attribution.importers import recorder
-from dlobd.network.exchanges import all_reduce
-from dlobd.network.formation.address_book import AddressBook
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.channel import Channel
+from dlobd.network.exchanges import outside_step
+from dlobd.network.rendezvous.store import KeyValueStore
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 from dlobd.tracing import names
 
 pytestmark = pytest.mark.timeout(180)
@@ -34,13 +35,14 @@ import tensorflow as tf
 from exchange_rank import gradients
 from dlobd import tracing
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges import all_reduce
+from dlobd.network.exchanges import outside_step
+from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.tf_ps import TfPs
 
 spans, rank, peers, servers, calls = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(","), *map(int, sys.argv[4:6])
 tracing.start(spans, "worker" if rank else "chief", max(0, rank - 1))
-exchange = TfPs(Settings("tcp", "tensorflow", 1 << 16, servers))
+exchange = TfPs(Settings(Channel("tcp"), "tensorflow", 1 << 16, servers))
 exchange.join(tf, peers, rank)
 for call in range(calls):
     means = exchange.reduce(tf, [(call + 1) * each for each in gradients(rank)], len(peers))
@@ -49,7 +51,7 @@ print("reduced", flush=True)
 if "dies" in sys.argv:
     if rank == 1:
         sys.stdin.read()
-    all_reduce.DEADLINE_S = 3.0
+    outside_step.DEADLINE_S = 3.0
     try:
         exchange.reduce(tf, gradients(rank), len(peers))
     except ExchangeFailed as error:
@@ -66,8 +68,8 @@ def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStac
         taken = [free.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
         peers = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in taken)
     ends = ExitStack()
-    book = ends.enter_context(closing(AddressBook("127.0.0.1", ranks, SECRET.encode())))
-    place = {all_reduce.PLACE: json.dumps({"address": book.address, "secret": SECRET})}
+    store = ends.enter_context(closing(KeyValueStore("127.0.0.1", ranks, SECRET.encode())))
+    place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
     path = {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     processes = []
     for rank in range(ranks):
@@ -104,7 +106,7 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ra
         both = {link for other, some in enumerate(links) if other != rank for link in some}
         assert set(mine) <= both, "each transfer is told at both of its ends"
     told = [TransportEvidence.from_attrs(i.attrs) for one in recorded if (i := one.instant(names.TRANSPORT))]
-    plane = verdict("exchange", "tcp", told)
+    plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 
 
@@ -114,7 +116,7 @@ def transfers(process: Any) -> list[tuple[int, ...]]:
 
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
-    """By the driver's book: TensorFlow itself only knows that somebody did not come."""
+    """By the driver's store: TensorFlow itself only knows that somebody did not come."""
     ends, processes = started(tmp_path, 3, 1, "dies")
     with ends:
         for process in processes:

@@ -11,9 +11,10 @@ import pytest
 from trainings import Way, trained
 
 from dlobd.axes import EXCHANGES
+from dlobd.channel import Channel
 from dlobd.experiment import channels
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -59,7 +60,7 @@ def test_every_exchange_trains_as_one_process_does(ranks: int) -> None:
         assert next(iter(losses)) == pytest.approx(alone["losses"], rel=LOSS_TOLERANCE), way
         bits.setdefault(exchange, set()).update(losses)
         told = [TransportEvidence.from_attrs(one["transport"]) for one in said if one["transport"]]
-        plane = verdict("exchange", channel, told)
+        plane = verdict("exchange", Channel.parse(channel), told)
         assert plane.agrees, (way, plane.evidence)
     assert alone["losses"][-1] < alone["losses"][0]
     assert {exchange: len(each) for exchange, each in bits.items()} == dict.fromkeys(bits, 1)

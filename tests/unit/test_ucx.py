@@ -19,13 +19,14 @@ import pytest
 from namespaces import INTERFACE, Host, hosts
 from ucx_ends import ASK, ECHO, end, met
 
+from dlobd.channel import Channel
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, OutOfBounds, PeerClosed
 from dlobd.network.channels.sockets import SocketsChannel
-from dlobd.network.channels.ucx import library, progress
+from dlobd.network.channels.ucx import library, worker
 from dlobd.network.channels.ucx.channel import UcxChannel
-from dlobd.network.channels.ucx.context import settings
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.channels.ucx.worker import settings
+from dlobd.network.verdict.rules import verdict
 
 PATIENCE_S = 30.0
 
@@ -47,7 +48,7 @@ def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> No
     ends = [end(code, "tcp", INTERFACE, host) for code, host in zip((ECHO, ASK), link, strict=True)]
     evidence = met(ends)
     assert [one.lanes for one in evidence] == [(f"tcp/{INTERFACE}",)] * 2
-    plane = verdict("exchange", f"tcp@{INTERFACE}", evidence)
+    plane = verdict("exchange", Channel.parse(f"tcp@{INTERFACE}"), evidence)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", INTERFACE, True), "\n".join(plane.evidence)
     compared = [float(found) for line in plane.evidence for found in re.findall(r"([+-][\d.]+)%", line)]
     assert compared, plane.evidence
@@ -58,7 +59,7 @@ def test_shared_memory_between_processes() -> None:
     """Nothing that is counted carried it."""
     evidence = met([end(code, "shm", "") for code in (ECHO, ASK)])
     assert all(lane.partition("/")[0] in ("posix", "sysv", "cma") for one in evidence for lane in one.lanes)
-    plane = verdict("exchange", "shm", evidence)
+    plane = verdict("exchange", Channel.parse("shm"), evidence)
     assert (plane.kind, plane.agrees) == ("shm", True), plane.evidence
 
 
@@ -207,7 +208,7 @@ def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> No
 
 def test_who_lets_ucx_move_wakes_who_waits(ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that serves the peer's access takes UCX's event of a message; who receives must not sleep on."""
-    monkeypatch.setattr(progress, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
+    monkeypatch.setattr(worker, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
     one, other = ends
     keys = [each.register(np.zeros(10, np.uint8)) for each in ends]
     assert all(keys)
@@ -317,7 +318,7 @@ def test_what_is_not_there_is_one_line(transport: str, device: str, words: str) 
 def test_a_transport_that_it_does_not_have_is_refused() -> None:
     """With those that it has."""
     with pytest.raises(UsageError, match="it carries tcp, ipoib, rdma, shm"):
-        UcxChannel("inproc")
+        UcxChannel("memory")
 
 
 def test_a_preset_has_no_other_transport() -> None:
@@ -330,7 +331,7 @@ def test_the_library_that_is_named_is_the_only_one(monkeypatch: pytest.MonkeyPat
     wrong = tmp_path / "libucp.so.0"
     wrong.write_text("no library")
     monkeypatch.setenv(library.VARIABLE, str(wrong))
-    with pytest.raises(SetupError, match=f"There is no UCX that can be used: {library.VARIABLE} {wrong}"):
+    with pytest.raises(SetupError, match=f"No usable UCX found: {library.VARIABLE} {wrong}"):
         library.load()
 
 

@@ -19,10 +19,10 @@ def own_address() -> str:
         UsageError, SetupError: this host has no such interface, or it cannot be used.
     """
     # a Python worker asks once it records, and not before
+    from dlobd.channel import Channel, over_ip
     from dlobd.network.channels.ip import local_address
-    from dlobd.network.channels.spec import OVER_IP, ChannelSpec
 
-    channel = ChannelSpec.parse(os.environ.get(CHANNEL, "tcp"))
-    if channel.transport in OVER_IP and channel.device:
+    channel = Channel.parse(os.environ.get(CHANNEL, "tcp"))
+    if over_ip(channel.transport) and channel.device:
         return local_address(channel.transport, channel.device)
     return os.environ.get(BIND_IP, "")

@@ -35,19 +35,19 @@ def address_book(sc: SparkContext | None, job: Job) -> Iterator[None]:
     if EXCHANGES.declared(job.exchange).inside_step:
         yield  # TensorFlow's servers meet by themselves
         return
-    from dlobd.network.exchanges.all_reduce import PLACE
-    from dlobd.network.formation.address_book import AddressBook
-    from dlobd.network.formation.pmi import PmiServer
+    from dlobd.network.exchanges.outside_step import RENDEZVOUS
+    from dlobd.network.rendezvous.pmi import PmiServer
+    from dlobd.network.rendezvous.store import KeyValueStore
 
     secret = secrets.token_hex(16)
     host = socket.gethostbyname(driver_host(sc) if sc else "127.0.0.1")
     with ExitStack() as opened:
-        book = opened.enter_context(closing(AddressBook(host, job.workers, secret.encode())))
+        book = opened.enter_context(closing(KeyValueStore(host, job.workers, secret.encode())))
         place = {"address": book.address, "secret": secret}
         if job.library == "mpi":
             server = opened.enter_context(closing(PmiServer(host, job.workers, secret.encode())))
             place["pmi"] = server.address
-        environment[PLACE] = json.dumps(place)
+        environment[RENDEZVOUS] = json.dumps(place)
         yield
 
 

@@ -11,7 +11,7 @@ collective. Where it is outside, the step is a span that holds three: the parts 
 the span of the exchange, of layer channel, is the collective.
 
 An exchange that is not synchronous takes the gradients alone. Loss and statistics then are this rank's own, and what it
-applies are gradients of all ranks, each whole (`dlobd.network.exchanges.ps.asynchronous`).
+applies are gradients of all ranks, each whole (`dlobd.network.exchanges.ps.exchange`).
 """
 
 from __future__ import annotations

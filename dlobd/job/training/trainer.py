@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from dlobd import tracing
 from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
+from dlobd.channel import Channel
 from dlobd.job.description import Job, Markers
 from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.framework import import_tensorflow
@@ -81,7 +82,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     tracing.instant(names.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
     machine.choose(tf, job)
-    settings = Settings(job.channel, job.library, job.exchange_fusion_mb << 20, job.exchange_servers)
+    settings = Settings(Channel.parse(job.channel), job.library, job.exchange_fusion_mb << 20, job.exchange_servers)
     exchange: Exchange = EXCHANGES.get(job.exchange)(settings)
     os.environ.update(node.environment)
     with tracing.span("tensorflow", names.JOIN_RANKS, {"rendezvous": names.JOIN_RANKS}):

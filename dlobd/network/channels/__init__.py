@@ -1,1 +1,1 @@
-"""Channels: libraries that carry bytes between ranks. `base` is the contract, one file a library."""
+"""Channel libraries, which carry bytes between ranks: `base` is their contract."""

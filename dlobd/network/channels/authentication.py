@@ -1,13 +1,13 @@
-"""How two ends of a connection prove to each other that they know the run's secret, which never travels.
+"""Mutual authentication of two ends of a connection by the run's secret, which is never transmitted.
 
     connecting end                                             listening end
                       <--- GREETING, nonce L ----------------
-      GREETING, nonce C, HMAC(secret, "connect", L, C) ----->    refused here: a wrong secret, or anything else
-                      <--- HMAC(secret, "listen", L, C) -----    or REFUSAL, so that the other end need not guess
+      GREETING, nonce C, HMAC(secret, "connect", L, C) ----->    rejects a wrong secret and everything else
+                      <--- HMAC(secret, "listen", L, C) -----    or REFUSAL, so that the other end knows the reason
 
-Each end has chosen one of the two nonces, so that nothing recorded can be used again, and the roles differ, so that
-nothing can be sent back. The secret is the key of HMAC-SHA256 (RFC 2104). An empty one proves nothing but that both
-ends are of dlobd. What follows on the connection is neither encrypted nor signed.
+Each end chooses one of the two nonces, which prevents replay; the roles differ, which prevents reflection. The secret
+is the key of HMAC-SHA256 (RFC 2104). An empty secret only proves that both ends run dlobd. The connection is neither
+encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -27,62 +27,62 @@ GREETING_BYTES = len(GREETING) + NONCE_BYTES
 HELLO_BYTES = GREETING_BYTES + PROOF_BYTES
 
 HANDSHAKE_S = 5.0
-"""How long a listening end waits for a hello. It needs no work of the other one but one HMAC."""
+"""How long a listening end waits for a hello, which costs the other end a single HMAC."""
 
 
 class Refused(ChannelError):
-    """The other end does not know the run's secret, or is no channel of this library."""
+    """The other end does not know the run's secret, or does not speak this protocol."""
 
 
 def nonce() -> bytes:
-    """One that was never used before."""
+    """Return a new random nonce."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
 def greeting() -> bytes:
-    """What a listening end says first."""
+    """Return the first message of a listening end."""
     return GREETING + nonce()
 
 
-def begins_well(said: bytes | bytearray) -> bool:
-    """Whether what has come so far may be the beginning of a greeting or a hello."""
-    return said[: len(GREETING)] == GREETING[: len(said)]
+def begins_well(received: bytes | bytearray) -> bool:
+    """Return True if the bytes received so far can be the start of a greeting or a hello."""
+    return received[: len(GREETING)] == GREETING[: len(received)]
 
 
-def hello(secret: bytes, greeted: bytes) -> bytes:
-    """The connecting end's answer to a greeting."""
+def hello(secret: bytes, greeting: bytes) -> bytes:
+    """Return the connecting end's answer to a greeting."""
     own = nonce()
-    return GREETING + own + _proof(secret, b"connect", _nonce_of(greeted), own)
+    return GREETING + own + _proof(secret, b"connect", _nonce_of(greeting), own)
 
 
-def answer(secret: bytes, greeted: bytes, said: bytes) -> bytes | None:
-    """The listening end's answer to the hello that its greeting got; None if that proves no knowledge of the secret."""
-    theirs, proof = _nonce_of(said), said[GREETING_BYTES:]
-    if not hmac.compare_digest(proof, _proof(secret, b"connect", _nonce_of(greeted), theirs)):
+def answer(secret: bytes, greeting: bytes, hello: bytes) -> bytes | None:
+    """Return the listening end's answer to a hello; None if the hello does not prove knowledge of the secret."""
+    theirs, proof = _nonce_of(hello), hello[GREETING_BYTES:]
+    if not hmac.compare_digest(proof, _proof(secret, b"connect", _nonce_of(greeting), theirs)):
         return None
-    return _proof(secret, b"listen", _nonce_of(greeted), theirs)
+    return _proof(secret, b"listen", _nonce_of(greeting), theirs)
 
 
-def check(secret: bytes, greeted: bytes, said: bytes, answered: bytes, peer: str) -> None:
-    """Whether the answer to a hello proves that the listening end knows the secret.
+def check(secret: bytes, greeting: bytes, hello: bytes, answer: bytes, peer: str) -> None:
+    """Check that the answer to a hello proves that the listening end knows the secret.
 
     Raises:
-        Refused: it does not, or it has refused this end.
+        Refused: it does not, or the listening end refused the hello.
     """
-    if answered == REFUSAL:
-        raise Refused(f"{peer} has refused this end: its secret is not that of the run")
-    expected = _proof(secret, b"listen", _nonce_of(greeted), _nonce_of(said))
-    if not hmac.compare_digest(answered, expected):
+    if answer == REFUSAL:
+        raise Refused(f"{peer} refused this end: its secret is not that of the run")
+    expected = _proof(secret, b"listen", _nonce_of(greeting), _nonce_of(hello))
+    if not hmac.compare_digest(answer, expected):
         raise Refused(f"{peer} does not know the run's secret")
 
 
 def report(address: str, peer: str, why: str) -> None:
-    """One line on stderr for whoever was refused: one write, as other threads say the same."""
+    """Log a refused peer on stderr, in a single write because other threads log too."""
     sys.stderr.write(f"dlobd: {address}: refused {peer}: {why}\n")
 
 
-def _nonce_of(said: bytes) -> bytes:
-    return said[len(GREETING) : GREETING_BYTES]
+def _nonce_of(message: bytes) -> bytes:
+    return message[len(GREETING) : GREETING_BYTES]
 
 
 def _proof(secret: bytes, role: bytes, listening: bytes, connecting: bytes) -> bytes:

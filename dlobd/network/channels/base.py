@@ -1,53 +1,55 @@
-"""The contract of a channel's library: whole messages between two ends, in memory that the caller brings.
+"""The contract of a channel library: whole messages between two ends, in memory that the caller provides.
 
-    1. `listen` gives a listener, whose `address` is what others connect to; it listens nowhere else.
-    2. `connect` goes to an address, and asks until its deadline: ranks come in any order. `accept` is the other end.
-    3. `send` delivers one whole message of any size, also of none, and returns once its buffer may be used again. It
-       may wait for the peer's `recv`: no caller may rely on anything being buffered.
-    4. `recv` takes one whole message into the caller's buffer and says how long it is. Messages of one connection come
-       in the order in which they were sent. One that does not fit is refused before a byte of it is written.
-    5. `send_parts` and `recv_parts` are the same for a message that lies in several buffers. A library that declares
-       `iovec` does not join them first.
-       One that declares `begins` may be asked to begin a send alone: `begin_send` does not wait. What it returns goes
-       to `finish_send`, in any thread, in the order of the begins; it is None where the bytes are taken already.
-    6. A library that declares `one_sided` lets its peer write and read memory that was registered: `register` gives a
-       key to be sent there, `put` and `get` check bounds before they touch memory, and what was put is visible to the
-       peer once `flush` has returned. The others raise `NotSupported`.
-    7. Every call has a deadline, a time of `time.monotonic()` in seconds; that it has passed is `DeadlinePassed`, and
-       the connection is of no use for this message. One thread may send while another receives; not two of a kind.
-    8. `close` may be called at either end, twice, and in any order. Callers waiting at the other end, or in another
-       thread of this one, are woken with `PeerClosed` or `Closed`. No thread and no descriptor is left.
-    9. `evidence` says what was carried, by counters of the library's own, also after `close`.
+    1. `listen` returns a listener. Its `address` is what peers connect to; it listens at no other address.
+    2. `connect` retries until its deadline, because ranks start in any order. `accept` is the other end.
+    3. `send` delivers one whole message of any size, including an empty one, and returns once its buffer may be
+       reused. It may wait for the peer's `recv`: callers must not rely on buffering.
+    4. `recv` writes one whole message into the caller's buffer and returns its length. Messages of a connection arrive
+       in the order in which they were sent. A message that does not fit is rejected before a byte of it is written.
+    5. `send_parts` and `recv_parts` do the same for a message in several buffers. A library that declares `iovec` does
+       not join them first.
+       A library that declares `begins` can start a send without waiting: `begin_send` returns a handle for
+       `finish_send`, which any thread may call, in the order of the starts. The handle is None if the bytes are taken
+       already.
+    6. A library that declares `one_sided` lets its peer write and read registered memory: `register` returns a key for
+       the peer, `put` and `get` check bounds before they touch memory, and the peer sees what was put once `flush`
+       has returned. Other libraries raise `NotSupported`.
+    7. Every call has a deadline in seconds of `time.monotonic()`. After `DeadlinePassed` the connection cannot be used
+       for this message. One thread may send while another receives, but not two of a kind.
+    8. `close` may be called at either end, twice, and in any order. It wakes waiting callers of both ends with
+       `PeerClosed` or `Closed`, and leaves no thread and no descriptor.
+    9. `evidence` returns the library's own counters, also after `close`.
 
-Inside `send`, `recv`, `put` and `get` nothing is allocated that grows with the message, and Python copies no bytes of
-its own beside what a member's module names.
+`send`, `recv`, `put` and `get` allocate nothing that grows with the message, and Python copies no bytes except those
+that the module of a library documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 from numpy.typing import NDArray
 
-Buffer = bytes | bytearray | memoryview | NDArray[Any]
-"""Contiguous memory. What is received into must be writable."""
+from dlobd.channel import Kind
 
-Kind = Literal["verbs", "ipoib", "tcp", "shm", "local", "mixed", "unknown"]
-"""By what bytes really went; `local` is the memory of one process."""
+Buffer = bytes | bytearray | memoryview | NDArray[Any]
+"""Contiguous memory. A buffer to receive into must be writable."""
 
 
 class ChannelError(Exception):
-    """What a channel may raise; its message is one line that names the peer."""
+    """Error of a channel. The message is one line that names the peer."""
 
 
 class DeadlinePassed(ChannelError):
-    """What was asked for did not happen in time."""
+    """The call did not complete before its deadline."""
 
 
 class PeerClosed(ChannelError):
-    """The other end is closed, or gone."""
+    """The other end is closed or has disappeared."""
 
 
 class Closed(ChannelError):
@@ -55,26 +57,28 @@ class Closed(ChannelError):
 
 
 class MessageTooLong(ChannelError):
-    """The message does not fit into what it was to be received into; it is lost, the next one is not."""
+    """The message does not fit into the caller's buffer. It is lost; the next message is not."""
 
 
 class OutOfBounds(ChannelError):
-    """`put` or `get` outside of registered memory, or with a key that is not known; nothing was touched."""
+    """`put` or `get` outside of registered memory, or with an unknown key; no memory was touched."""
 
 
 class NotSupported(ChannelError):
-    """The library has not declared what it was asked for."""
+    """The library has not declared this capability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a library can do beside `send` and `recv`.
+    """Optional capabilities of a library.
 
-    iovec: messages in several buffers go without being joined.
-    one_sided: `register`, `put`, `get` and `flush`.
-    processes, hosts: whether its two ends may lie in two processes, and on two hosts.
-    begins: a send can be begun, and its end awaited by another thread.
-    moves: what was begun moves on while the same end receives.
+    Args:
+        iovec: sends and receives several buffers without joining them.
+        one_sided: has `register`, `put`, `get` and `flush`.
+        processes: its two ends may be in two processes.
+        hosts: its two ends may be on two hosts.
+        begins: has `begin_send` and `finish_send`.
+        moves: a started send progresses while the same end receives.
     """
 
     iovec: bool
@@ -87,10 +91,11 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a channel's connections have carried together; a `put` counts where it was asked for, and so does a `get`.
+    """Totals of all connections of a channel. The end that calls `put` or `get` counts it.
 
-    `device` is empty where there is none. `lanes` are what the library itself says it has used, TRANSPORT/DEVICE as
-    UCX writes it: rc_mlx5/mlx5_0:1; empty where it has nothing to say.
+    Args:
+        device: empty if there is none.
+        lanes: TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1.
     """
 
     kind: Kind
@@ -105,86 +110,168 @@ class Traffic:
 
 
 class Connection(Protocol):
-    """One of two connected ends. `peer` names the other one, for error messages."""
+    """One of two connected ends. `peer` is the name of the other end for error messages."""
 
     peer: str
 
     def send(self, message: Buffer, deadline_s: float) -> None:
-        """One message. Raises DeadlinePassed, PeerClosed, Closed."""
+        """Send one message. Raises DeadlinePassed, PeerClosed, Closed."""
 
     def begin_send(self, message: Buffer) -> Any:
-        """Begins to send; the message must stay as it is until `finish_send`, unless None is returned. Raises
-        NotSupported, PeerClosed, Closed."""
+        """Start to send. Unless None is returned, the message must not change before `finish_send`.
+
+        Raises NotSupported, PeerClosed, Closed.
+        """
 
     def finish_send(self, begun: Any, deadline_s: float) -> None:
-        """Raises as `send`."""
+        """Wait for a started send. Raises as `send`."""
 
     def recv(self, into: Buffer, deadline_s: float) -> int:
-        """The next message, at the beginning of `into`; its length in bytes.
+        """Receive the next message at the start of `into` and return its length in bytes.
 
-        Raises DeadlinePassed, PeerClosed, Closed, MessageTooLong."""
+        Raises DeadlinePassed, PeerClosed, Closed, MessageTooLong.
+        """
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """One message, made of several buffers. Raises as `send`."""
+        """Send several buffers as one message. Raises as `send`."""
 
     def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
-        """The next message, which fills one buffer after the other; its length in bytes. Raises as `recv`."""
+        """Receive the next message into consecutive buffers and return its length. Raises as `recv`."""
 
     def register(self, memory: Buffer) -> bytes:
-        """Lets the peer write and read `memory` until this connection is closed; the key by which it names it."""
+        """Let the peer write and read `memory` until this connection closes; return the key for the peer."""
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """Writes into the peer's registered memory. Raises OutOfBounds, and as `send`."""
+        """Write into the peer's registered memory. Raises OutOfBounds, and as `send`."""
 
     def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
-        """Reads as much of the peer's registered memory as `into` holds. Raises OutOfBounds, and as `send`."""
+        """Fill `into` from the peer's registered memory. Raises OutOfBounds, and as `send`."""
 
     def flush(self, deadline_s: float) -> None:
-        """Returns once the peer sees all that was put. Raises DeadlinePassed, PeerClosed, Closed."""
+        """Wait until the peer sees all that was put. Raises DeadlinePassed, PeerClosed, Closed."""
 
     def close(self) -> None:
-        """Wakes all waiting callers, at both ends."""
+        """Close this end and wake all waiting callers of both ends."""
 
 
 class Listener(Protocol):
-    """Where others connect to. `address` is a word without spaces that travels as text."""
+    """Endpoint that peers connect to. `address` is text without spaces."""
 
     address: str
 
     def accept(self, deadline_s: float) -> Connection:
-        """The next one that has connected. Raises DeadlinePassed, Closed."""
+        """Return the next connection. Raises DeadlinePassed, Closed."""
 
     def close(self) -> None:
-        """No peer can connect any more; connections that were accepted live on."""
+        """Stop accepting; accepted connections stay open."""
 
 
-class Channel(Protocol):
-    """A library, as one rank uses it. `transports` are the rows of the registry `channels` that it can carry."""
+class OpenChannel(Protocol):
+    """A channel that one rank has opened with a library. `transports` are the names that the library can carry."""
 
     capabilities: ClassVar[Capabilities]
     transports: ClassVar[tuple[str, ...]]
 
     def listen(self, device: str = "") -> Listener:
-        """Listens on the device, an interface or whatever the library names so; empty: the one that it chooses."""
+        """Listen on a device; without one the library chooses it."""
 
     def connect(self, address: str, deadline_s: float) -> Connection:
-        """A connection to the listener there. Raises DeadlinePassed, Closed."""
+        """Connect to the listener at an address. Raises DeadlinePassed, Closed."""
 
     def evidence(self) -> Traffic:
-        """What was carried so far."""
+        """Return the traffic so far."""
 
     def close(self) -> None:
-        """Closes all listeners and connections that came of it."""
+        """Close all listeners and connections of this channel."""
+
+
+class MessageConnection:
+    """Base of connections that only send and receive whole messages: all other calls raise NotSupported."""
+
+    library: str
+
+    def begin_send(self, message: Buffer) -> Any:
+        """Raise NotSupported."""
+        raise NotSupported(f"library {self.library} cannot start a send without waiting")
+
+    def finish_send(self, begun: Any, deadline_s: float) -> None:
+        """Raise NotSupported."""
+        raise NotSupported(f"library {self.library} cannot start a send without waiting")
+
+    def register(self, memory: Buffer) -> bytes:
+        """Raise NotSupported."""
+        raise self._not_one_sided()
+
+    def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
+        """Raise NotSupported."""
+        raise self._not_one_sided()
+
+    def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
+        """Raise NotSupported."""
+        raise self._not_one_sided()
+
+    def flush(self, deadline_s: float) -> None:
+        """Raise NotSupported."""
+        raise self._not_one_sided()
+
+    def _not_one_sided(self) -> NotSupported:
+        return NotSupported(f"library {self.library} has no one-sided access to memory")
+
+
+@dataclass(slots=True)
+class Counts:
+    """Traffic of one connection. It needs no lock: one thread sends, and one thread receives.
+
+    `kind` and `device` are those of the interface that carries the connection.
+    """
+
+    kind: Kind
+    device: str
+    sent_messages: int = 0
+    sent_bytes: int = 0
+    received_messages: int = 0
+    received_bytes: int = 0
+
+
+def total_traffic(connections: Iterable[Counts]) -> Traffic:
+    """Add up connections. Different kinds make `mixed`; several devices are joined by commas."""
+    counts = list(connections)
+    kinds = {one.kind for one in counts}
+    return Traffic(
+        kind=kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "unknown",
+        device=",".join(sorted({one.device for one in counts if one.device})),
+        sent_messages=sum(one.sent_messages for one in counts),
+        sent_bytes=sum(one.sent_bytes for one in counts),
+        received_messages=sum(one.received_messages for one in counts),
+        received_bytes=sum(one.received_bytes for one in counts),
+        put_bytes=0,
+        got_bytes=0,
+    )
 
 
 def view(buffer: Buffer) -> memoryview:
-    """The bytes of a contiguous buffer, not copied.
+    """Return the bytes of a contiguous buffer without copying.
 
     Raises:
-        ValueError: it is not contiguous.
+        ValueError: the buffer is not contiguous.
     """
-    seen = memoryview(buffer)  # type: ignore[arg-type]  # numpy's arrays are, and its types say so from 3.12 on
-    if not seen.c_contiguous:
+    memory = memoryview(buffer)  # type: ignore[arg-type]  # numpy types declare the buffer protocol from 3.12 on
+    if not memory.c_contiguous:
         raise ValueError("a channel's buffers must be contiguous")
-    # what holds nothing cannot be cast
-    return seen.cast("B") if seen.nbytes else memoryview(bytearray())
+    # an empty view cannot be cast
+    return memory.cast("B") if memory.nbytes else memoryview(bytearray())
+
+
+@contextmanager
+def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for native libraries that read the environment once, when they are loaded, and restore them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,4 +1,4 @@
-"""MPI in this process: begun over a PMI connection that is handed to it, with the transport that was asked for.
+"""MPI in this process: started over a PMI connection, and restricted to one transport.
 
     transport     environment of MPICH, whose transport is UCX or libfabric (OFI)
     tcp, ipoib    MPICH_CH4_NETMOD=ucx UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
@@ -6,11 +6,11 @@
     rdma          MPICH_CH4_NETMOD=ucx UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
     shm           MPICH_CH4_NETMOD=ucx UCX_TLS=shm
 
-No fallback is among the transports, so that MPI cannot begin where the one asked for is not there; MPIR_CVAR_NOLOCAL=1
-keeps MPICH from using shared memory of its own between ranks of one host. A process can begin MPI once, and should be a
-fresh one: the environment is set before MPI is loaded.
+No fallback is among the transports, so that MPI cannot start without the requested one. MPIR_CVAR_NOLOCAL=1 keeps
+MPICH from using its own shared memory between ranks of one host. A process can start MPI once, and should be a fresh
+one, because the environment is set before MPI is loaded.
 
-MPI neither authenticates nor encrypts, and does not say that a peer has died.
+MPI neither authenticates nor encrypts, and does not report that a peer has died.
 """
 
 from __future__ import annotations
@@ -28,49 +28,47 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dlobd.channel import transports_of
 from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import ChannelError, DeadlinePassed
-from dlobd.network.channels.environment import temporarily
-from dlobd.network.channels.ip import resolved
+from dlobd.network.channels.base import ChannelError, DeadlinePassed, environment_variables
+from dlobd.network.channels.ip import resolve
 
-TRANSPORTS = ("tcp", "ipoib", "rdma", "shm")
+LIBRARY = "mpi"
 
 YIELD_S = 0.01
-"""How long a rank that may sleep only yields its core between two looks: it is seldom woken late by more than this."""
+"""How long a rank yields its core between polls before it sleeps: a late wake-up rarely costs more than this."""
 
 SLEEP_S = 50e-6
-"""Between two looks after that."""
+"""Interval between polls after that."""
 
-BEGIN_S = 120.0
-"""How long MPI may take to begin: longer than its ranks wait in a barrier of PMI, which then ends it."""
+START_S = 120.0
+"""Timeout of the start of MPI: longer than the timeout of a PMI barrier, which ends it first."""
 
 END_S = 30.0
-"""How long it may take to end, once all ranks want it to."""
+"""Timeout of the end of MPI, once all ranks have called it."""
 
-DRAIN_S = 0.05
-"""How long a rank that ends looks for messages that are still under way to it."""
+_started = False
+"""MPI starts at most once in a process."""
 
-_BEGUN: list[MpiSession | None] = []
-"""The session of this process, once it has one, or None where it could not begin: MPI begins once in a process."""
-
-_BEGINNING = threading.Lock()
-"""Guards `_BEGUN`."""
+_STARTING = threading.Lock()
+"""Guards `_started`."""
 
 
 def environment(transport: str, device: str) -> dict[str, str]:
-    """What MPICH, UCX and libfabric read of the environment.
+    """Return the environment variables for MPICH, UCX and libfabric.
 
     Args:
         device: an interface, its IPv4 address or its network, empty for loopback; or an RDMA device with its port, as
-            in mlx5_0:1, which is port 1 if none is named.
+            in mlx5_0:1 (default: port 1).
 
     Raises:
-        UsageError: MPI cannot carry the transport, or it needs a device.
+        UsageError: MPI cannot carry the transport, or the transport needs a device.
         SetupError: the interface cannot be used.
     """
-    if transport not in TRANSPORTS:
-        raise UsageError(f"Library mpi cannot carry {transport!r}.", f"it carries {', '.join(TRANSPORTS)}")
+    if transport not in transports_of(LIBRARY):
+        carried = ", ".join(transports_of(LIBRARY))
+        raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use one of {carried}")
     ucx = {"MPIR_CVAR_NOLOCAL": "1", "MPICH_CH4_NETMOD": "ucx", "UCX_LOG_FILE": "stderr"}
     if transport == "shm":
         return {**ucx, "UCX_TLS": "shm"}
@@ -78,7 +76,7 @@ def environment(transport: str, device: str) -> dict[str, str]:
         if not device:
             raise UsageError("Channel rdma needs the name of its device.", "write it as in rdma@mlx5_0:1")
         return {**ucx, "UCX_TLS": "rc", "UCX_NET_DEVICES": device if ":" in device else f"{device}:1"}
-    interface, _ = resolved(transport, device)
+    interface, _ = resolve(transport, device)
     if interface.type == interfaces.LOOPBACK:
         return {
             "MPIR_CVAR_NOLOCAL": "1",
@@ -90,27 +88,28 @@ def environment(transport: str, device: str) -> dict[str, str]:
 
 
 class MpiSession:
-    """A session of MPI with all ranks of the job; `world` is their communicator, whose errors are exceptions.
+    """MPI with all ranks of the job. `world` is their communicator, whose errors are exceptions.
 
-    Ranks begin it together. Where one dies meanwhile, MPICH ends the process of the others. Where one dies later, an
-    error says so, or MPICH crashes: 5.0 over UCX does (SIGSEGV) in about one of ten cases, as it sends to the rank that
-    has died. Whose process ended first tells which rank it was.
+    All ranks start it together. If one dies during the start, MPICH ends the processes of the others. If one dies
+    later, MPI reports an error, or MPICH crashes: MPICH 5.0 over UCX does (SIGSEGV) in about one of ten cases, when it
+    sends to the dead rank. The process that ended first then tells which rank it was.
 
     Args:
-        preset: from `environment`; all ranks must have the same but for the device. It is set only while MPI begins.
-        pmi: a connection that speaks PMI, MPI's from here on, until this process ends; None for one rank alone.
+        preset: the result of `environment`; only the device may differ between ranks. It is set while MPI starts.
+        pmi: a connection that speaks PMI, which MPI owns until this process ends; None for a single rank.
 
     Raises:
-        SetupError: MPI has begun in this process before, is not MPICH, or cannot use the transport.
+        SetupError: MPI was started in this process before, is not MPICH, or cannot use the transport.
     """
 
     def __init__(self, preset: dict[str, str], pmi: socket.socket | None, rank: int = 0, size: int = 1) -> None:
-        with _BEGINNING:
-            if _BEGUN:
-                raise SetupError("MPI has begun in this process before.", "start each rank in a fresh process")
-            _BEGUN.append(None)
+        global _started
+        with _STARTING:
+            if _started:
+                raise SetupError("MPI was started in this process before.", "start each rank in a fresh process")
+            _started = True
             self.preset = preset
-            with temporarily(preset):
+            with environment_variables(preset):
                 try:
                     self.mpi = _loaded()
                 except SetupError:
@@ -120,44 +119,23 @@ class MpiSession:
                 place = {"PMI_RANK": str(rank), "PMI_SIZE": str(size)}
                 if pmi is not None:
                     place["PMI_FD"] = str(pmi.detach())
-                with temporarily(place):
-                    self._session, self.world = self._begin(preset)
-            _BEGUN[0] = self
+                with environment_variables(place):
+                    self._session, self.world = self._start(preset)
 
-    @classmethod
-    def of_this_process(cls, preset: dict[str, str]) -> MpiSession:
-        """The one that has begun; else one of a single rank, which has nobody to meet.
-
-        Raises:
-            SetupError: MPI could not begin, or carries something else.
-        """
-        with _BEGINNING:
-            begun = _BEGUN[0] if _BEGUN else cls
-        if begun is cls:
-            return cls(preset, None)
-        if not isinstance(begun, MpiSession):
-            raise SetupError("MPI could not begin in this process.", "start each rank in a fresh process")
-        if begun.preset != preset:
-            words = " ".join(f"{name}={value}" for name, value in begun.preset.items())
-            raise SetupError(
-                f"MPI carries something else in this process: {words}.", "a process has one transport of MPI"
-            )
-        return begun
-
-    def _begin(self, preset: dict[str, str]) -> tuple[Any, Any]:
+    def _start(self, preset: dict[str, str]) -> tuple[Any, Any]:
         mpi = self.mpi
         asked = mpi.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})
         try:
-            with _or_end(BEGIN_S):
-                # a session says why a transport is not there, where MPI_Init would end the process; and of the world's
-                # errors that are met in a later call all are exceptions, where some of a session's end the process
+            with _or_exit(START_S):
+                # a session reports a missing transport, and MPI_Init would end the process instead; later errors of
+                # the world communicator are all exceptions, and some errors of a session end the process
                 session = mpi.Session.Init(asked, mpi.ERRORS_RETURN)
                 mpi.Init_thread(mpi.THREAD_MULTIPLE)
                 world = mpi.COMM_WORLD
         except mpi.Exception as error:
             words = " ".join(f"{name}={value}" for name, value in preset.items())
             raise SetupError(
-                f"MPI cannot begin with {words}: {_line(error)}.", "look at its own lines above"
+                f"MPI cannot start with {words}: {_line(error)}.", "look at MPI's own lines above"
             ) from error
         finally:
             asked.Free()
@@ -165,34 +143,33 @@ class MpiSession:
         return session, world
 
     def sum(self, array: NDArray[Any]) -> Any:
-        """Begins to sum an array in place, over all ranks; the request."""
+        """Start to sum an array in place over all ranks; return the request."""
         return self.world.Iallreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
     def all_reduce(self, array: NDArray[Any]) -> None:
-        """MPI_Allreduce itself, which keeps its core busy and does not return if a rank has died: to compare with."""
+        """Call MPI_Allreduce, for comparison: it keeps its core busy and does not return if a rank has died."""
         self.world.Allreduce(self.mpi.IN_PLACE, array, op=self.mpi.SUM)
 
     def barrier(self) -> Any:
-        """Begins a barrier; the request."""
+        """Start a barrier; return the request."""
         return self.world.Ibarrier()
 
     def complete(
         self, begin: Callable[[], Any], deadline_s: float, what: str, sleep: bool, given_up: Callable[[], bool]
     ) -> None:
-        """Begins a request, and returns once it is complete. MPI moves on only while it is asked, so that a rank that
-        has bytes to move asks again and again, and yields its core in between.
+        """Start a request and poll until it is complete. MPI makes progress only while it is polled.
 
-        Each question may last for ever, as when libfabric sends to a rank that has died: who needs the deadline to hold
-        asks in a thread that can be left behind. Python runs meanwhile.
+        A poll may block forever, as when libfabric sends to a dead rank: a caller that needs the deadline to hold polls
+        in a thread that it can abandon. MPI releases Python's lock meanwhile.
 
         Args:
             deadline_s: a time of time.monotonic().
-            what: what did not happen, for the message.
-            sleep: where this rank only waits for others it may sleep, for SLEEP_S at a time.
-            given_up: whether nobody waits for it any more.
+            what: the operation that failed, for the message.
+            sleep: sleep between polls, because this rank only waits for others.
+            given_up: returns True once the caller no longer waits.
 
         Raises:
-            DeadlinePassed: it is not complete in time; MPI is of no use from then on.
+            DeadlinePassed: the request is not complete in time; MPI cannot be used any more.
             ChannelError: MPI has failed.
         """
         sleeps_from_s = time.monotonic() + YIELD_S if sleep else deadline_s
@@ -210,36 +187,21 @@ class MpiSession:
             raise ChannelError(f"{what}: {_line(error)}") from error
 
     def finalise(self) -> None:
-        """Ends MPI. All ranks call it, at about the same time; one that fails must not: it would wait for the others.
+        """End MPI. All ranks call it at about the same time. A rank that failed must not: it would wait for the others.
 
         Raises:
             ChannelError: MPI has failed.
         """
         try:
-            with _or_end(END_S):
-                self._drain()
+            with _or_exit(END_S):
                 self.mpi.Finalize()
                 self._session.Finalize()
         except self.mpi.Exception as error:
             raise ChannelError(f"MPI cannot end: {_line(error)}") from error
 
-    def _drain(self) -> None:
-        """What was sent and is not received any more, such as that a connection is closed: MPI does not end with it."""
-        status, until_s = self.mpi.Status(), time.monotonic() + DRAIN_S
-        while time.monotonic() < until_s:
-            if not self.world.Iprobe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status):
-                os.sched_yield()
-                continue
-            try:
-                self.world.Recv([bytearray(), 0, self.mpi.BYTE], status.source, status.tag)
-            except self.mpi.Exception:
-                pass  # it was cut to nothing
-            until_s = time.monotonic() + DRAIN_S
-
 
 def _unlink_segments() -> None:
-    """The names of what MPICH has made to share with other ranks of this host, 1 MB a rank. Nobody else uses it, and it
-    would stay for ever if this process were killed."""
+    """Unlink MPICH's shared memory segments, 1 MB per rank: they would stay if this process were killed."""
     with open("/proc/self/maps") as maps:
         mapped = {line.split()[-1] for line in maps}
     for name in mapped:
@@ -248,9 +210,8 @@ def _unlink_segments() -> None:
 
 
 @contextmanager
-def _or_end(within_s: float) -> Iterator[None]:
-    """MPI's begin and end are calls that let no other thread of Python run: where one does not return, the process ends
-    with status 1, and its stack is on stderr."""
+def _or_exit(within_s: float) -> Iterator[None]:
+    """Exit with status 1 and a traceback on stderr after a timeout: MPI blocks all Python threads while it starts."""
     faulthandler.dump_traceback_later(within_s, exit=True, file=2)
     try:
         yield
@@ -259,14 +220,10 @@ def _or_end(within_s: float) -> Iterator[None]:
 
 
 def _loaded() -> Any:
-    """mpi4py.MPI over MPICH, not begun.
-
-    Raises:
-        SetupError: it is not there, or another MPI, or begun.
-    """
+    """Return mpi4py.MPI over MPICH, not started yet."""
     try:
         for path in metadata.files("mpich") or ():
-            if path.name == "libmpi.so.12":  # mpi4py looks below the interpreter's prefix only
+            if path.name == "libmpi.so.12":  # mpi4py searches only below the interpreter's prefix
                 os.environ.setdefault("MPI4PY_LIBMPI", os.path.realpath(path.locate()))
         import mpi4py
 
@@ -276,12 +233,12 @@ def _loaded() -> Any:
         raise SetupError(f"MPI cannot be loaded: {error}.", "pip install mpi4py mpich") from error
     version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
     if "MPICH" not in version:
-        raise SetupError(f"mpi4py has found {version!r}, and ranks meet by PMI-1 of MPICH.", "pip install mpich")
+        raise SetupError(f"mpi4py has found {version!r}, and dlobd needs PMI-1 of MPICH.", "pip install mpich")
     if MPI.Is_initialized():
-        raise SetupError("MPI has begun in this process before.", "start each rank in a fresh process")
+        raise SetupError("MPI was started in this process before.", "start each rank in a fresh process")
     return MPI
 
 
 def _line(error: Exception) -> str:
-    """The last line of MPI's stack of errors, which is the first cause."""
+    """Return the last line of MPI's error stack, which is the root cause."""
     return str(error).strip().rpartition("\n")[2].strip()

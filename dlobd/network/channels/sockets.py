@@ -1,63 +1,130 @@
-"""TCP sockets of the standard library: the baseline of all other libraries, with the care that these take.
+"""TCP sockets of the standard library: the baseline for all other libraries.
 
-`tcp` goes over any interface with an IPv4 address, `ipoib` over one of InfiniBand; bytes travel alike. A connection
-binds its source to the interface that it was told, and is refused before it begins where the kernel's routes lead over
-another one; what stays on this host goes over loopback, and `evidence` says so. Without an interface it is loopback.
+`tcp` uses any interface with an IPv4 address, `ipoib` one of InfiniBand; the protocol is the same. A connection binds
+its source address to the interface of the channel, and fails before it starts if the kernel's routes lead over another
+interface. Traffic within this host goes over loopback, and `evidence` says so. A channel without a device uses
+loopback.
 
-Both ends prove that they know the run's secret when a connection is made (`dlobd.network.channels.authentication`); its
-bytes are neither encrypted nor signed.
+A message is its length (8 bytes, little-endian) followed by its bytes. One `sendmsg` gathers the length and the
+caller's buffers, and `recvmsg_into` scatters into the caller's buffers. Up to STAGE_BYTES of a message pass through a
+buffer of the connection, so that a short message costs one system call; Python copies nothing else, and allocates
+nothing that grows with the message.
+
+A call blocks in the kernel (SO_RCVTIMEO, MSG_WAITALL), so that a long message is one call instead of one per chunk
+that arrives; close to its deadline it polls instead. A receiver first polls SPINS times. While a started send is
+pending, it waits for both directions: two ends that send to each other need no second thread.
+
+Both ends prove that they know the run's secret when they connect (`dlobd.network.channels.authentication`). The bytes
+are neither encrypted nor signed.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import selectors
 import socket
+import struct
 import threading
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from dlobd.errors import UsageError
+from dlobd.channel import transports_of
+from dlobd.errors import SetupError, UsageError
 from dlobd.network import interfaces
 from dlobd.network.channels import authentication
-from dlobd.network.channels.base import Capabilities, Closed, DeadlinePassed, Traffic
-from dlobd.network.channels.ip import counts_of, local_address, parsed, source_towards
-from dlobd.network.channels.socket_connection import SocketsConnection
-from dlobd.network.channels.socket_listener import SocketsListener
-from dlobd.network.channels.two_sided import Counts, traffic
+from dlobd.network.channels.base import (
+    Buffer,
+    Capabilities,
+    ChannelError,
+    Closed,
+    Counts,
+    DeadlinePassed,
+    MessageConnection,
+    MessageTooLong,
+    PeerClosed,
+    Traffic,
+    total_traffic,
+    view,
+)
+from dlobd.network.channels.ip import counts_of, local_address, parse_address, source_towards
+
+LIBRARY = "sockets"
+
+LENGTH = struct.Struct("<Q")
+"""Prefix of a message: the number of bytes that follow."""
+
+MAX_PARTS = 1024
+"""UIO_MAXIOV of Linux."""
+
+TICK_S = 0.2
+"""Longest time that a call blocks in the kernel before it checks its deadline; closer to the deadline it polls."""
+
+STAGE_BYTES = 8192
+"""Copying this many bytes costs less than the system call that the copy saves."""
+
+SPINS = 20
+"""Polls before a receiver sleeps: about 20 microseconds, which is what a wake-up costs. Each unsuccessful poll yields
+the core (sched_yield), so that ranks that share one do not stall each other."""
+
+KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 10, 5, 4
+"""A receiver notices after 30 s that the peer's host has vanished. A sender waits for its deadline: TCP_USER_TIMEOUT
+would also end connections whose receiver is only slow (tcp(7))."""
+
+NEAR_US, NEAR_SEND_BYTES = 33, 100_000
+"""A peer at a shorter round trip than this is in another namespace of this machine, or next to it. The kernel would
+buffer megabytes between the two ends, which then do not fit into the cache: an all-reduce over such a link takes twice
+as long. This many bytes per round trip are 3 GB/s, more than one thread copies; a farther peer needs a larger buffer,
+which the kernel tunes itself. Over loopback it makes no difference (docs/channel-bench.md)."""
 
 RETRY_S = 0.02
-"""Between two tries to connect to an address where nobody listens yet."""
+"""Interval between attempts to connect to an address without a listener."""
 
-LOOK_S = 0.1
-"""The longest that `connect` waits before it looks whether its channel was closed."""
+CHECK_S = 0.1
+"""Interval at which a waiting `connect` checks whether its channel was closed."""
 
-SCHEME = "sockets"
+BACKLOG = 128
+"""Connections that were not greeted yet. The kernel retries further ones (tcp(7)); a job has fewer ranks."""
+
+REFUSED_KEPT = 100
+"""Number of refused peers that are remembered: a peer that retries forever must not fill the memory."""
+
+PAUSE_S = 0.1
+"""Pause after the kernel had no descriptor for a new connection: accept would fail again at once."""
+
+_NO_WAIT = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
+
+_MIN_RTT = struct.Struct("I")
+_MIN_RTT_AT = 148
+"""tcpi_min_rtt in struct tcp_info of linux/tcp.h, microseconds; since Linux 4.6."""
+
+_TIMEVAL = struct.Struct("ll")
 
 
-class _NotYetError(Exception):
-    """Nobody listens there, or no more; one may ask again."""
+class _NotListening(Exception):
+    """The peer does not listen, or no longer; `connect` may retry."""
 
 
 class SocketsChannel:
-    """See `dlobd.network.channels.base.Channel`.
+    """Channel of library `sockets`; see `dlobd.network.channels.base.OpenChannel`.
 
     Args:
         transport: tcp or ipoib.
-        device: the interface that carries it; empty for loopback, and for whatever the routes say when it connects.
-        secret: of the run; empty where none is needed.
+        device: the interface. Without one a listener uses loopback, and a connection follows the routes.
+        secret: the run's secret; may be empty.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         iovec=True, one_sided=False, processes=True, hosts=True, begins=True, moves=True
     )
-    transports: ClassVar[tuple[str, ...]] = ("tcp", "ipoib")
+    transports: ClassVar[tuple[str, ...]] = transports_of(LIBRARY)
 
     def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
         if transport not in self.transports:
-            raise UsageError(
-                f"Library sockets cannot carry {transport!r}.", f"it carries {' and '.join(self.transports)}"
-            )
+            raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use {' or '.join(self.transports)}")
         self._transport = transport
         self._device = device
         self._secret = secret
@@ -67,56 +134,58 @@ class SocketsChannel:
         self._closed = threading.Event()
 
     def listen(self, device: str = "") -> SocketsListener:
-        """See the contract. Raises UsageError or SetupError where the interface cannot be used."""
+        """See the contract. Raises UsageError or SetupError if the interface cannot be used."""
         self._check_open()
         host = local_address(self._transport, device or self._device)
-        listener = SocketsListener(host, SCHEME, self._secret, self._welcome)
+        listener = SocketsListener(host, LIBRARY, self._secret, self._connected)
         self._listeners.append(listener)
         return listener
 
     def connect(self, address: str, deadline_s: float) -> SocketsConnection:
-        """See the contract. Raises also `authentication.Refused`, and SetupError where the way does not lead over the
-        interface of this channel."""
-        host, port = parsed(SCHEME, address)
+        """See the contract.
+
+        Raises:
+            authentication.Refused: the other end does not know the secret.
+            SetupError: the route leads over another interface.
+        """
+        host, port = parse_address(LIBRARY, address)
         source = source_towards(self._transport, self._device, host)
         while True:
             self._check_open()
             try:
-                return self._dial(source, host, port, deadline_s)
-            except _NotYetError as error:
+                return self._try_connect(source, host, port, deadline_s)
+            except _NotListening as error:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
-                    raise DeadlinePassed(f"nobody listens at {address} in time: {error}") from error
+                    raise DeadlinePassed(f"no listener at {address} answered in time: {error}") from error
                 self._closed.wait(min(RETRY_S, left_s))
 
     def evidence(self) -> Traffic:
         """See the contract."""
-        return traffic(self._counts)
+        return total_traffic(self._counts)
 
     def close(self) -> None:
         """See the contract."""
         self._closed.set()
-        for listener in self._listeners:  # before their connections: they make them
+        for listener in self._listeners:  # first, because they make connections
             listener.close()
         for connection in self._connections:
             connection.close()
 
     def _check_open(self) -> None:
         if self._closed.is_set():
-            raise Closed("this channel of sockets is closed")
+            raise Closed(f"this channel of {LIBRARY} is closed")
 
-    def _welcome(self, connected: socket.socket, peer: str) -> SocketsConnection:
-        """A connection of a socket, which is counted and closed with this channel."""
+    def _connected(self, connected: socket.socket, peer: str) -> SocketsConnection:
         counts = counts_of(interfaces.carrying(connected.getsockname()[0], connected.getpeername()[0]))
         connection = SocketsConnection(connected, peer, counts)
         self._counts.append(counts)
         self._connections.append(connection)
         if self._closed.is_set():
-            connection.close()  # whoever closed this channel may not have seen it
+            connection.close()  # a concurrent `close` may have missed it
         return connection
 
-    def _dial(self, source: str, host: str, port: int, deadline_s: float) -> SocketsConnection:
-        """One try."""
+    def _try_connect(self, source: str, host: str, port: int, deadline_s: float) -> SocketsConnection:
         peer = f"{host}:{port}"
         connected = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -125,20 +194,20 @@ class SocketsChannel:
             try:
                 connected.connect((host, port))
             except BlockingIOError:
-                self._ready(connected, select.POLLOUT, deadline_s, peer)
+                self._wait_for(connected, select.POLLOUT, deadline_s, peer)
                 if error := connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                     raise OSError(error, os.strerror(error)) from None
             if connected.getsockname() == connected.getpeername():
-                raise _NotYetError("connection refused")  # by chance the kernel has joined it to itself
-            greeted = self._exactly(connected, authentication.GREETING_BYTES, deadline_s, peer, greeting=True)
-            said = authentication.hello(self._secret, greeted)
-            connected.send(said)  # so few bytes always fit into the buffer of a new connection
+                raise _NotListening("connection refused")  # the kernel may connect a socket to itself by chance
+            greeting = self._exactly(connected, authentication.GREETING_BYTES, deadline_s, peer, greeting=True)
+            hello = authentication.hello(self._secret, greeting)
+            connected.send(hello)  # so few bytes always fit into the buffer of a new connection
             answer = self._exactly(connected, authentication.PROOF_BYTES, deadline_s, peer)
-            authentication.check(self._secret, greeted, said, answer, peer)
-            return self._welcome(connected, peer)
+            authentication.check(self._secret, greeting, hello, answer, peer)
+            return self._connected(connected, peer)
         except OSError as error:
             connected.close()
-            raise _NotYetError(error.strerror or str(error)) from error
+            raise _NotListening(error.strerror or str(error)) from error
         except BaseException:
             connected.close()
             raise
@@ -146,26 +215,551 @@ class SocketsChannel:
     def _exactly(
         self, connected: socket.socket, size: int, deadline_s: float, peer: str, greeting: bool = False
     ) -> bytes:
-        """What the listening end says. Who does not begin with a greeting need not be heard to the end."""
-        said = b""
-        while len(said) < size:
-            self._ready(connected, select.POLLIN, deadline_s, peer)
-            more = connected.recv(size - len(said))
+        """Read exactly `size` bytes; reject a greeting at its first wrong byte."""
+        received = b""
+        while len(received) < size:
+            self._wait_for(connected, select.POLLIN, deadline_s, peer)
+            more = connected.recv(size - len(received))
             if not more:
-                raise _NotYetError("it closed the connection")
-            said += more
-            if greeting and not authentication.begins_well(said):
-                raise authentication.Refused(f"{peer} is no listener of library sockets")
-        return said
+                raise _NotListening("it closed the connection")
+            received += more
+            if greeting and not authentication.begins_well(received):
+                raise authentication.Refused(f"{peer} is no listener of library {LIBRARY}")
+        return received
 
-    def _ready(self, connected: socket.socket, event: int, deadline_s: float, peer: str) -> None:
-        """Waits for the event, for the deadline, or for `close`."""
-        waiting = select.poll()
-        waiting.register(connected, event)
+    def _wait_for(self, connected: socket.socket, event: int, deadline_s: float, peer: str) -> None:
+        """Wait for an event; raise at the deadline or when the channel is closed."""
+        poll = select.poll()
+        poll.register(connected, event)
         while True:
             self._check_open()
             left_s = max(0.0, deadline_s - time.monotonic())
-            if waiting.poll(min(left_s, LOOK_S) * 1000):
+            if poll.poll(min(left_s, CHECK_S) * 1000):
                 return
             if not left_s:
                 raise DeadlinePassed(f"{peer} did not answer in time")
+
+
+@dataclass(slots=True)
+class _Handshake:
+    """A connected peer that is not authenticated yet."""
+
+    connected: socket.socket
+    peer: str
+    greeting: bytes
+    until_s: float
+    received: bytearray = field(default_factory=bytearray)
+    answer: bytes = b""
+    fault: str = ""
+
+
+class SocketsListener:
+    """Listener whose thread authenticates all new peers concurrently.
+
+    A peer that does not know the run's secret, speaks another protocol, or stays silent for HANDSHAKE_S is refused
+    with one line on stderr; the listener continues.
+
+    Args:
+        host: the IPv4 address to listen on; never the wildcard address.
+        scheme: the first word of the address.
+        make: makes a connection from a socket and its peer's name.
+
+    Raises:
+        SetupError: the address cannot be bound.
+    """
+
+    def __init__(
+        self, host: str, scheme: str, secret: bytes, make: Callable[[socket.socket, str], SocketsConnection]
+    ) -> None:
+        self._secret = secret
+        self._make = make
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            self._socket.bind((host, 0))
+            self._socket.listen(BACKLOG)
+        except OSError as error:
+            self._socket.close()
+            raise SetupError(f"Cannot listen on {host}: {error.strerror}.", "choose another interface") from error
+        self.address = f"{scheme}:{host}:{self._socket.getsockname()[1]}"
+        self.refused: deque[str] = deque(maxlen=REFUSED_KEPT)  # log lines
+        self._arrived: deque[SocketsConnection] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._closing = threading.Lock()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._serve, name=f"dlobd-listen-{self.address}", daemon=True)
+        self._thread.start()
+
+    def accept(self, deadline_s: float) -> SocketsConnection:
+        """See the contract."""
+        with self._changed:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
+                raise DeadlinePassed(f"no peer connected to {self.address} in time")
+            if self._closed:
+                raise Closed(f"{self.address} is closed")
+            return self._arrived.popleft()
+
+    def close(self) -> None:
+        """See the contract. Peers that were never accepted are disconnected."""
+        with self._closing:
+            with self._changed:
+                if self._closed:
+                    return
+                self._closed = True
+                self._changed.notify_all()
+            os.eventfd_write(self._wake, 1)
+            self._thread.join()
+            os.close(self._wake)
+            self._socket.close()
+            for connection in self._arrived:
+                connection.close()
+            self._arrived.clear()
+
+    def _serve(self) -> None:
+        handshakes: list[_Handshake] = []
+        with selectors.PollSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while not self._closed:
+                until_s = min((one.until_s for one in handshakes), default=None)
+                ready = selector.select(None if until_s is None else max(0.0, until_s - time.monotonic()))
+                if any(key.fileobj is self._socket for key, _ in ready) and (new := self._greet()):
+                    selector.register(new.connected, selectors.EVENT_READ, new)
+                    handshakes.append(new)
+                readable = {id(key.data) for key, _ in ready}
+                for one in list(handshakes):
+                    authentic = self._read(one) if id(one) in readable else None
+                    if authentic is None and one.until_s > time.monotonic():
+                        continue  # more bytes may arrive
+                    handshakes.remove(one)
+                    selector.unregister(one.connected)
+                    if authentic:
+                        self._admit(one)
+                    else:
+                        late = f"it did not complete within {authentication.HANDSHAKE_S:g} s"
+                        self._refuse(one, one.fault or late)
+        for one in handshakes:
+            one.connected.close()
+
+    def _greet(self) -> _Handshake | None:
+        try:
+            connected, (host, port) = self._socket.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            authentication.report(self.address, "a peer", error.strerror or str(error))
+            select.select([self._wake], [], [], PAUSE_S)
+            return None
+        connected.setblocking(False)
+        greeting = authentication.greeting()
+        try:
+            connected.send(greeting)  # so few bytes always fit into the buffer of a new connection
+        except OSError:
+            connected.close()  # the peer has left already
+            return None
+        return _Handshake(connected, f"{host}:{port}", greeting, time.monotonic() + authentication.HANDSHAKE_S)
+
+    def _read(self, one: _Handshake) -> bool | None:
+        """Return True for an authentic peer, False for another one (`fault` is the reason), None if incomplete."""
+        try:
+            more = one.connected.recv(authentication.HELLO_BYTES - len(one.received))
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            one.fault = error.strerror or str(error)
+            return False
+        one.received += more
+        if not authentication.begins_well(one.received):
+            one.fault = "it does not speak as a channel of dlobd"
+        elif not more:
+            one.fault = "it closed the connection before it was authenticated"
+        elif len(one.received) < authentication.HELLO_BYTES:
+            return None
+        elif (answer := authentication.answer(self._secret, one.greeting, bytes(one.received))) is None:
+            one.fault = "it does not know the run's secret"
+            one.answer = authentication.REFUSAL
+        else:
+            one.answer = answer
+        return not one.fault
+
+    def _admit(self, one: _Handshake) -> None:
+        try:
+            one.connected.send(one.answer)
+            connection = self._make(one.connected, one.peer)
+        except OSError as error:
+            self._refuse(one, error.strerror or str(error))
+            return
+        with self._changed:
+            self._arrived.append(connection)  # `close` joins this thread before it clears the queue
+            self._changed.notify_all()
+
+    def _refuse(self, one: _Handshake, why: str) -> None:
+        authentication.report(self.address, one.peer, why)
+        self.refused.append(f"{one.peer}: {why}")
+        try:
+            one.connected.send(one.answer)
+        except OSError:
+            pass  # the peer does not read it
+        one.connected.close()
+
+
+class SocketsConnection(MessageConnection):
+    """One end of a connection; see `dlobd.network.channels.base.Connection`.
+
+    Args:
+        connected: a connected and authenticated socket, which this connection closes.
+    """
+
+    library = LIBRARY
+
+    def __init__(self, connected: socket.socket, peer: str, counts: Counts) -> None:
+        self.peer = peer
+        self._socket = connected
+        self._counts = counts
+        self._writer = SocketWriter(connected, peer, self._lost, self._end_with)
+        self._receiving = threading.Lock()
+        self._ended = ""  # why this end is closed
+        self._stage = memoryview(bytearray(STAGE_BYTES))
+        self._start = self._end = 0  # received bytes of the stage that were not delivered yet
+        self._left = 0  # bytes of the current message that were not delivered yet
+        self._readable, self._either = select.poll(), select.poll()
+        self._readable.register(connected, select.POLLIN)
+        self._either.register(connected, select.POLLIN | select.POLLOUT)
+        _set_options(connected)
+
+    def send(self, message: Buffer, deadline_s: float) -> None:
+        """See the contract. A message that was sent partly at its deadline ends the connection."""
+        self.send_parts((message,), deadline_s)
+
+    def recv(self, into: Buffer, deadline_s: float) -> int:
+        """See the contract. The next call skips the rest of a message that was received partly at its deadline."""
+        return self.recv_parts((into,), deadline_s)
+
+    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
+        """See the contract."""
+        views = [memory for part in parts if (memory := view(part)).nbytes]
+        size = sum(part.nbytes for part in views)
+        self._writer.send(views, size, deadline_s)
+        self._counts.sent_messages += 1
+        self._counts.sent_bytes += size
+
+    def begin_send(self, message: Buffer) -> PendingSend | None:
+        """See the contract. Sends at once what the kernel takes without waiting, unless another message is pending."""
+        memory = view(message)
+        pending = self._writer.begin(memory)
+        self._counts.sent_messages += 1
+        self._counts.sent_bytes += memory.nbytes
+        return pending
+
+    def finish_send(self, begun: PendingSend, deadline_s: float) -> None:
+        """See the contract. The connection ends at the deadline."""
+        self._writer.finish(begun, deadline_s)
+
+    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
+        """See the contract."""
+        views = [memory for part in parts if (memory := view(part)).nbytes]
+        room = sum(part.nbytes for part in views)
+        with self._receiving:
+            self._skip(deadline_s)
+            size = self._next_length(deadline_s)
+            if size > room:
+                try:
+                    self._skip(deadline_s)
+                except DeadlinePassed:
+                    pass  # the next call skips the rest
+                raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
+            self._fill(_first_bytes(views, size), deadline_s)
+            self._counts.received_messages += 1
+            self._counts.received_bytes += size
+        return size
+
+    def close(self) -> None:
+        """See the contract. Messages that were sent before are still delivered."""
+        self._end_with(f"the connection to {self.peer} is closed")
+        with self._writer.lock, self._receiving:  # the kernel may reuse the descriptor: no call may still use it
+            self._socket.close()
+
+    def detach(self) -> socket.socket:
+        """Close this connection and return its socket, blocking and without a timeout, for another protocol.
+
+        Bytes after the last received message are lost: the peer must be waiting for this end.
+
+        Raises:
+            Closed: the connection was closed before.
+        """
+        with self._writer.lock, self._receiving:
+            if self._socket.fileno() < 0:
+                raise Closed(self._ended)
+            self._ended = self._ended or f"the connection to {self.peer} is handed on"
+            detached = socket.socket(fileno=self._socket.detach())
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            detached.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(0, 0))
+        return detached
+
+    def _end_with(self, why: str) -> None:
+        self._ended = self._ended or why
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes callers in the kernel, at both ends
+        except OSError:
+            pass  # closed already, by this end or the peer
+
+    def _next_length(self, deadline_s: float) -> int:
+        """Receive the length of the next message, which becomes the current one."""
+        while self._end - self._start < LENGTH.size:
+            if self._start == self._end:
+                self._start = self._end = 0
+            elif STAGE_BYTES - self._start < LENGTH.size:
+                count = self._end - self._start
+                self._stage[:count] = bytes(self._stage[self._start : self._end])
+                self._start, self._end = 0, count
+            self._end += self._receive_some([self._stage[self._end :]], 0, deadline_s, SPINS)
+        (size,) = LENGTH.unpack_from(self._stage, self._start)
+        self._start += LENGTH.size
+        self._left = int(size)
+        return self._left
+
+    def _fill(self, views: list[memoryview], deadline_s: float) -> None:
+        """Deliver the current message into views of its total length; modifies the list."""
+        first = 0
+        while self._left:
+            if self._start < self._end:
+                got = min(self._end - self._start, views[first].nbytes)
+                views[first][:got] = self._stage[self._start : self._start + got]
+                self._start += got
+            else:
+                got = self._receive_some(views[first : first + MAX_PARTS], socket.MSG_WAITALL, deadline_s)
+            self._left -= got
+            while got:
+                filled = min(got, views[first].nbytes)
+                got -= filled
+                if filled == views[first].nbytes:
+                    first += 1
+                else:
+                    views[first] = views[first][filled:]
+
+    def _skip(self, deadline_s: float) -> None:
+        """Discard the rest of a message that was rejected, or whose deadline passed."""
+        while self._left:
+            if self._start == self._end:
+                self._start, self._end = 0, self._receive_some([self._stage], 0, deadline_s)
+            skipped = min(self._left, self._end - self._start)
+            self._start += skipped
+            self._left -= skipped
+
+    def _receive_some(self, views: list[memoryview], flags: int, deadline_s: float, spins: int = 0) -> int:
+        """Receive at least one byte into non-empty views."""
+        while True:
+            if self._writer.pending:
+                self._writer.push()
+            near = deadline_s - time.monotonic() < TICK_S
+            both = bool(self._writer.pending)
+            try:
+                used_flags = flags | socket.MSG_DONTWAIT if near or both or spins > 0 else flags
+                if len(views) == 1:
+                    got = self._socket.recv_into(views[0], 0, used_flags)
+                else:
+                    got = self._socket.recvmsg_into(views, 0, used_flags)[0]
+            except BlockingIOError:
+                if spins:
+                    spins -= 1
+                    os.sched_yield()
+                else:
+                    ready = self._either if both else self._readable
+                    wait(ready, near or both, deadline_s, f"{self.peer} sent no message in time")
+                continue
+            except OSError as error:
+                raise self._lost(error) from error
+            if not got:
+                raise self._lost()
+            return got
+
+    def _lost(self, error: OSError | None = None) -> ChannelError:
+        """Return the exception for a socket that carries nothing more."""
+        if self._ended:
+            return Closed(self._ended)
+        if error is not None:
+            return PeerClosed(f"{self.peer} is gone: {error.strerror}")
+        if self._left or self._start < self._end:
+            return PeerClosed(f"{self.peer} closed the connection in the middle of a message")
+        return PeerClosed(f"{self.peer} has closed the connection")
+
+
+class PendingSend:
+    """A message of which the kernel has not taken the last `size` bytes, those of `rest`."""
+
+    __slots__ = ("rest", "size")
+
+    def __init__(self, rest: list[memoryview], size: int) -> None:
+        self.rest = rest
+        self.size = size
+
+    def advance(self, count: int) -> None:
+        """Remove `count` bytes that the kernel has taken."""
+        self.size -= count
+        first = 0
+        while count:
+            taken = min(count, self.rest[first].nbytes)
+            count -= taken
+            if taken == self.rest[first].nbytes:
+                first += 1
+            else:
+                self.rest[first] = self.rest[first][taken:]
+        del self.rest[:first]
+
+
+class SocketWriter:
+    """Sender of whole messages over a connected socket; several threads may call it.
+
+    The kernel takes as much of a started message as fits. The rest is sent by `finish`, or by `push`, which the
+    receiving thread of the same end calls meanwhile.
+
+    Attributes:
+        pending: started messages that are not sent completely, in order. Only one thread starts messages.
+        lock: held while sending, and while removing from `pending`.
+
+    Args:
+        lost: makes the exception for an error of the socket.
+        end: ends the connection for a reason.
+    """
+
+    def __init__(
+        self, connected: socket.socket, peer: str, lost: Callable[[OSError], ChannelError], end: Callable[[str], None]
+    ) -> None:
+        self.lock = threading.Lock()
+        self.pending: deque[PendingSend] = deque()
+        self._socket = connected
+        self._peer = peer
+        self._lost = lost
+        self._end = end
+        self._header = memoryview(bytearray(LENGTH.size))
+        self._writable = select.poll()
+        self._writable.register(connected, select.POLLOUT)
+
+    def send(self, views: list[memoryview], size: int, deadline_s: float) -> None:
+        """Send the views as one message, after all pending messages. Raises as `Connection.send`."""
+        with self.lock:
+            while self.pending:
+                self._write_first(deadline_s)
+            LENGTH.pack_into(self._header, 0, size)
+            self._write(PendingSend([self._header, *views], LENGTH.size + size), deadline_s)
+
+    def begin(self, message: memoryview) -> PendingSend | None:
+        """Start to send a message without waiting; return None if the kernel has taken all of it."""
+        header = memoryview(LENGTH.pack(message.nbytes))
+        pending = PendingSend([header, message] if message.nbytes else [header], LENGTH.size + message.nbytes)
+        if not self.lock.acquire(blocking=False):
+            self.pending.append(pending)  # another thread is sending, and may wait for the peer
+            return pending
+        try:
+            if not self.pending:
+                self._write_some(pending)
+            if not pending.size:
+                return None
+            self.pending.append(pending)
+        finally:
+            self.lock.release()
+        return pending
+
+    def finish(self, pending: PendingSend, deadline_s: float) -> None:
+        """Send a started message and all before it. The connection ends at the deadline."""
+        with self.lock:
+            while pending.size:
+                self._write_first(deadline_s)
+
+    def push(self) -> None:
+        """Send as many pending bytes as the kernel takes now, unless another thread is sending."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            while self.pending:
+                self._write_some(self.pending[0])
+                if self.pending[0].size:
+                    return
+                self.pending.popleft()
+        finally:
+            self.lock.release()
+
+    def _write_some(self, pending: PendingSend) -> None:
+        try:
+            pending.advance(self._socket.sendmsg(pending.rest[:MAX_PARTS], (), _NO_WAIT))
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _write_first(self, deadline_s: float) -> None:
+        self._write(self.pending[0], deadline_s, begun=True)
+        self.pending.popleft()
+
+    def _write(self, message: PendingSend, deadline_s: float, begun: bool = False) -> None:
+        """Send a whole message with the lock held. A message that has `begun` cannot be withdrawn."""
+        whole = message.size
+        try:
+            while message.size:
+                near = deadline_s - time.monotonic() < TICK_S
+                try:
+                    sent = self._socket.sendmsg(message.rest[:MAX_PARTS], (), _NO_WAIT if near else socket.MSG_NOSIGNAL)
+                except BlockingIOError:
+                    wait(self._writable, near, deadline_s, f"{self._peer} did not take a message in time")
+                    continue
+                message.advance(sent)
+        except OSError as error:
+            raise self._lost(error) from error
+        except BaseException as error:
+            if begun or message.size < whole or not isinstance(error, DeadlinePassed):
+                # the peer cannot know where the next message starts
+                self._end(f"a message to {self._peer} was cut: {error}")
+            raise
+
+
+def wait(ready: select.poll, polls: bool, deadline_s: float, late: str) -> None:
+    """Wait after a call that would block.
+
+    Args:
+        polls: the call did not wait; otherwise it has waited for TICK_S in the kernel.
+
+    Raises:
+        DeadlinePassed: with `late` as its message.
+    """
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise DeadlinePassed(late)
+    if polls:
+        ready.poll(min(left_s, TICK_S) * 1000)
+
+
+def _set_options(connected: socket.socket) -> None:
+    """Set timeouts and keepalive. The kernel tunes its buffers itself, unless the peer is near."""
+    if _is_near(connected):
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, NEAR_SEND_BYTES)
+    connected.settimeout(None)
+    tick = _TIMEVAL.pack(int(TICK_S), int(TICK_S % 1 * 1e6))
+    for level, option, value in (
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_COUNT),
+        (socket.SOL_SOCKET, socket.SO_RCVTIMEO, tick),
+        (socket.SOL_SOCKET, socket.SO_SNDTIMEO, tick),
+    ):
+        connected.setsockopt(level, option, value)
+
+
+def _is_near(connected: socket.socket) -> bool:
+    if connected.getsockname()[0] == connected.getpeername()[0]:
+        return False  # loopback
+    info = connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _MIN_RTT_AT + _MIN_RTT.size)
+    return len(info) > _MIN_RTT_AT and _MIN_RTT.unpack_from(info, _MIN_RTT_AT)[0] < NEAR_US
+
+
+def _first_bytes(views: list[memoryview], size: int) -> list[memoryview]:
+    """Return the views cut to a total length of `size`."""
+    chosen = []
+    for part in views:
+        if not size:
+            break
+        chosen.append(part[:size] if part.nbytes > size else part)
+        size -= chosen[-1].nbytes
+    return chosen

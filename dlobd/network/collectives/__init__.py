@@ -1,1 +1,1 @@
-"""Collectives: algorithms of all ranks over one array, one a file. `mesh` has the connections that they talk over."""
+"""Collectives over a mesh of connections: `mesh` with a barrier, and the algorithms of `all_reduce`."""

@@ -1,10 +1,9 @@
-"""The connections of one rank to the peers that its collectives talk to, and its sends beside its receives.
+"""The connections of a rank to the peers of its collectives, with sends concurrent to receives, and a barrier.
 
-A channel may keep a `send` until its peer receives. Where all ranks send and receive at once, as in a ring, each needs
-a second thread for that not to be a deadlock; a mesh has one, for as long as it lives, that sends what it is handed in
-the order in which it was handed over. Where the library can begin a send, that thread is not needed for messages whose
-bytes it has taken by then, as of small ones, nor for those to the peer that this rank receives from meanwhile, if the
-library moves them on.
+A channel may block a `send` until its peer receives. Where all ranks send and receive at the same time, as in a ring,
+each needs a second thread to avoid a deadlock: a mesh has one, which sends what it is handed in that order. If the
+library can start a send without waiting, the thread is not needed for messages whose bytes are taken at once, such as
+small ones, nor for messages to the peer that this rank receives from meanwhile, if the library makes progress on them.
 """
 
 from __future__ import annotations
@@ -13,40 +12,41 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
 
 from dlobd.network.channels.base import (
     Buffer,
     Capabilities,
-    Channel,
     ChannelError,
     Closed,
     Connection,
     DeadlinePassed,
+    OpenChannel,
     view,
 )
 
 AllGather = Callable[[str, str], list[str]]
-"""From a name and this rank's value to the values that all ranks gave under that name, in the order of their ranks."""
+"""Takes a name and this rank's value, and returns the values that all ranks gave for that name, by rank."""
 
 _RANK = struct.Struct("<I")
 
 END_S = 5.0
-"""How long `close` waits for its thread, whose connections are closed by then."""
+"""How long `close` waits for the sending thread, whose connections are closed by then."""
 
 
 class ExchangeFailed(Exception):
-    """A collective cannot go on: the message is one line and names the peer."""
+    """A collective cannot continue. The message is one line that names the peer."""
 
 
 class Mesh:
-    """Of one rank. One thread uses it at a time, and any may close it.
+    """Connections of one rank. One thread uses it at a time; any thread may close it.
 
     Args:
-        peers: rank to the connection to it.
+        peers: connection by rank.
         address: where this rank has listened.
-        capabilities: of the connections' library.
+        capabilities: of the channel library.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Mesh:
         capabilities: Capabilities | None = None,
     ) -> None:
         self.rank = rank
+        self.size = size
+        self.address = address
         self._begins = capabilities is not None and capabilities.begins
         self._moves = capabilities is not None and capabilities.moves
-        self._begun: list[_Order] = []  # whose end this thread awaits in `drain`
-        self.address = address
-        self.size = size
+        self._begun: list[_Send] = []  # finished by this thread, in `drain`
         self._peers = dict(peers)
-        self._orders: SimpleQueue[_Order | None] = SimpleQueue()
-        self._sent: SimpleQueue[Exception | None] = SimpleQueue()
-        self._under_way = 0
+        self._queue: SimpleQueue[_Send | None] = SimpleQueue()
+        self._results: SimpleQueue[ExchangeFailed | None] = SimpleQueue()
+        self._queued = 0
         self._carried: Counter[tuple[int, int]] = Counter()
         self._thread = threading.Thread(target=self._send_all, name=f"dlobd-mesh-{rank}", daemon=True)
         self._thread.start()
@@ -77,47 +77,47 @@ class Mesh:
         rank: int,
         size: int,
         partners: Collection[int],
-        channel: Channel,
+        channel: OpenChannel,
         all_gather: AllGather,
         deadline_s: float,
         device: str = "",
     ) -> Mesh:
-        """Meets the partners, who must have this rank among theirs. All ranks call it.
+        """Connect to the partners, who must have this rank among theirs. All ranks call it.
 
         Args:
-            device: to listen on; see `Channel.listen`.
-            deadline_s: of the whole, a time of time.monotonic().
+            device: to listen on; see `OpenChannel.listen`.
+            deadline_s: of the whole call, a time of time.monotonic().
 
         Raises:
-            ExchangeFailed: a partner did not come in time, or is not the one that it says.
+            ExchangeFailed: a partner did not connect in time, or another rank connected.
         """
         listener = channel.listen(device)
         try:
             addresses = all_gather("listeners", listener.address)
             peers: dict[int, Connection] = {}
-            # the lower rank connects: rank 0 first waits for nobody, and no circle of waits can close
+            # the lower rank connects: rank 0 accepts from no rank, so waits cannot form a cycle
             below = {peer for peer in partners if peer < rank}
             while below:
                 connection = listener.accept(deadline_s)
-                came = _heard(connection, deadline_s)
-                if came not in below:
-                    raise ExchangeFailed(f"{connection.peer} says that it is rank {came}, which is not awaited")
-                below.remove(came)
-                peers[came] = connection
+                peer = _read_rank(connection, deadline_s)
+                if peer not in below:
+                    raise ExchangeFailed(f"{connection.peer} says that it is rank {peer}, which is not expected")
+                below.remove(peer)
+                peers[peer] = connection
             for peer in sorted(peer for peer in partners if peer > rank):
                 peers[peer] = channel.connect(addresses[peer], deadline_s)
                 peers[peer].send(_RANK.pack(rank), deadline_s)
         except DeadlinePassed as error:
-            late = sorted(set(partners) - set(peers))
-            raise ExchangeFailed(f"rank {', '.join(map(str, late))} did not come to rank {rank} in time") from error
+            late = ", ".join(map(str, sorted(set(partners) - set(peers))))
+            raise ExchangeFailed(f"rank {late} did not connect to rank {rank} in time") from error
         except ChannelError as error:
-            raise ExchangeFailed(f"rank {rank} cannot meet its partners: {error}") from error
+            raise ExchangeFailed(f"rank {rank} cannot connect to its partners: {error}") from error
         finally:
             listener.close()
         return cls(rank, size, peers, listener.address, channel.capabilities)
 
     def post(self, to: int, message: Buffer, deadline_s: float) -> None:
-        """Sends beside what this thread does next; the message must stay as it is until `drain` has returned."""
+        """Send without waiting; the message must not change before `drain` has returned. Raises ExchangeFailed."""
         self._carried[self.rank, to] += view(message).nbytes
         begun = None
         if self._begins:
@@ -126,50 +126,40 @@ class Mesh:
                     return
             except ChannelError as error:
                 raise _failure(to, error) from error
-        order = _Order(to, message, begun, deadline_s)
+        send = _Send(to, message, begun, deadline_s)
         if begun is not None and self._moves:
-            self._begun.append(order)
+            self._begun.append(send)
         else:
-            self._hand_over(order)
-
-    def _hand_over(self, order: _Order) -> None:
-        self._under_way += 1
-        self._orders.put(order)
-
-    def carried(self) -> list[tuple[int, int, int]]:
-        """(source, destination, bytes) of what was posted and received since it was last asked, in that order."""
-        found = [(*ends, size) for ends, size in sorted(self._carried.items()) if size]
-        self._carried.clear()
-        return found
+            self._enqueue(send)
 
     def drain(self) -> None:
-        """Returns once all that was posted is sent. Raises ExchangeFailed."""
+        """Wait until all posted messages are sent. Raises ExchangeFailed."""
         begun, self._begun = self._begun, []
-        for order in begun:
-            if self._under_way:  # the other thread's may only end once these do
-                self._hand_over(order)
+        for send in begun:
+            if self._queued:  # the other thread's sends may complete only after these
+                self._enqueue(send)
             else:
-                self._finish(order)
-        while self._under_way:
-            error = self._sent.get()
-            self._under_way -= 1
+                self._finish(send)
+        while self._queued:
+            error = self._results.get()
+            self._queued -= 1
             if error is not None:
                 raise error
 
     def send(self, to: int, message: Buffer, deadline_s: float) -> None:
-        """Sends at once. Raises ExchangeFailed."""
+        """Send and wait. Raises ExchangeFailed."""
         try:
             self._peers[to].send(message, deadline_s)
         except ChannelError as error:
             raise _failure(to, error) from error
 
     def recv(self, sender: int, into: Buffer, deadline_s: float) -> None:
-        """Receives a message of exactly the length of `into`. Raises ExchangeFailed."""
-        if self._begun:  # receiving moves on what goes to the same peer, and nothing else
-            for order in self._begun:
-                if order.to != sender:
-                    self._hand_over(order)
-            self._begun = [order for order in self._begun if order.to == sender]
+        """Receive a message of exactly the length of `into`. Raises ExchangeFailed."""
+        if self._begun:  # receiving makes progress only on sends to the same peer
+            for send in self._begun:
+                if send.to != sender:
+                    self._enqueue(send)
+            self._begun = [send for send in self._begun if send.to == sender]
         try:
             size = self._peers[sender].recv(into, deadline_s)
         except ChannelError as error:
@@ -178,50 +168,81 @@ class Mesh:
             raise ExchangeFailed(f"rank {sender} sent {size} bytes instead of {expected}: it runs something else")
         self._carried[sender, self.rank] += size
 
-    def _finish(self, order: _Order) -> None:
-        try:
-            self._peers[order.to].finish_send(order.begun, order.deadline_s)
-        except ChannelError as error:
-            raise _failure(order.to, error) from error
+    def carried(self) -> list[tuple[int, int, int]]:
+        """Return (source, destination, bytes) of all transfers since the last call, sorted."""
+        transfers = [(*ends, size) for ends, size in sorted(self._carried.items()) if size]
+        self._carried.clear()
+        return transfers
 
     def close(self) -> None:
-        """Ends the thread and closes all connections, which wakes whoever waits for this rank. May be called twice."""
+        """Close all connections, so that peers and this rank's other thread stop waiting. May be called twice."""
         for connection in self._peers.values():
             connection.close()
-        self._orders.put(None)
+        self._queue.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join(END_S)
 
+    def _enqueue(self, send: _Send) -> None:
+        self._queued += 1
+        self._queue.put(send)
+
+    def _finish(self, send: _Send) -> None:
+        try:
+            self._peers[send.to].finish_send(send.begun, send.deadline_s)
+        except ChannelError as error:
+            raise _failure(send.to, error) from error
+
     def _send_all(self) -> None:
         failed: ExchangeFailed | None = None
-        while (order := self._orders.get()) is not None:
+        while (send := self._queue.get()) is not None:
             try:
-                if failed is None and order.begun is None:
-                    self.send(order.to, order.message, order.deadline_s)
-                elif order.begun is not None:
-                    self._finish(order)
+                if failed is None and send.begun is None:
+                    self.send(send.to, send.message, send.deadline_s)
+                elif send.begun is not None:
+                    self._finish(send)
             except ExchangeFailed as error:
-                failed = error  # what comes after it would arrive as something else
-            self._sent.put(failed)
+                failed = error  # the peer would take a later message for the failed one
+            self._results.put(failed)
 
 
-class _Order:
-    """One message to be sent, or whose sending has begun."""
+@dataclass(frozen=True, slots=True)
+class _Send:
+    """A message in the queue. `begun` is the library's handle of a started send."""
 
-    __slots__ = ("begun", "deadline_s", "message", "to")
-
-    def __init__(self, to: int, message: Buffer, begun: Any, deadline_s: float) -> None:
-        self.to = to
-        self.message = message
-        self.begun = begun
-        self.deadline_s = deadline_s
+    to: int
+    message: Buffer
+    begun: Any
+    deadline_s: float
 
 
-def _heard(connection: Connection, deadline_s: float) -> int:
-    """The rank at the other end, as it says."""
-    said = bytearray(_RANK.size)
-    connection.recv(said, deadline_s)
-    (rank,) = _RANK.unpack(said)
+def barrier(mesh: Mesh, deadline_s: float) -> None:
+    """Wait until all ranks have called it.
+
+    This is the dissemination barrier (Hensgen, Finkel and Manber 1988): in each of ceil(log2(size)) rounds a rank
+    sends a token to one rank and receives one from another.
+
+    Raises:
+        ExchangeFailed: as an all-reduce.
+    """
+    token = bytearray(1)
+    distance = 1
+    while distance < mesh.size:
+        mesh.post((mesh.rank + distance) % mesh.size, b"\0", deadline_s)
+        mesh.recv((mesh.rank - distance) % mesh.size, token, deadline_s)
+        distance *= 2
+    mesh.drain()
+
+
+def barrier_partners(rank: int, size: int) -> set[int]:
+    """Return the ranks that `rank` exchanges tokens with in a barrier."""
+    distances = [1 << bit for bit in range((size - 1).bit_length())]
+    return {(rank + d) % size for d in distances} | {(rank - d) % size for d in distances}
+
+
+def _read_rank(connection: Connection, deadline_s: float) -> int:
+    memory = bytearray(_RANK.size)
+    connection.recv(memory, deadline_s)
+    (rank,) = _RANK.unpack(memory)
     return int(rank)
 
 

@@ -1,4 +1,4 @@
-"""Exchanges: what happens to gradients between their computation and the update. `base` is the contract, one file each.
+"""Exchanges of gradients between their computation and the update: `base` is the contract.
 
-Nothing here imports TensorFlow before a trainer asks for it: reports read what an exchange declares of itself.
+Nothing here imports TensorFlow before a trainer needs it: reports read the declarations of exchanges.
 """

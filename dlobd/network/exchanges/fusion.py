@@ -1,8 +1,8 @@
-"""Fusion: many small tensors travel as few large messages, because each message costs a latency of its own.
+"""Fusion of many small tensors into few large messages, because each message costs a latency, and shards of buffers.
 
-A plan is made once, of the tensors' shapes and types; then each call copies tensors into the plan's buckets and out of
-them. A bucket has one type, and its tensors lie in it in their order. A tensor is never cut: one that is larger than a
-bucket has one of its own.
+A plan is made once, from the shapes and types of the tensors. Each call then copies tensors into the plan's buckets and
+out of them. A bucket has one type and holds its tensors in their order. Tensors are never cut: one that is larger than
+a bucket has a bucket of its own.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 FUSION_BYTES = 64 << 20
-"""The size of a bucket unless told otherwise: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)."""
+"""Default size of a bucket: Horovod's default (HOROVOD_FUSION_THRESHOLD, 64 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a tensor lies: elements [start, stop) of a bucket."""
+    """Elements [start, stop) of a bucket, which hold a tensor."""
 
     bucket: int
     start: int
@@ -33,8 +33,8 @@ class Fusion:
     """The plan and its memory.
 
     Args:
-        tensors: those of every later call, of which only shapes and types are used here.
-        bucket_bytes: the most that a bucket holds, unless one tensor is larger.
+        tensors: examples of the tensors of later calls; only shapes and types are used here.
+        bucket_bytes: largest bucket, unless a single tensor is larger.
     """
 
     def __init__(self, tensors: Sequence[NDArray[Any]], bucket_bytes: int = FUSION_BYTES) -> None:
@@ -56,20 +56,26 @@ class Fusion:
 
     @property
     def bytes(self) -> int:
-        """Of all buckets."""
+        """Size of all buckets."""
         return sum(bucket.nbytes for bucket in self.buckets)
 
     def pack(self, tensors: Sequence[NDArray[Any]]) -> None:
-        """Copies the tensors into the buckets.
+        """Copy the tensors into the buckets.
 
         Raises:
-            ValueError: they are not of the plan's shapes and types.
+            ValueError: their shapes or types differ from the plan's.
         """
         if [(tensor.shape, tensor.dtype) for tensor in tensors] != self._form:
-            raise ValueError("these tensors are not those that the fusion was planned for")
+            raise ValueError("these tensors have other shapes or types than the fusion was planned for")
         for tensor, place in zip(tensors, self._places, strict=True):
             self.buckets[place.bucket][place.start : place.stop].reshape(place.shape)[...] = tensor
 
     def unpack(self) -> list[NDArray[Any]]:
-        """The tensors as views of the buckets: the next `pack` overwrites them."""
+        """Return the tensors as views of the buckets: the next `pack` overwrites them."""
         return [self.buckets[place.bucket][place.start : place.stop].reshape(place.shape) for place in self._places]
+
+
+def shards(elements: int, servers: int) -> list[slice]:
+    """Cut a buffer into one slice per parameter server; lengths differ by at most one, and may be zero."""
+    bounds = [elements * server // servers for server in range(servers + 1)]
+    return [slice(bounds[server], bounds[server + 1]) for server in range(servers)]

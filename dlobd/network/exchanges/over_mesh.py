@@ -1,4 +1,4 @@
-"""All-reduces of dlobd's own, over any channel: each rank listens on the channel's device, and nowhere else."""
+"""All-reduces of dlobd over any channel: each rank listens only on the channel's device."""
 
 from __future__ import annotations
 
@@ -6,52 +6,46 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from dlobd.axes import LIBRARIES
-from dlobd.network.channels.base import Channel, Traffic
-from dlobd.network.collectives import barrier as barriers
-from dlobd.network.collectives import base as collectives
-from dlobd.network.collectives.halving_doubling import HalvingDoubling as HalvingDoublingAllReduce
+from dlobd.network.channels.base import OpenChannel, Traffic
+from dlobd.network.collectives import all_reduce, mesh
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
-from dlobd.network.collectives.ring import Ring as RingAllReduce
-from dlobd.network.exchanges.all_reduce import AllReduceExchange, Meeting
-from dlobd.network.formation.address_book import FormationError
+from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
+from dlobd.network.rendezvous.store import RendezvousError
 
 
-class _OverMesh(AllReduceExchange):
-    """By a collective over connections to some of the ranks."""
+class _OverMesh(OutsideStepExchange):
+    """Exchange by an all-reduce over connections to some of the ranks."""
 
-    collective: ClassVar[type[collectives.AllReduce]]
+    algorithm: ClassVar[type[all_reduce.AllReduce]]
 
-    def meet(self, meeting: Meeting) -> MeshPeers:
-        """Connects to the partners of this rank."""
-        channel: Channel = LIBRARIES.get(meeting.settings.library)(
-            meeting.channel.transport, meeting.channel.device, meeting.secret
-        )
-        rank, size = meeting.rank, meeting.size
-        partners = self.collective.partners(rank, size) | barriers.partners(rank, size)
+    def connect(self, context: JoinContext) -> MeshPeers:
+        """Connect to the partners of this rank."""
+        channel = context.open_channel()
+        rank, size = context.rank, context.size
+        partners = self.algorithm.partners(rank, size) | mesh.barrier_partners(rank, size)
         try:
-            mesh = Mesh.join(rank, size, partners, channel, meeting.all_gather, meeting.deadline_s)
-        except (ExchangeFailed, FormationError):
+            joined = Mesh.join(rank, size, partners, channel, context.all_gather, context.deadline_s)
+        except (ExchangeFailed, RendezvousError):
             channel.close()
             raise
-        return MeshPeers(channel, mesh, self.collective)
+        return MeshPeers(channel, joined, self.algorithm)
 
 
 class MeshPeers:
-    """See `dlobd.network.exchanges.all_reduce.Peers`."""
+    """Connections of a mesh; see `dlobd.network.exchanges.outside_step.Peers`."""
 
-    def __init__(self, channel: Channel, mesh: Mesh, collective: type[collectives.AllReduce]) -> None:
+    def __init__(self, channel: OpenChannel, joined: Mesh, algorithm: type[all_reduce.AllReduce]) -> None:
         self._channel = channel
-        self._mesh = mesh
-        self._collective = collective(mesh)
+        self._mesh = joined
+        self._all_reduce = algorithm(joined)
 
     def barrier(self, call: int, deadline_s: float) -> None:
         """See the contract."""
-        barriers.barrier(self._mesh, deadline_s)
+        mesh.barrier(self._mesh, deadline_s)
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
         """See the contract."""
-        self._collective(array, deadline_s)
+        self._all_reduce(array, deadline_s)
 
     def carried(self) -> list[tuple[int, int, int]]:
         """See the contract."""
@@ -76,12 +70,12 @@ class MeshPeers:
 
 
 class Ring(_OverMesh):
-    """By a ring all-reduce."""
+    """Exchange by a ring all-reduce."""
 
-    collective = RingAllReduce
+    algorithm = all_reduce.Ring
 
 
 class HalvingDoubling(_OverMesh):
-    """By recursive halving and doubling."""
+    """Exchange by recursive halving and doubling."""
 
-    collective = HalvingDoublingAllReduce
+    algorithm = all_reduce.HalvingDoubling

@@ -1,12 +1,13 @@
-"""TensorFlow's parameter servers, beside the step: accumulators in the processes of the first ranks, over its gRPC.
+"""TensorFlow's parameter servers, outside the step: accumulators in the processes of the first ranks, over its gRPC.
 
     push   a rank adds its shard of a buffer to the accumulator of each server
     pull   once all ranks have pushed, a server puts the sum into a queue of each rank, which takes it from there
 
-It is what TensorFlow's own `SyncReplicasOptimizer` is made of: conditional accumulators and queues, placed on the tasks
-that serve. Ranks are tasks of one cluster, and the first `exchange_servers` of them serve too: what a rank pushes to
-itself does not leave its process. A server sums in the order of arrival, so that with more than two ranks the last bits
-differ from run to run. Its gRPC server listens on all interfaces, as with every exchange of TensorFlow's.
+These are the primitives of TensorFlow's `SyncReplicasOptimizer`: conditional accumulators and queues, placed on the
+serving tasks. Ranks are tasks of one cluster, and the first `exchange_servers` of them serve too: a rank's push to
+itself
+stays in its process. A server sums in the order of arrival, so with more than two ranks the last bits differ between
+runs. Its gRPC server listens on all interfaces, as in every exchange of TensorFlow.
 """
 
 from __future__ import annotations
@@ -19,38 +20,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges.all_reduce import AllReduceExchange, Meeting
-from dlobd.network.exchanges.shards import shards
-from dlobd.network.formation.address_book import FormationError
+from dlobd.network.exchanges.fusion import shards
+from dlobd.network.exchanges.outside_step import JoinContext, OutsideStepExchange
+from dlobd.network.rendezvous.store import RendezvousError
 
 JOB = "rank"
 
 LEAVE_S = 10.0
-"""How long a rank that ends waits for the others, whose last sums may lie in its process."""
+"""How long a finished rank waits for the others, whose last sums may be in its process."""
 
 NEVER_STALE = 1 << 62
-"""An accumulator drops what is of an earlier step than its own, which nothing is here: ranks leave a call together."""
+"""Step number of pushes: an accumulator drops pushes of earlier steps than its own, but ranks leave a call together."""
 
 
-class TfPs(AllReduceExchange):
-    """By TensorFlow's accumulators."""
+class TfPs(OutsideStepExchange):
+    """Exchange by TensorFlow's accumulators."""
 
-    def meet(self, meeting: Meeting) -> TfPsPeers:
-        """Starts this rank's server of TensorFlow, at the address that all ranks know."""
-        servers = meeting.settings.servers
-        if servers > meeting.size:
-            raise ExchangeFailed(f"exchange_servers {servers} are more than the {meeting.size} ranks, which serve")
-        return TfPsPeers(meeting, servers)
+    def connect(self, context: JoinContext) -> TfPsPeers:
+        """Start TensorFlow's server of this rank, at the address that all ranks know."""
+        servers = context.servers
+        if servers > context.size:
+            raise ExchangeFailed(f"exchange_servers {servers} exceed the {context.size} ranks")
+        return TfPsPeers(context, servers)
 
 
 class TfPsPeers:
-    """See `dlobd.network.exchanges.all_reduce.Peers`."""
+    """Sessions of TensorFlow; see `dlobd.network.exchanges.outside_step.Peers`."""
 
-    def __init__(self, meeting: Meeting, servers: int) -> None:
+    def __init__(self, context: JoinContext, servers: int) -> None:
         import tensorflow as tf
 
         self._tf = tf
-        self._meeting = meeting
+        self._context = context
         self._servers = servers
         self._carried: list[tuple[int, int, int]] = []
         self._failed = False
@@ -58,92 +59,92 @@ class TfPsPeers:
         self._plans: dict[tuple[str, int, int], _Plan] = {}
         try:
             server = tf.compat.v1.train.Server(
-                {JOB: list(meeting.peers)},
+                {JOB: list(context.peers)},
                 JOB,
-                meeting.rank,
-                # a device that this process trains on is not to be taken a second time
+                context.rank,
+                # the server must not allocate the device that this process trains on
                 config=tf.compat.v1.ConfigProto(device_count={"GPU": 0}),
             )
-            meeting.all_gather("TensorFlow's server", "listens")
+            context.all_gather("TensorFlow's server", "listens")
             self._session = tf.compat.v1.Session(server.target, graph=self._graph)
         except tf.errors.OpError as error:
             raise ExchangeFailed(
-                f"TensorFlow's server of rank {meeting.rank} does not start: {_line(error)}"
+                f"TensorFlow's server of rank {context.rank} does not start: {_line(error)}"
             ) from error
 
     def barrier(self, call: int, deadline_s: float) -> None:
-        """See the contract. An exchange of one number, by the first server."""
+        """See the contract. Exchanges one number by the first server."""
         self._sum(np.ones(1, np.float32), 1, deadline_s)
 
     def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
         """See the contract."""
         array[...] = self._sum(array, self._servers, deadline_s)
-        rank = self._meeting.rank
+        rank = self._context.rank
         for server, part in enumerate(shards(array.size, self._servers)):
             size = array[part].nbytes
-            others = set(range(self._meeting.size)) - {rank} if rank == server else {server}
+            others = set(range(self._context.size)) - {rank} if rank == server else {server}
             for other in sorted(others) if size else ():
                 self._carried += [(rank, other, size), (other, rank, size)]
 
     def carried(self) -> list[tuple[int, int, int]]:
-        """What pushes and pulls are made of: TensorFlow does not count."""
-        found, self._carried = sorted(self._carried), []
-        return found
+        """Return the pushes and pulls: TensorFlow does not count bytes."""
+        transfers, self._carried = sorted(self._carried), []
+        return transfers
 
     def evidence(self) -> None:
-        """TensorFlow does not count; the kernel does."""
+        """Return None: TensorFlow does not count bytes; the kernel does."""
 
     def addresses(self) -> tuple[str, ...]:
         """See the contract."""
-        return (self._meeting.peers[self._meeting.rank],)
+        return (self._context.peers[self._context.rank],)
 
     def fail(self) -> None:
-        """Nothing: the others learn of it when this process ends."""
+        """Do nothing: the others notice when this process ends."""
         self._failed = True
 
     def close(self) -> None:
-        """Ends the session, which spans all ranks, while all are there. TensorFlow's server ends with its process."""
+        """End the session, which spans all ranks, while all ranks exist. TensorFlow's server ends with its process."""
         if self._failed:
             return
-        with suppress(FormationError):  # a rank that ended otherwise is told of where it did
-            self._all("have their sums")
+        with suppress(RendezvousError):  # a rank that failed reports its own error
+            self._wait_for_all("sums received")
             self._session.close()
-            self._all("have closed their sessions")
+            self._wait_for_all("sessions closed")
 
-    def _all(self, what: str) -> None:
-        self._meeting.book.exchange(what, "", time.monotonic() + LEAVE_S)
+    def _wait_for_all(self, what: str) -> None:
+        self._context.store.all_gather(what, "", time.monotonic() + LEAVE_S)
 
     def _sum(self, array: NDArray[Any], servers: int, deadline_s: float) -> NDArray[Any]:
-        """The sum over all ranks, in new memory."""
+        """Return the sum over all ranks, in new memory."""
         if not array.size:
             return array
         plan = self._plan(array, servers)
         left_ms = max(1, int(1e3 * (deadline_s - time.monotonic())))
         options = self._tf.compat.v1.RunOptions(timeout_in_ms=left_ms)
         try:
-            given = {feed: array[part] for feed, part in zip(plan.feeds, plan.parts, strict=True)}
-            *found, _ = self._session.run([*plan.pulls, plan.pushes], given, options=options)
+            feeds = {feed: array[part] for feed, part in zip(plan.feeds, plan.parts, strict=True)}
+            *pulled, _ = self._session.run([*plan.pulls, plan.pushes], feeds, options=options)
         except self._tf.errors.DeadlineExceededError as error:
-            raise ExchangeFailed("not all ranks came to TensorFlow's parameter servers in time") from error
+            raise ExchangeFailed("not all ranks reached TensorFlow's parameter servers in time") from error
         except self._tf.errors.OpError as error:
             raise ExchangeFailed(f"TensorFlow's parameter servers failed: {_line(error)}") from error
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        return pulled[0] if len(pulled) == 1 else np.concatenate(pulled)
 
     def _plan(self, array: NDArray[Any], servers: int) -> _Plan:
         form = (array.dtype.str, array.size, servers)
         if (found := self._plans.get(form)) is None:
             with self._graph.as_default():
-                found = self._plans[form] = _Plan(self._tf, array, servers, self._meeting.rank, self._meeting.size)
+                found = self._plans[form] = _Plan(self._tf, array, servers, self._context.rank, self._context.size)
         return found
 
 
 class _Plan:
-    """The graph of one form of a call.
+    """The graph for arrays of one type and length.
 
     Attributes:
-        parts: the shards of the array, those that are empty left out.
-        feeds, pulls: a part that goes, and the sum that comes, in the order of the parts.
-        pushes: what has to run besides.
+        parts: the non-empty shards of the array.
+        feeds, pulls: placeholder and sum of each part.
+        pushes: operations to run in addition.
     """
 
     def __init__(self, tf: Any, array: NDArray[Any], servers: int, rank: int, size: int) -> None:
@@ -165,7 +166,7 @@ class _Plan:
                     for each in range(size)
                 ]
                 pushes.append(sums.apply_grad(shard, NEVER_STALE))
-                if rank == server:  # who serves takes the sum once all have pushed, and hands it out
+                if rank == server:  # the server distributes the sum once all ranks have pushed
                     total = sums.take_grad(size)
                     pushes += [queue.enqueue(total) for queue in queues]
                 self.pulls.append(queues[rank].dequeue())

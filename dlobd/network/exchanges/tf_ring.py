@@ -1,4 +1,4 @@
-"""TensorFlow's own collectives: MultiWorkerMirroredStrategy, a ring all-reduce over its gRPC, inside of each step."""
+"""TensorFlow's collectives: MultiWorkerMirroredStrategy, a ring all-reduce over its gRPC, inside each step."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 
 from dlobd import tracing
 from dlobd.network.exchanges.base import Settings
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import record
+from dlobd.network.verdict.evidence import Snapshot, record
 from dlobd.schema import NotMeasured
 from dlobd.tracing import names
 
 
 class TfRing:
-    """See `dlobd.network.exchanges.base.Exchange`."""
+    """TensorFlow's ring all-reduce; see `dlobd.network.exchanges.base.Exchange`."""
 
     inside_step: ClassVar[bool] = True
     synchronous: ClassVar[bool] = True
@@ -33,13 +32,13 @@ class TfRing:
 
     @staticmethod
     def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
-        """TF_CONFIG, by which TensorFlow finds the other ranks: rank 0 is the chief, the others are workers."""
+        """Return TF_CONFIG, the cluster specification: rank 0 is the chief, the others are workers."""
         workers = {"worker": list(peers[1:])} if len(peers) > 1 else {}
         task = {"type": "worker", "index": rank - 1} if rank else {"type": "chief", "index": 0}
         return {"TF_CONFIG": json.dumps({"cluster": {"chief": list(peers[:1]), **workers}, "task": task})}
 
     def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
-        """TensorFlow starts its gRPC server here and returns once all ranks have."""
+        """Start TensorFlow's gRPC server and wait for all ranks."""
         if len(peers) > 1:
             self._rank, self._address, self._before = rank, peers[rank], Snapshot.read()
         experimental = tf.distribute.experimental
@@ -50,24 +49,24 @@ class TfRing:
         )
 
     def scope(self) -> AbstractContextManager[Any]:
-        """Of the strategy."""
+        """Return the strategy's scope."""
         scope: AbstractContextManager[Any] = self._strategy.scope()
         return scope
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """On this rank's only replica."""
+        """Run on this rank's only replica."""
         return self._strategy.experimental_local_results(self._strategy.run(function, args=tuple(arguments)))[0]
 
     def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
-        """One collective for all of them."""
+        """Reduce all tensors in one collective."""
         replica = tf.distribute.get_replica_context()
-        # a function's argument has no device yet, and this strategy asks tensors for theirs
+        # arguments of a function have no device yet, and this strategy reads the device of tensors
         placed = [tf.identity(tensor) for tensor in tensors]
         return [total / ranks for total in replica.all_reduce(tf.distribute.ReduceOp.SUM, placed)]
 
     def close(self) -> None:
-        """Says what the kernel counted; TensorFlow's server ends with its process."""
+        """Record the kernel's counters; TensorFlow's server ends with its process."""
         if self._before is not None:
-            found = record(self._rank, "tensorflow", self._before, addresses=[self._address])
-            tracing.instant(names.TRANSPORT, **found)
+            attrs = record(self._rank, "tensorflow", self._before, addresses=[self._address])
+            tracing.instant(names.TRANSPORT, **attrs)
             self._before = None

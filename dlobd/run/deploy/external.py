@@ -30,7 +30,7 @@ from dlobd.hadoop.file_system import Storage, WebHdfs
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
-from dlobd.network.transport.counters import Snapshot
+from dlobd.network.verdict.evidence import Snapshot
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain
 from dlobd.run import capacity, packing, submissions
 from dlobd.run.collect import application

@@ -21,13 +21,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
 import ucx_ends
 
 from dlobd.attribution.importers import recorder
+from dlobd.channel import Channel
 from dlobd.network.channels.base import Traffic
 from dlobd.network.devices import devices
-from dlobd.network.exchanges.all_reduce import PLACE
-from dlobd.network.formation.address_book import AddressBook
-from dlobd.network.transport.counters import Snapshot
-from dlobd.network.transport.evidence import TransportEvidence, record
-from dlobd.network.transport.verdict import verdict
+from dlobd.network.exchanges.outside_step import RENDEZVOUS
+from dlobd.network.rendezvous.store import KeyValueStore
+from dlobd.network.verdict.evidence import Snapshot, TransportEvidence, record
+from dlobd.network.verdict.rules import verdict
 from dlobd.tracing import names
 
 ITERATIONS, MESSAGE_BYTES = 50, 4096
@@ -90,15 +90,15 @@ def counted(transfer: Callable[[], Any], asked: str) -> dict[str, Any]:
         "packets": {
             one.name: [one.counts.sent_packets, one.counts.received_packets] for one in after.since(before).ports
         },
-        "plane": dataclasses.asdict(verdict("transfer", asked, [evidence])),
+        "plane": dataclasses.asdict(verdict("transfer", Channel.parse(asked), [evidence])),
     }
 
 
 def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
     """A ring all-reduce of dlobd's between processes: what each has of the last of three, and the verdict on them."""
     peers = ",".join(f"127.0.0.1:{number}" for number in range(1, ranks + 1))
-    with tempfile.TemporaryDirectory() as spans, closing(AddressBook("127.0.0.1", ranks, b"guest")) as book:
-        place = {PLACE: json.dumps({"address": book.address, "secret": "guest"})}
+    with tempfile.TemporaryDirectory() as spans, closing(KeyValueStore("127.0.0.1", ranks, b"guest")) as store:
+        place = {RENDEZVOUS: json.dumps({"address": store.address, "secret": "guest"})}
         started = [
             subprocess.Popen(
                 [sys.executable, str(RANK), spans, str(rank), peers, "ring", channel, library, "3"],
@@ -116,14 +116,17 @@ def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
                 process.wait()
         told = [i for one in recorder.read_all(Path(spans)) if (i := one.instant(names.TRANSPORT))]
     evidence = [TransportEvidence.from_attrs(one.attrs) for one in told]
-    return {"means": said, "plane": dataclasses.asdict(verdict("exchange", channel, evidence))}
+    return {"means": said, "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence))}
 
 
 def both_ends(channel: str) -> dict[str, Any]:
     """Messages, parts, put and get between two processes over ucx, and the verdict on them."""
     transport, _, device = channel.partition("@")
     evidence = ucx_ends.met([ucx_ends.end(code, transport, device) for code in (ucx_ends.ECHO, ucx_ends.ASK)])
-    return {"lanes": evidence[0].lanes, "plane": dataclasses.asdict(verdict("exchange", channel, evidence))}
+    return {
+        "lanes": evidence[0].lanes,
+        "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence)),
+    }
 
 
 def doctor(*options: str) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from cluster.test_ways import explained, same_training
 from guest.machine import Machine, run
 
 from dlobd.bundle.store import Bundle
-from dlobd.network.transport.evidence import TransportEvidence
-from dlobd.network.transport.verdict import verdict
+from dlobd.channel import Channel
+from dlobd.network.verdict.evidence import TransportEvidence
+from dlobd.network.verdict.rules import verdict
 from dlobd.paths import cache_dir
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1260)]
@@ -45,7 +46,7 @@ def test_the_same_processes_train_over_tcp_and_over_verbs() -> None:
     for way, said in found.items():
         channel = way.split("/")[1]
         told = [TransportEvidence.from_attrs(one["transport"]) for one in said]
-        plane = verdict("exchange", channel, told)
+        plane = verdict("exchange", Channel.parse(channel), told)
         rdma = channel.startswith("rdma")
         assert (plane.kind, plane.soft, plane.agrees) == ("verbs" if rdma else "tcp", rdma, True), (way, plane.evidence)
         assert said[0]["losses"] == said[1]["losses"]

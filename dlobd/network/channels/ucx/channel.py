@@ -1,8 +1,8 @@
-"""UCX (libucp): tcp, IP over InfiniBand, RDMA verbs, or shared memory, by one interface.
+"""UCX (libucp): TCP, IP over InfiniBand, RDMA verbs, or shared memory behind one interface.
 
-Ends meet over a TCP connection of library sockets, which proves the run's secret, tells each the other's UCX address,
-and stays: that it ends is how one learns that the other is gone, whatever the transport. **UCX itself does not
-authenticate**: who can reach its ports, or its shared memory, can send to it.
+Two ends first connect by library sockets: the TCP connection authenticates both, exchanges their UCX addresses, and
+stays open, because its end tells that the peer is gone, for every transport. **UCX itself does not authenticate**: a
+client that reaches its ports, or its shared memory, can send to it.
 """
 
 from __future__ import annotations
@@ -10,90 +10,86 @@ from __future__ import annotations
 import threading
 from typing import ClassVar
 
+from dlobd.channel import TRANSPORTS, transports_of
 from dlobd.errors import UsageError
 from dlobd.network import interfaces
-from dlobd.network.channels.base import Capabilities, Closed, Kind, Traffic
-from dlobd.network.channels.socket_connection import SocketsConnection
-from dlobd.network.channels.socket_listener import SocketsListener
-from dlobd.network.channels.sockets import SCHEME as SOCKETS
-from dlobd.network.channels.sockets import SocketsChannel
-from dlobd.network.channels.ucx.connection import UcxConnection, name
-from dlobd.network.channels.ucx.context import TRANSPORTS, Context, port
-from dlobd.network.channels.ucx.worker import Worker
+from dlobd.network.channels.base import Capabilities, Closed, Traffic
+from dlobd.network.channels.sockets import LIBRARY as SOCKETS
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection, SocketsListener
+from dlobd.network.channels.ucx.connection import UcxConnection, random_name
+from dlobd.network.channels.ucx.worker import Context, Worker, port
 from dlobd.network.devices import devices
 
-SCHEME = "ucx"
+LIBRARY = "ucx"
 ADDRESS_BYTES = 64 << 10
-"""The longest UCX address that is taken: one of a host with many devices has some hundred bytes."""
-
-KINDS: dict[str, Kind] = {"tcp": "tcp", "ipoib": "ipoib", "rdma": "verbs", "shm": "shm"}
+"""Maximum size of a UCX address: on a host with many devices it has a few hundred bytes."""
 
 
 class UcxChannel:
-    """See `dlobd.network.channels.base.Channel`.
+    """Channel of library `ucx`; see `dlobd.network.channels.base.OpenChannel`.
 
     Args:
         transport: tcp, ipoib, rdma or shm.
-        device: an interface or its IPv4 address; DEVICE:PORT of rdma; of shm none.
-        secret: of the run; empty where none is needed.
+        device: an interface or its IPv4 address; DEVICE:PORT for rdma; empty for shm.
+        secret: the run's secret; may be empty.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         iovec=True, one_sided=True, processes=True, hosts=True, begins=True, moves=True
     )
-    transports: ClassVar[tuple[str, ...]] = TRANSPORTS
+    transports: ClassVar[tuple[str, ...]] = transports_of(LIBRARY)
 
     def __init__(self, transport: str = "shm", device: str = "", secret: bytes = b"") -> None:
-        if transport not in TRANSPORTS:
-            raise UsageError(f"Library ucx cannot carry {transport!r}.", f"it carries {', '.join(TRANSPORTS)}")
+        if transport not in self.transports:
+            raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use {' or '.join(self.transports)}")
         self._transport = transport
         self._device = device
         self._secret = secret
-        self._begun: tuple[Context, SocketsChannel] | None = None
+        self._opened: tuple[Context, SocketsChannel] | None = None
         self._closed = False
         self._lock = threading.Lock()
         self._connections: list[UcxConnection] = []
 
     def listen(self, device: str = "") -> UcxListener:
-        """See the contract. Raises UsageError or SetupError where UCX cannot use the device."""
-        context, beside = self._begin(device)
-        return UcxListener(beside.listen(self._link_device()), context, self)
+        """See the contract. Raises UsageError or SetupError if UCX cannot use the device."""
+        context, link = self._open(device)
+        return UcxListener(link.listen(self._tcp_device()), context, self)
 
     def connect(self, address: str, deadline_s: float) -> UcxConnection:
-        """See the contract. Raises also as `listen`."""
-        context, beside = self._begin()
+        """See the contract. Raises as `listen`, too."""
+        context, link = self._open()
         scheme, _, place = address.partition(":")
-        if scheme != SCHEME:
-            raise ValueError(f"{address!r} is no address of library ucx, which are ucx:A.B.C.D:PORT")
-        return self.welcome(context, beside.connect(f"{SOCKETS}:{place}", deadline_s), deadline_s)
+        if scheme != LIBRARY:
+            raise ValueError(f"{address!r} is no address of library {LIBRARY}; expected {LIBRARY}:A.B.C.D:PORT")
+        return self.upgrade(context, link.connect(f"{SOCKETS}:{place}", deadline_s), deadline_s)
 
-    def welcome(self, context: Context, beside: SocketsConnection, deadline_s: float) -> UcxConnection:
-        """The UCX connection of two ends that have met."""
+    def upgrade(self, context: Context, link: SocketsConnection, deadline_s: float) -> UcxConnection:
+        """Make a UCX connection over an authenticated TCP connection."""
         try:
             context.enter()
         except Closed:
-            beside.close()
+            link.close()
             raise
         try:
-            connection = _connected(context, beside, deadline_s)
+            connection = _connected(context, link, deadline_s)
         except BaseException:
             context.leave()
-            beside.close()
+            link.close()
             raise
         with self._lock:
             closed = self._closed
             self._connections += [] if closed else [connection]
-        if closed:  # meanwhile
+        if closed:  # concurrently
             connection.close()
             raise Closed("the channel is closed")
         return connection
 
     def evidence(self) -> Traffic:
-        """See the contract. `kind` is the transport's: whether it was used, the counters must prove."""
+        """See the contract. `kind` is that of the transport; only the kernel's counters can prove that it was used."""
         with self._lock:
             every = [connection.traffic() for connection in self._connections]
         return Traffic(
-            kind=KINDS[self._transport],
+            kind=TRANSPORTS[self._transport].kind,
             device=self._device,
             sent_messages=sum(one.sent_messages for one in every),
             sent_bytes=sum(one.sent_bytes for one in every),
@@ -109,29 +105,30 @@ class UcxChannel:
         with self._lock:
             self._closed = True
             connections = list(self._connections)
-        if self._begun is None:
+        if self._opened is None:
             return
-        context, beside = self._begun
-        beside.close()
+        context, link = self._opened
+        link.close()
         for connection in connections:
             connection.close()
-        context.close()  # ends with the last connection that is still being made
+        context.close()  # it is destroyed with the last connection that is still being made
 
-    def _begin(self, device: str = "") -> tuple[Context, SocketsChannel]:
-        """Its context, and the channel on which ends meet. UCX begins when it is first asked for, on that device."""
+    def _open(self, device: str = "") -> tuple[Context, SocketsChannel]:
+        """Return the context and the TCP channel; create both at the first call, on that device."""
         with self._lock:
             if self._closed:
                 raise Closed("the channel is closed")
-            if self._begun is None:
+            if self._opened is None:
                 self._device = device or self._device
                 context = Context(self._transport, self._device)
                 transport = "ipoib" if self._transport == "ipoib" else "tcp"
-                self._begun = context, SocketsChannel(transport, self._link_device(), self._secret)
-            return self._begun
+                self._opened = context, SocketsChannel(transport, self._tcp_device(), self._secret)
+            return self._opened
 
-    def _link_device(self) -> str:
-        """Where the ends meet: on the same interface; of an RDMA device, on the one above or below it, else on the
-        first that has an address."""
+    def _tcp_device(self) -> str:
+        """Return the interface for the TCP connection: the same one; for RDMA one of the same device, else the first
+        with an
+        address."""
         if self._transport == "shm":
             return ""
         if self._transport != "rdma":
@@ -151,35 +148,35 @@ class UcxChannel:
         return (near or others or [""])[0]
 
 
-def _connected(context: Context, beside: SocketsConnection, deadline_s: float) -> UcxConnection:
-    worker = Worker(context, beside.peer)
-    own = name()
+def _connected(context: Context, link: SocketsConnection, deadline_s: float) -> UcxConnection:
+    worker = Worker(context, link.peer)
+    own = random_name()
     try:
-        beside.send(own + worker.address(), deadline_s)
-        told = bytearray(ADDRESS_BYTES)
-        size = beside.recv(told, deadline_s)
-        worker.connect(bytes(told[len(own) : size]))
+        link.send(own + worker.address(), deadline_s)
+        theirs = bytearray(ADDRESS_BYTES)
+        size = link.recv(theirs, deadline_s)
+        worker.connect(bytes(theirs[len(own) : size]))
     except BaseException:
         worker.close()
         raise
-    link = beside.detach()
-    worker.watch(link)
-    return UcxConnection(worker, link, own, bytes(told[: len(own)]))
+    detached = link.detach()
+    worker.watch(detached)
+    return UcxConnection(worker, detached, own, bytes(theirs[: len(own)]))
 
 
 class UcxListener:
-    """See `dlobd.network.channels.base.Listener`."""
+    """Listener of library `ucx`; see `dlobd.network.channels.base.Listener`."""
 
-    def __init__(self, beside: SocketsListener, context: Context, channel: UcxChannel) -> None:
-        self.address = f"{SCHEME}:{beside.address.partition(':')[2]}"
-        self._beside = beside
+    def __init__(self, link: SocketsListener, context: Context, channel: UcxChannel) -> None:
+        self.address = f"{LIBRARY}:{link.address.partition(':')[2]}"
+        self._link = link
         self._context = context
         self._channel = channel
 
     def accept(self, deadline_s: float) -> UcxConnection:
         """See the contract."""
-        return self._channel.welcome(self._context, self._beside.accept(deadline_s), deadline_s)
+        return self._channel.upgrade(self._context, self._link.accept(deadline_s), deadline_s)
 
     def close(self) -> None:
         """See the contract."""
-        self._beside.close()
+        self._link.close()

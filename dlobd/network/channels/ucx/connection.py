@@ -1,38 +1,187 @@
-"""Messages over a UCX endpoint.
+"""Messages and one-sided access to memory over a UCX endpoint.
 
-A message is one send by tag. Who receives probes for it first, which tells its length: one that does not fit is refused
-before a byte of it is written. UCX takes buffers by their address; nothing is copied in Python.
+A message is one tagged send. The receiver probes first, which returns the length: a message that does not fit is
+rejected before a byte of it is written. UCX takes buffers by their address; Python copies nothing.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
-from collections.abc import Sequence
+import time
+import zlib
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dlobd.network.channels.base import Buffer, ChannelError, MessageTooLong, Traffic
-from dlobd.network.channels.two_sided import Counts
+from dlobd.network.channels.base import (
+    Buffer,
+    ChannelError,
+    Counts,
+    DeadlinePassed,
+    MessageTooLong,
+    OutOfBounds,
+    Traffic,
+    view,
+)
 from dlobd.network.channels.ucx import declarations as c
-from dlobd.network.channels.ucx.one_sided import OneSided
-from dlobd.network.channels.ucx.worker import Worker
+from dlobd.network.channels.ucx.worker import Sleeper, Worker
+
+KEY = struct.Struct("<16sQQI")
+"""Key of registered memory: name of its end, address, length, and a checksum of UCX's own key, which follows."""
+
+SERVE_S = 3600.0
+
+
+class OneSided:
+    """One-sided access of a connection. One thread at a time may put, get and flush.
+
+    Attributes:
+        put_bytes, got_bytes: totals so far.
+
+    Args:
+        sleeper: of the thread that puts, gets and flushes.
+        own, theirs: random names of the ends, so that a key of another connection is rejected.
+    """
+
+    def __init__(self, worker: Worker, sleeper: Sleeper, own: bytes, theirs: bytes) -> None:
+        self.put_bytes = self.got_bytes = 0
+        self._worker = worker
+        self._sleeper = sleeper
+        self._own, self._theirs = own, theirs
+        self._plain = worker.ffi.new("ucp_request_param_t *")
+        self._memory: list[tuple[Any, Any]] = []  # UCX's handle, and the object that keeps the memory alive
+        self._rkeys: dict[bytes, Any] = {}
+        self._serving: threading.Thread | None = None
+
+    def register(self, memory: Buffer) -> bytes:
+        """See `UcxConnection`."""
+        worker, ffi = self._worker, self._worker.ffi
+        size = view(memory).nbytes
+        params = ffi.new("ucp_mem_map_params_t *")
+        # empty memory cannot be registered
+        pointer = ffi.from_buffer(view(memory if size else bytearray(1)))
+        params.field_mask, params.address, params.length = c.MEM_ADDRESS | c.MEM_LENGTH, pointer, max(size, 1)
+        mapped, packed, length = ffi.new("ucp_mem_h *"), ffi.new("void **"), ffi.new("size_t *")
+        with worker.lock:
+            worker.check_open("register")
+            worker.check(worker.ucp.ucp_mem_map(worker.context.handle, params, mapped), "register memory")
+            self._memory.append((mapped[0], pointer))
+            worker.check(worker.ucp.ucp_rkey_pack(worker.context.handle, mapped[0], packed, length), "make a key")
+            rkey = bytes(ffi.buffer(packed[0], length[0]))
+            worker.ucp.ucp_rkey_buffer_release(packed[0])
+            if self._serving is None:
+                self._serving = threading.Thread(
+                    target=self._serve, args=(worker.sleeper(),), name="dlobd-ucx-serve", daemon=True
+                )
+                self._serving.start()
+        address = int(ffi.cast("uintptr_t", pointer))
+        return KEY.pack(self._own, address, size, zlib.crc32(rkey)) + rkey
+
+    def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
+        """See the contract."""
+        size = view(source).nbytes
+        place = self._place(key, offset_bytes, size)
+        if size:
+            self._call(self._worker.ucp.ucp_put_nbx, source, size, place, "put", deadline_s)
+        self.put_bytes += size
+
+    def get(self, into: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
+        """See the contract."""
+        size = view(into).nbytes
+        place = self._place(key, offset_bytes, size)
+        if size:
+            self._call(self._worker.ucp.ucp_get_nbx, into, size, place, "get", deadline_s)
+            self._worker.check_peer("get")  # the owner may have freed the memory
+        self.got_bytes += size
+
+    def flush(self, deadline_s: float) -> None:
+        """See the contract."""
+        worker = self._worker
+        with worker.lock:
+            worker.check_peer("flush")
+            request = worker.ucp.ucp_ep_flush_nbx(worker.endpoint, self._plain)
+        worker.complete(request, None, self._sleeper, deadline_s, "flush")
+        worker.check_peer("flush")  # UCX writes into shared memory even if its owner is gone
+
+    def _call(
+        self, call: Callable[..., Any], buffer: Buffer, size: int, place: tuple[int, Any], what: str, deadline_s: float
+    ) -> None:
+        worker = self._worker
+        memory = worker.ffi.from_buffer(view(buffer))
+        with worker.lock:
+            worker.check_peer(what)
+            request = call(worker.endpoint, memory, size, *place, self._plain)
+        worker.complete(request, memory, self._sleeper, deadline_s, what)
+
+    def _place(self, key: bytes, offset_bytes: int, size: int) -> tuple[int, Any]:
+        """Return address and UCX's key; check bounds, which UCX does not on every transport: tcp would write over the
+        heap."""
+        try:
+            owner, address, length, checksum = KEY.unpack_from(key)
+        except struct.error:
+            owner, address, length, checksum = b"", 0, 0, 0
+        rkey = bytes(key[KEY.size :])
+        if owner != self._theirs or zlib.crc32(rkey) != checksum:
+            raise OutOfBounds(f"{self._worker.peer} has registered no memory with this key")
+        if not 0 <= offset_bytes <= length - size:
+            raise OutOfBounds(
+                f"{size} bytes at {offset_bytes} are outside of the {length} that {self._worker.peer} registered"
+            )
+        if key not in self._rkeys:
+            made = self._worker.ffi.new("ucp_rkey_h *")
+            with self._worker.lock:
+                self._worker.check_open("use a key")
+                status = self._worker.ucp.ucp_ep_rkey_unpack(self._worker.endpoint, rkey, made)
+                self._worker.check(status, "use a key")
+            self._rkeys[bytes(key)] = made[0]
+        return address + offset_bytes, self._rkeys[key]
+
+    def stop(self) -> None:
+        """Join the serving thread; the worker has ended, which wakes it."""
+        if self._serving is not None and self._serving is not threading.current_thread():
+            self._serving.join()
+
+    def forget_keys(self) -> None:
+        """Destroy all keys, before the endpoint is closed."""
+        with self._worker.lock:
+            for rkey in self._rkeys.values():
+                self._worker.ucp.ucp_rkey_destroy(rkey)
+            self._rkeys.clear()
+
+    def unregister(self) -> None:
+        """Unregister all memory, after the endpoint is closed."""
+        for mapped, _ in self._memory:
+            self._worker.ucp.ucp_mem_unmap(self._worker.context.handle, mapped)
+        self._memory.clear()
+
+    def _serve(self, sleeper: Sleeper) -> None:
+        """Make progress for the peer until either end closes."""
+        while True:
+            try:
+                self._worker.until(lambda: None, sleeper, time.monotonic() + SERVE_S, "serve")
+            except DeadlinePassed:
+                continue
+            except ChannelError:
+                return
+
 
 TAG, ANY = 1, 0
-"""A connection has a worker of its own, so that one tag is enough."""
+"""A connection has a worker of its own, so one tag is enough."""
 
 MAX_PARTS = 1024
-"""Of one message: as of a vector of the kernel."""
+"""Maximum number of parts of a message, as in the kernel's vectors."""
 
 
 class UcxConnection:
-    """See `dlobd.network.channels.base.Connection`.
+    """One end of a connection; see `dlobd.network.channels.base.Connection`.
 
     Args:
-        worker: whose context was entered for it; it is left with `close`.
-        link: the TCP connection beside it, this connection's to close.
-        own, theirs: what each end calls itself, so that a key of another connection is none.
+        worker: `close` unregisters it from its context.
+        link: the TCP connection to the peer, which this connection closes.
+        own, theirs: random names of the ends, so that a key of another connection is rejected.
     """
 
     library = "ucx"
@@ -47,10 +196,10 @@ class UcxConnection:
         self._one_sided = OneSided(worker, self._sender, own, theirs)
         self._counts = Counts("unknown", "")
         self._lanes: tuple[str, ...] = ()
-        self._begun: list[tuple[Any, Any, int]] = []  # sends whose end is not awaited yet
+        self._begun: list[tuple[Any, Any, int]] = []  # started sends that are not finished
         self._closing, self._closed = threading.Lock(), False
         ffi = worker.ffi
-        self._memory = ffi.from_buffer  # of a contiguous buffer: where it is, and how long
+        self._memory = ffi.from_buffer  # address and length of a contiguous buffer
         self._info = ffi.new("ucp_tag_recv_info_t *")
         self._plain = ffi.new("ucp_request_param_t *")
         self._parts = ffi.new("ucp_request_param_t *")
@@ -66,10 +215,10 @@ class UcxConnection:
             self._send(memory, len(memory), self._plain, len(memory), memory, deadline_s)
 
     def begin_send(self, message: Buffer) -> Any:
-        """See the contract. None where UCX has taken the bytes already."""
+        """See the contract. Returns None if UCX has taken the bytes already."""
         memory = self._memory(message)
         size = len(memory)
-        if (request := self._request(memory, size, self._plain, size)) is None:
+        if (request := self._start(memory, size, self._plain, size)) is None:
             return None
         self._begun.append(begun := (request, memory, size))
         return begun
@@ -77,7 +226,7 @@ class UcxConnection:
     def finish_send(self, begun: Any, deadline_s: float) -> None:
         """See the contract."""
         request, memory, size = begun
-        with self._finishing:  # and not of sending: others are begun meanwhile
+        with self._finishing:  # not `_sending`: other sends may be started meanwhile
             self._begun.remove(begun)
             self._worker.complete(request, memory, self._finisher, deadline_s, "send")
             self._sent(size)
@@ -89,7 +238,7 @@ class UcxConnection:
             return self._recv(memory, len(memory), len(memory), self._plain, memory, deadline_s)
 
     def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
-        """See the contract. At most MAX_PARTS of them."""
+        """See the contract. At most MAX_PARTS parts."""
         with self._sending:
             count, size, kept = self._filled(self._out, parts)
             self._send(self._out, count, self._parts, size, kept, deadline_s)
@@ -101,12 +250,12 @@ class UcxConnection:
             return self._recv(self._in, count, room, self._parts, kept, deadline_s)
 
     def _send(self, buffer: Any, count: int, param: Any, size: int, memory: Any, deadline_s: float) -> None:
-        if (request := self._request(buffer, count, param, size)) is not None:
+        if (request := self._start(buffer, count, param, size)) is not None:
             self._worker.complete(request, memory, self._sender, deadline_s, "send")
             self._sent(size)
 
-    def _request(self, buffer: Any, count: int, param: Any, size: int) -> Any:
-        """What UCX is to send; None, and counted, where it has taken the bytes at once."""
+    def _start(self, buffer: Any, count: int, param: Any, size: int) -> Any:
+        """Start to send; return UCX's request, or None (and count) if UCX has taken the bytes at once."""
         worker = self._worker
         with worker.lock:
             worker.check_open("send")
@@ -120,7 +269,7 @@ class UcxConnection:
             return None
 
     def _sent(self, size: int) -> None:
-        with self._worker.lock:  # one thread may begin while another one finishes
+        with self._worker.lock:  # one thread may start a send while another one finishes one
             self._counts.sent_messages += 1
             self._counts.sent_bytes += size
 
@@ -141,17 +290,17 @@ class UcxConnection:
             taken = (buffer, size if param is self._plain else count) if fits else (worker.null, 0)
             request = worker.ucp.ucp_tag_msg_recv_nbx(worker.handle, *taken, message, param if fits else self._plain)
         if not fits:
-            with suppress(ChannelError):  # UCX says that it is truncated
+            with suppress(ChannelError):  # UCX reports a truncated message
                 worker.complete(request, None, self._receiver, deadline_s, "receive")
             raise MessageTooLong(f"a message of {size} bytes from {self.peer} does not fit into {room}")
         if worker.complete(request, memory, self._receiver, deadline_s, "receive"):
-            worker.check_trust("receive")  # it was read from memory that the peer still lent
+            worker.check_trust("receive")  # it was read from the peer's memory
         self._counts.received_messages += 1
         self._counts.received_bytes += size
         return size
 
     def _cut(self, count: int, size: int) -> int:
-        """So many parts have room for a message of `size` bytes; the last of them is made no longer than needed."""
+        """Shorten the vector of parts to a message of `size` bytes; return the number of parts."""
         for number in range(count):
             if self._in[number].length >= size:
                 self._in[number].length = size
@@ -160,7 +309,8 @@ class UcxConnection:
         return count
 
     def _filled(self, vector: Any, parts: Sequence[Buffer]) -> tuple[int, int, list[Any]]:
-        """Count and bytes of the parts that hold something, and what keeps their memory."""
+        """Fill a vector with the non-empty parts; return their count, their bytes, and the objects that keep them
+        alive."""
         kept: list[Any] = []
         size = 0
         for part in parts:
@@ -174,10 +324,11 @@ class UcxConnection:
             size += len(pointer)
         return len(kept), size, kept
 
-    # ---- memory of the other end, see `OneSided`
+    # ---- one-sided access
 
     def register(self, memory: Buffer) -> bytes:
-        """See the contract. From now on a thread of this end lets UCX move, as the peer may reach in at any time."""
+        """See the contract. A thread of this end makes progress from now on, because the peer may access memory at
+        any time."""
         return self._one_sided.register(memory)
 
     def put(self, source: Buffer, key: bytes, offset_bytes: int, deadline_s: float) -> None:
@@ -195,10 +346,10 @@ class UcxConnection:
         with self._sending:
             self._one_sided.flush(deadline_s)
 
-    # ---- the end
+    # ---- closing
 
     def traffic(self) -> Traffic:
-        """What it has carried; its lanes as UCX said last."""
+        """Return the totals, with the lanes that UCX reported last."""
         self._lanes = self._worker.lanes() or self._lanes
         counts, reached = self._counts, self._one_sided
         return Traffic(
@@ -217,7 +368,7 @@ class UcxConnection:
             with self._sending, self._receiving, self._finishing:
                 self.traffic()
                 for request, memory, _ in self._begun:
-                    self._worker.give_up(request, memory, "its end was not awaited")
+                    self._worker.give_up(request, memory, "it was never finished")
                 self._one_sided.forget_keys()
                 self._worker.close()
                 self._one_sided.unregister()
@@ -225,6 +376,6 @@ class UcxConnection:
                 self._worker.context.leave()
 
 
-def name() -> bytes:
-    """What an end calls itself."""
+def random_name() -> bytes:
+    """Return a random name of an end."""
     return os.urandom(16)

@@ -1,7 +1,7 @@
-"""The part of UCX's C interface that the channel uses, for cffi's ABI mode: no compiler is needed.
+"""The part of UCX's C interface that the channel uses, for cffi's ABI mode, which needs no compiler.
 
-Source: ucp.h, ucp_def.h and ucs/type/status.h of UCX 1.20; structures only grow at their end, and a field that is not
-named in `field_mask` is not read. `rest` is room for what later versions have added.
+Source: ucp.h, ucp_def.h and ucs/type/status.h of UCX 1.20. Structures only grow at their end, and UCX ignores fields
+that are not set in `field_mask`. `rest` is room for fields of later versions.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ const char *ucs_status_string(ucs_status_t status);
 """
 
 MAJOR = 1
-"""The version of the interface that is declared: other versions of it are other structures."""
+"""Major version of the declared interface: other major versions have other structures."""
 
 FEATURE_TAG, FEATURE_RMA, FEATURE_WAKEUP = 1 << 0, 1 << 1, 1 << 4
 PARAM_FEATURES = 1 << 0

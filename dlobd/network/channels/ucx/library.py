@@ -1,7 +1,7 @@
-"""Where libucp is: what DLOBD_UCX names, else the system's, if it is of a version that the binding knows, else that of
-the `mpich` package, which dlobd requires.
+"""Finding and loading libucp: the one that DLOBD_UCX names, else the system's, if its version is supported, else that
+of the `mpich` package, which dlobd requires.
 
-UCX loads its transports when it begins, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
+UCX loads its transports when it starts, from the directory `ucx` beside it: `libuct_ib` there is InfiniBand's verbs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.errors import SetupError
-from dlobd.network.channels.environment import temporarily
+from dlobd.network.channels.base import environment_variables
 from dlobd.network.channels.ucx.declarations import CDEF, MAJOR
 
 VARIABLE = "DLOBD_UCX"
-"""The environment variable with the path of a libucp.so of one's own, as of HPC-X or MLNX_OFED."""
+"""Environment variable with the path of a custom libucp.so, as of HPC-X or MLNX_OFED."""
 
 OLDEST_SYSTEM = (1, 17)
-"""An older one of the system is passed over: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
+"""Older system libraries are skipped: 1.13 has no `ucp_ep_query` for transports, and lost its rc endpoints."""
 
 VERSION_S = 10.0
-"""How long a libucp may take to say its version."""
+"""Timeout for reading the version of a libucp."""
 
 _VERSION = """
 import ctypes, sys
@@ -39,13 +39,14 @@ print(*version)
 """
 
 QUIET = {"UCX_ERROR_SIGNALS": "", "UCX_WARN_UNUSED_ENV_VARS": "n", "UCX_LOG_FILE": "stderr"}
-"""How UCX is loaded: without signal handlers of its own, which would print every crash of TensorFlow as UCX's, and with
-its log on stderr. UCX reads its global settings once, when it is loaded."""
+"""Environment in which UCX is loaded: without its signal handlers, which would report every crash of TensorFlow as
+UCX's,
+and with its log on stderr. UCX reads its global settings once, when it is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A libucp that is loaded. `ucp` and `ffi` are cffi's; `origin` says where it was found."""
+    """A loaded libucp. `ucp` and `ffi` are cffi's objects; `origin` names the place where it was found."""
 
     path: str
     origin: str
@@ -55,17 +56,17 @@ class Library:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The transports that it can load, by the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
+        """Return the transports that it can load, from the files beside it: cma, ib, ib_mlx5, rdmacm ..."""
         directory = Path(os.path.realpath(self.path)).parent / "ucx"
         found = (re.match(r"libuct_(\w+)\.so", path.name) for path in directory.glob("libuct_*.so*"))
         return tuple(sorted({match[1] for match in found if match}))
 
 
 def load() -> Library:
-    """The libucp that the channel uses; it is looked for and loaded once in a process, whoever asks.
+    """Find and load the libucp for channels, once per process.
 
     Raises:
-        SetupError: there is none; all that was tried is named.
+        SetupError: there is none; the message lists all attempts.
     """
     return _load(os.environ.get(VARIABLE, ""))
 
@@ -74,7 +75,7 @@ def load() -> Library:
 def _load(named: str) -> Library:
     ffi = _declared()
     tried = []
-    # a path that was asked for is the only one: to take another would be a silent fallback
+    # an explicit path has no alternatives: another library would be a silent fallback
     places = [(VARIABLE, [named])] if named else [("system", _of_system()), ("package mpich", _of_mpich())]
     for origin, paths in places:
         for path in paths:
@@ -90,17 +91,17 @@ def _load(named: str) -> Library:
                 return found
             tried.append(f"{origin} {path}: version {_dotted(found.version)}, not {MAJOR}.x")
     why = "; ".join(tried) or "no libucp on this system, and no package mpich"
-    raise SetupError(f"There is no UCX that can be used: {why}.", f"pip install mpich, or set {VARIABLE}")
+    raise SetupError(f"No usable UCX found: {why}.", f"pip install mpich, or set {VARIABLE}")
 
 
 def describe(verbs: bool = False) -> str:
-    """The libucp that would be used, in words.
+    """Describe the libucp that channels use.
 
     Args:
-        verbs: it has to have InfiniBand's verbs.
+        verbs: require InfiniBand's verbs.
 
     Raises:
-        SetupError: there is none, or it has none.
+        SetupError: there is none, or it has no verbs.
     """
     found = load()
     what = f"UCX {_dotted(found.version)} ({found.origin}: {found.path})"
@@ -112,7 +113,7 @@ def describe(verbs: bool = False) -> str:
 
 @cache
 def _declared() -> Any:
-    """cffi's view of the declarations, which takes a tenth of a second to parse."""
+    """Parse the declarations, which takes a tenth of a second."""
     try:
         from cffi import FFI
     except ImportError as error:
@@ -123,7 +124,7 @@ def _declared() -> Any:
 
 
 def _loaded(ffi: Any, path: str, origin: str) -> Library:
-    with temporarily(QUIET):
+    with environment_variables(QUIET):
         ucp = ffi.dlopen(path)
     version = ffi.new("unsigned[3]")
     ucp.ucp_get_version(version, version + 1, version + 2)
@@ -131,7 +132,7 @@ def _loaded(ffi: Any, path: str, origin: str) -> Library:
 
 
 def _version_beside(path: str) -> tuple[int, ...]:
-    """Of a libucp, read in a process of its own: two of them cannot be in one. Raises OSError."""
+    """Read a version in a process of its own, because a process cannot load two of them. Raises OSError."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _VERSION, path],
@@ -139,7 +140,7 @@ def _version_beside(path: str) -> tuple[int, ...]:
         )  # fmt: skip
         return tuple(map(int, done.stdout.split()))
     except (subprocess.SubprocessError, ValueError) as error:
-        raise OSError(f"it does not say its version: {error}") from error
+        raise OSError(f"it does not report its version: {error}") from error
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -1,33 +1,387 @@
-"""One UCX worker with one endpoint, and how its requests come to their end."""
+"""A UCX context for one transport, and a worker with one endpoint: how requests complete and how threads wait for them.
+
+A context allows a single transport and device, so that UCX cannot fall back to another one:
+
+    tcp, ipoib    UCX_TLS=tcp UCX_NET_DEVICES=INTERFACE
+    rdma          UCX_TLS=rc UCX_NET_DEVICES=DEVICE:PORT
+    shm           UCX_TLS=posix,sysv,cma, without UCX_NET_DEVICES: there is no device
+
+UCX makes progress only while a thread calls it, one at a time. Up to three threads may wait: one that sends, one that
+receives, one that serves the peer's access to memory. A waiting thread first calls UCX repeatedly; then it yields its
+core between the calls, so that the peer runs on a shared core; then it arms the worker's descriptor and sleeps. A
+thread that makes progress checks the requests of sleeping threads too, and arms the descriptor again when it leaves.
+
+The end of the peer is noticed on a TCP connection beside UCX's, for every transport.
+"""
 
 from __future__ import annotations
 
+import os
+import select
 import socket
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-from dlobd.network.channels.base import ChannelError, PeerClosed
+from dlobd.errors import SetupError, UsageError
+from dlobd.network import interfaces
+from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
+from dlobd.network.channels.ip import resolve
 from dlobd.network.channels.ucx import declarations as c
-from dlobd.network.channels.ucx.context import Context
-from dlobd.network.channels.ucx.progress import CUT, Progress
-from dlobd.network.channels.ucx.sleeper import Sleeper
+from dlobd.network.channels.ucx.library import Library, load
+from dlobd.network.devices import devices
+
+
+def settings(transport: str, device: str) -> dict[str, str]:
+    """Return UCX's settings, without their prefix UCX_.
+
+    Raises:
+        UsageError, SetupError: the transport or its device cannot be used on this host.
+    """
+    if transport == "shm":
+        return {"TLS": "posix,sysv,cma"}
+    if transport == "rdma":
+        return {"TLS": "rc", "NET_DEVICES": port(device)}
+    return {"TLS": "tcp", "NET_DEVICES": _interface(transport, device)}
+
+
+def port(device: str) -> str:
+    """Return DEVICE:PORT of an RDMA device of this host (default: port 1).
+
+    Raises:
+        UsageError: the device is missing or unknown.
+        SetupError: this host has no RDMA device.
+    """
+    found = [f"{one.name}:{each.number}" for one in devices() for each in one.ports]
+    if not found:
+        raise SetupError("This host has no RDMA device.", "dlobd doctor --require rdma, or use channel=tcp")
+    if not device:
+        raise UsageError("Channel rdma needs the name of its device.", f"write it as in rdma@{found[0]}")
+    wanted = device if ":" in device else f"{device}:1"
+    if wanted not in found:
+        raise UsageError(f"This host has no RDMA port {wanted!r}.", f"choose one of {', '.join(found)}")
+    return wanted
+
+
+def _interface(transport: str, device: str) -> str:
+    interface, _ = resolve(transport, device)
+    if interface.type == interfaces.LOOPBACK:
+        raise SetupError(
+            "UCX finds no route over loopback.",
+            "name another interface, as in tcp@eth0, or use channel.library=sockets",
+        )
+    return interface.name
+
+
+class Context:
+    """UCX context of one channel. It is destroyed once it is closed and has no users.
+
+    Raises:
+        UsageError, SetupError: the transport cannot be used here.
+    """
+
+    def __init__(self, transport: str, device: str) -> None:
+        chosen = settings(transport, device)
+        self.library: Library = load()
+        self.ffi: Any = self.library.ffi
+        self.ucp: Any = self.library.ucp
+        self.transport = transport
+        # transports within a host report no errors, and UCX rejects them if error handling is requested
+        self.err_mode = c.ERR_MODE_NONE if transport == "shm" else c.ERR_MODE_PEER
+        self.handle = self._create(chosen)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._closed = False
+
+    def _create(self, chosen: dict[str, str]) -> Any:
+        ffi, ucp = self.ffi, self.ucp
+        config = ffi.new("ucp_config_t *")
+        self._check(ucp.ucp_config_read(ffi.NULL, ffi.NULL, config), "read its settings")
+        try:
+            for name, value in chosen.items():
+                self._check(ucp.ucp_config_modify(config[0], name.encode(), value.encode()), f"take UCX_{name}={value}")
+            params = ffi.new("ucp_params_t *")
+            params.field_mask = c.PARAM_FEATURES
+            params.features = c.FEATURE_TAG | c.FEATURE_RMA | c.FEATURE_WAKEUP
+            context = ffi.new("ucp_context_h *")
+            words = " ".join(f"UCX_{name}={value}" for name, value in chosen.items())
+            self._check(ucp.ucp_init_version(1, 10, params, config[0], context), f"start with {words}")
+        finally:
+            ucp.ucp_config_release(config[0])
+        return context[0]
+
+    def words(self, status: int) -> str:
+        """Return UCX's text for a status."""
+        return str(self.ffi.string(self.ucp.ucs_status_string(status)).decode())
+
+    def _check(self, status: int, what: str) -> None:
+        if status != c.OK:
+            raise SetupError(f"UCX cannot {what}: {self.words(status)}.", "dlobd doctor, or use another channel")
+
+    def enter(self) -> None:
+        """Register a user of this context. Raises Closed."""
+        with self._lock:
+            if self._closed:
+                raise Closed("the channel is closed")
+            self._users += 1
+
+    def leave(self) -> None:
+        """Unregister a user, whose workers and memory are released."""
+        with self._lock:
+            self._users -= 1
+            self._end()
+
+    def close(self) -> None:
+        """Refuse new users; may be called twice."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _end(self) -> None:
+        if self._closed and not self._users and self.handle is not None:
+            self.ucp.ucp_cleanup(self.handle)
+            self.handle = None
+
+
+class Sleeper:
+    """Place where one thread sleeps. Each waiting thread has its own, so that threads do not take each other's
+    wake-ups.
+
+    Attributes:
+        asleep: the thread sleeps, or is about to; changed with the worker's lock held.
+
+    Args:
+        events: UCX's descriptor, which becomes readable once the worker was armed.
+        link: descriptor of the TCP connection to the peer; None if the peer is gone.
+    """
+
+    def __init__(self, events: int, link: int | None) -> None:
+        self.asleep = False
+        self._found: Any = None
+        self._done: Callable[[], Any] | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._link = link
+        for descriptor in (self._wake, events, *(() if link is None else (link,))):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def fall_asleep(self, done: Callable[[], Any]) -> None:
+        """Prepare `sleep`; `done` returns the result that this thread waits for."""
+        self.asleep, self._done = True, done
+
+    def sleep(self, within_s: float) -> bool:
+        """Sleep without the lock; return True if the TCP connection woke this thread."""
+        woken = {descriptor for descriptor, _ in self._poll.poll(within_s * 1e3)}
+        if self._wake in woken:
+            os.eventfd_read(self._wake)
+        return self._link in woken
+
+    def wake_up(self) -> Any:
+        """Finish `sleep`; return the result that another thread has found meanwhile."""
+        found, self._found, self.asleep, self._done = self._found, None, False, None
+        return found
+
+    def check(self) -> None:
+        """Check, in another thread that made progress, for the awaited result, and wake the sleeping thread if it
+        exists."""
+        if self._done is not None and (found := self._done()):
+            self._found, self._done = found, None
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake the thread without a result."""
+        os.eventfd_write(self._wake, 1)
+
+    def forget_link(self) -> None:
+        """Stop watching the TCP connection, which stays readable from now on."""
+        if self._link is not None:
+            self._poll.unregister(self._link)
+            self._link = None
+
+    def close(self) -> None:
+        """Release the descriptor."""
+        os.close(self._wake)
+
+
+BURST, SPIN, YIELD = 8, 16, 100
+"""Progress calls per lock acquisition, then the number of such bursts without a result before a thread yields its core,
+and the number with yields before it sleeps. That is about 100 us, in which a message of a few KB arrives over an idle
+link, and then several times the cost of a wake-up."""
+
+TICK_S = 0.1
+"""Longest sleep: events that wake no thread, such as a vanished host, are checked at this interval."""
+
+LAST_S = 0.2
+"""How long messages are accepted after the peer's TCP connection has ended: they take another path."""
+
+CUT = b"!"
+"""Byte on the TCP connection: a call was abandoned, and its data must not be trusted."""
+
+
+class Progress:
+    """Progress engine of one UCX worker.
+
+    Attributes:
+        lock: held around every call of UCX.
+        link: the TCP connection to the peer.
+        ended, cut: why this end cannot be used: it was closed, or a call was abandoned.
+        gone: why the peer cannot be used.
+        distrusted: the peer has abandoned a call: memory that a message still refers to may have changed.
+
+    Args:
+        peer: name for messages.
+    """
+
+    def __init__(self, ucp: Any, peer: str) -> None:
+        self.ucp = ucp
+        self.handle: Any = None
+        self.peer = peer
+        self.lock = threading.RLock()
+        self.link: socket.socket | None = None
+        self.ended = self.cut = self.gone = ""
+        self.distrusted = False
+        self.sleepers: list[Sleeper] = []
+        self._sleeping = 0
+        self._link_ended = False
+        self._gone_s = 0.0
+
+    def until(self, done: Callable[[], Any], sleeper: Sleeper, deadline_s: float, what: str) -> Any:
+        """Make progress until `done`, called with the lock held, returns a true value; return that. Raises as
+        `complete`."""
+        progress, handle = self.ucp.ucp_worker_progress, self.handle
+        spun = 0
+        found: Any = None
+        while True:
+            with self.lock:
+                self.check_open(what)
+                for _ in range(BURST):
+                    if found := found or done():
+                        if self._sleeping:
+                            self._arm_for_sleepers()
+                        return found
+                    if progress(handle):
+                        spun = 0
+                        if self._sleeping:
+                            self._check_sleepers()
+                now_s = time.monotonic()
+                if self.gone and now_s >= self._gone_s + LAST_S:
+                    raise PeerClosed(f"{self.peer} is gone ({self.gone}): UCX cannot {what}")
+                if now_s >= deadline_s:
+                    self._arm_for_sleepers()
+                    raise DeadlinePassed(f"UCX could not {what} in time ({self.peer})")
+            spun += 1
+            if spun > SPIN + YIELD:
+                found = self._sleep(done, sleeper, min(deadline_s - now_s, TICK_S))
+            elif spun > SPIN:
+                os.sched_yield()
+
+    def _check_sleepers(self) -> None:
+        """Check the requests of sleeping threads, with the lock held."""
+        for each in self.sleepers:
+            if each.asleep:
+                each.check()
+
+    def _arm_for_sleepers(self) -> None:
+        """Arm again for sleeping threads, with the lock held: this thread may have consumed their wake-up."""
+        while self._sleeping:
+            if self.ucp.ucp_worker_arm(self.handle) != c.ERR_BUSY:
+                return
+            if self.ucp.ucp_worker_progress(self.handle):
+                self._check_sleepers()
+
+    def _sleep(self, done: Callable[[], Any], sleeper: Sleeper, within_s: float) -> Any:
+        """Sleep until an event; return the result found here or by another thread."""
+        with self.lock:
+            if self.ended or self.cut:
+                return None
+            if found := done():  # another thread may have made progress
+                return found
+            if self.ucp.ucp_worker_arm(self.handle) != c.OK:
+                return None  # an event is pending
+            within_s = min(within_s, LAST_S) if self.gone else within_s
+            sleeper.fall_asleep(done)
+            self._sleeping += 1
+        peer_left = False
+        try:
+            peer_left = sleeper.sleep(within_s)
+        finally:
+            with self.lock:
+                found = sleeper.wake_up()
+                self._sleeping -= 1
+        if peer_left:
+            self.poll_link()
+        return found
+
+    # ---- the peer
+
+    def poll_link(self) -> None:
+        """Check whether the peer has closed its end or abandoned a call."""
+        if self.link is None or self._link_ended:
+            return
+        try:
+            said = self.link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        self._link_ended = True
+        self.distrusted = said == CUT
+        self.peer_has_gone("it has abandoned a call" if self.distrusted else "it has closed its connection")
+
+    def check_peer(self, what: str) -> None:
+        """Raise PeerClosed if the peer is gone, even if some of its messages are not received yet."""
+        self.poll_link()
+        self.check_open(what)
+        if self.gone:
+            raise PeerClosed(f"{self.peer} is gone ({self.gone}): UCX cannot {what}")
+
+    def check_trust(self, what: str) -> None:
+        """Raise PeerClosed if the peer has abandoned a call: received data may come from changed memory."""
+        self.poll_link()
+        if self.distrusted:
+            raise PeerClosed(f"{self.peer} has abandoned a call: the data of this {what} cannot be trusted")
+
+    def peer_has_gone(self, why: str) -> None:
+        """Record that the peer is gone. Pending data is awaited for LAST_S."""
+        with self.lock:
+            if not self.gone:
+                self.gone, self._gone_s = why, time.monotonic()
+                for each in self.sleepers:
+                    each.forget_link()
+
+    def wake_all(self) -> None:
+        """Wake all sleeping threads, with the lock held."""
+        if self.handle is not None:
+            for each in self.sleepers:
+                each.wake()
+
+    def check_open(self, what: str) -> None:
+        """Raise Closed if this end is closed, PeerClosed if a call of either end was abandoned."""
+        if self.ended:
+            raise Closed(f"the connection to {self.peer} is closed: UCX cannot {what}")
+        if self.cut:
+            raise PeerClosed(f"the connection to {self.peer} cannot be used any more ({self.cut}): UCX cannot {what}")
+
 
 GIVE_UP_S = 0.1
-"""How much longer than its deadline a call may take that is given up: until UCX has let go of its memory."""
+"""Extra time after the deadline for UCX to release the memory of an abandoned call."""
 
 CLOSE_S = 2.0
-"""How long an endpoint may take to send what is under way once it is closed."""
+"""Time for a closing endpoint to send pending data."""
 
 
 class Worker(Progress):
-    """Attributes:
-        null: UCX's answer where a call was complete at once, and where there is no message.
+    """Worker with one endpoint.
+
+    Attributes:
+        null: UCX's result for a call that completed at once, and for a missing message.
 
     Args:
-        peer: for messages.
+        peer: name for messages.
 
     Raises:
-        ChannelError: UCX cannot make it.
+        ChannelError: UCX cannot create the worker.
     """
 
     def __init__(self, context: Context, peer: str) -> None:
@@ -35,39 +389,39 @@ class Worker(Progress):
         self.context = context
         self.ffi = context.ffi
         self.null = context.ffi.NULL
-        self._left: list[Any] = []  # requests that were given up, with the memory that UCX may still use
+        self._left: list[Any] = []  # abandoned requests, with the memory that UCX may still use
         params = self.ffi.new("ucp_worker_params_t *")
         params.field_mask, params.thread_mode = c.WORKER_THREAD_MODE, c.THREAD_MODE_SERIALIZED
         made = self.ffi.new("ucp_worker_h *")
-        self.check(self.ucp.ucp_worker_create(context.handle, params, made), "make a worker")
+        self.check(self.ucp.ucp_worker_create(context.handle, params, made), "create a worker")
         self.handle = made[0]
         self.endpoint: Any = self.ffi.NULL
         self._failed = self.ffi.callback("void(void *, ucp_ep_h, ucs_status_t)", self._on_error)
 
     def watch(self, link: socket.socket) -> None:
-        """The TCP connection beside it, which ends when the peer does; the caller's to close, after this worker."""
+        """Watch the TCP connection to the peer, which ends with the peer. The caller closes it after this worker."""
         self.link = link
 
     def sleeper(self) -> Sleeper:
-        """For one more thread that may wait."""
+        """Return a sleeper for another thread."""
         assert self.link is not None
         fd = self.ffi.new("int *")
-        self.check(self.ucp.ucp_worker_get_efd(self.handle, fd), "wake who waits")
+        self.check(self.ucp.ucp_worker_get_efd(self.handle, fd), "create a wake-up descriptor")
         with self.lock:
             self.sleepers.append(Sleeper(fd[0], None if self.gone else self.link.fileno()))
             return self.sleepers[-1]
 
     def address(self) -> bytes:
-        """By which the peer's endpoint finds this worker."""
+        """Return the address for the peer's endpoint."""
         found, length = self.ffi.new("ucp_address_t *"), self.ffi.new("size_t *")
-        self.check(self.ucp.ucp_worker_get_address(self.handle, found, length), "say its address")
+        self.check(self.ucp.ucp_worker_get_address(self.handle, found, length), "return its address")
         try:
             return bytes(self.ffi.buffer(found[0], length[0]))
         finally:
             self.ucp.ucp_worker_release_address(self.handle, found[0])
 
     def connect(self, address: bytes) -> None:
-        """Makes the endpoint, to the worker of that address. UCX connects when it first sends."""
+        """Create the endpoint to the worker at an address. UCX connects when it first sends."""
         params = self.ffi.new("ucp_ep_params_t *")
         kept = self.ffi.from_buffer(address)
         params.field_mask = c.EP_REMOTE_ADDRESS | c.EP_ERR_MODE | c.EP_ERR_HANDLER
@@ -77,7 +431,7 @@ class Worker(Progress):
         self.endpoint = made[0]
 
     def lanes(self) -> tuple[str, ...]:
-        """TRANSPORT/DEVICE of what the endpoint uses, as UCX says."""
+        """Return the TRANSPORT/DEVICE pairs that UCX reports for the endpoint."""
         entries = self.ffi.new("ucp_transport_entry_t[16]")
         attr = self.ffi.new("ucp_ep_attr_t *")
         attr.field_mask = c.EP_ATTR_TRANSPORTS
@@ -92,13 +446,13 @@ class Worker(Progress):
         return tuple(dict.fromkeys("/".join(words) for words in named))
 
     def complete(self, request: Any, memory: Any, sleeper: Sleeper, deadline_s: float, what: str) -> bool:
-        """Returns once a request that UCX has begun is complete: whether it was not at once.
+        """Wait for a request; return True if it did not complete at once.
 
         Args:
-            memory: what keeps the request's buffers; UCX may use them as long as the request is not complete.
+            memory: object that keeps the request's buffers alive while UCX may use them.
 
         Raises:
-            DeadlinePassed, PeerClosed, Closed, ChannelError: it is not, and the connection is of no more use.
+            DeadlinePassed, PeerClosed, Closed, ChannelError: it failed, and the connection cannot be used any more.
         """
         status = self.status(request)
         if status is not None:
@@ -121,30 +475,29 @@ class Worker(Progress):
     # ---- the end
 
     def give_up(self, request: Any, memory: Any, why: str) -> None:
-        """UCX may go on with it until its endpoint is closed: neither is freed before, and the peer is told not to
-        believe what comes of it."""
+        """Abandon a request: keep its memory until the endpoint is closed, and tell the peer not to trust its data."""
         with self.lock:
             if self.handle is None:
                 return
             self._left.append((request, memory))
-            self.cut = self.cut or f"a call was given up: {why}"
+            self.cut = self.cut or f"a call was abandoned: {why}"
             try:
                 assert self.link is not None
                 self.link.send(CUT, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             except OSError:
-                pass  # it has gone
+                pass  # the peer is gone
             if self.context.err_mode == c.ERR_MODE_PEER:
-                self._close_endpoint(GIVE_UP_S)  # else a device would go on with its memory
+                self._close_endpoint(GIVE_UP_S)  # otherwise a device would continue with its memory
             self.wake_all()
 
     def end(self, why: str) -> None:
-        """Wakes all who wait; they raise Closed."""
+        """Wake all waiting threads, which raise Closed."""
         with self.lock:
             self.ended = self.ended or why
             self.wake_all()
 
     def close(self) -> None:
-        """Ends endpoint and worker, once nobody is inside a call. May be called twice."""
+        """Destroy endpoint and worker once no thread is inside a call; may be called twice."""
         self.end("it is closed")
         with self.lock:
             if self.handle is None:
@@ -159,13 +512,13 @@ class Worker(Progress):
                 each.close()
 
     def _close_endpoint(self, within_s: float) -> None:
-        """With the lock held. What is under way is sent before, unless the peer has gone, or a call was given up."""
+        """Close the endpoint with the lock held; first send pending data if both ends are usable."""
         if self.endpoint == self.null:
             return
         until_s = time.monotonic() + within_s
         if self._left and self.context.err_mode == c.ERR_MODE_NONE:
-            # over shared memory an end cannot be forced, and a worker that ends in the middle of a copy out of the
-            # peer's memory aborts the process: the copy needs nobody else
+            # shared memory cannot be closed by force, and a worker that is destroyed while it copies from the peer's
+            # memory aborts the process; the copy completes without the peer
             while self.ucp.ucp_worker_progress(self.handle) and time.monotonic() < until_s:
                 pass
         param = self.ffi.new("ucp_request_param_t *")
@@ -180,14 +533,14 @@ class Worker(Progress):
         self.ucp.ucp_request_free(request)
 
     def status(self, request: Any) -> int | None:
-        """Of what a call has returned: None where it is a request under way."""
-        if request == self.null:  # the usual one, which is OK
+        """Return the status of a call's result; None for a pending request."""
+        if request == self.null:  # the most frequent result, which is OK
             return 0
         value = int(self.ffi.cast("intptr_t", request))
         return value if c.ERR_LAST <= value <= 0 else None
 
     def check(self, status: int, what: str) -> None:
-        """Raises PeerClosed or ChannelError for what is not OK."""
+        """Raise PeerClosed or ChannelError for a status that is not OK."""
         if status == c.OK:
             return
         self.check_open(what)

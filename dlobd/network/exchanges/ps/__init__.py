@@ -1,1 +1,1 @@
-"""dlobd's parameter servers: the workers' side, synchronous and asynchronous, and the servers, which are processes."""
+"""Parameter servers of dlobd: `servers` sum what ranks push, `process` runs one, `exchange` is the ranks' side."""

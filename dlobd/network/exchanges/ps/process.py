@@ -1,52 +1,93 @@
-"""A parameter server's process, as its parent has it: one of the workers starts it and ends it."""
+"""Process of a parameter server, `python -m dlobd.network.exchanges.ps.process`, and its handle in the parent.
+
+The process is a fresh one, without TensorFlow and its memory; its parent is one of the workers. It reads its
+`ServerConfig` as one JSON line from stdin, prints its address on stdout, and ends once all workers have left or stdin
+ends: the kernel closes stdin when the parent dies, for any reason. One thread per worker receives and sends; memory is
+allocated once for each form of a call. `dlobd.network.exchanges.ps.servers` has the servers.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import select
+import struct
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
+from dlobd import tracing
+from dlobd.axes import LIBRARIES
+from dlobd.network.channels.base import ChannelError, Connection, OpenChannel
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.network.exchanges.ps.server import Place
-from dlobd.network.exchanges.ps.serving import END_S
+from dlobd.network.exchanges.ps.servers import END_S, TEXT_BYTES, AsynchronousServer, Server, SynchronousServer
+from dlobd.network.verdict.evidence import Snapshot, record
+from dlobd.tracing import names
+
+RANK = struct.Struct("<I")
+"""First message of a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Configuration of a server.
+
+    Args:
+        index: number of this server.
+        workers: number of ranks that push.
+        transport, device, library: of its channel; the device is one of its host.
+        asynchronous: workers do not wait for each other.
+        secret: of the run.
+        join_s, within_s: how long it waits for its workers to connect, and in a call for the last of them.
+        spans_dir: directory for its spans; empty if it records none.
+    """
+
+    index: int
+    workers: int
+    transport: str
+    device: str
+    library: str
+    asynchronous: bool
+    secret: str
+    join_s: float
+    within_s: float
+    spans_dir: str
 
 
 class ServerProcess:
-    """Started, and listening at `address`.
+    """Process of a server that listens at `address`.
 
     Args:
-        deadline_s: until when it has to listen, a time of time.monotonic().
+        deadline_s: until when it must listen, a time of time.monotonic().
 
     Raises:
-        ExchangeFailed: it does not listen in time, or has ended; what it says about it is on stderr.
+        ExchangeFailed: it does not listen in time, or has ended; its stderr has the reason.
     """
 
-    def __init__(self, place: Place, deadline_s: float) -> None:
-        self._name = f"ps-{place.index}"
+    def __init__(self, config: ServerConfig, deadline_s: float) -> None:
+        self._name = f"ps-{config.index}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dlobd.network.exchanges.ps.server"],
+            [sys.executable, "-m", "dlobd.network.exchanges.ps.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Spark adds what it brings along to the path of a process that runs already
+            # Spark extends the path of running processes
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         try:
-            self.address = self._started(place, deadline_s)
+            self.address = self._start(config, deadline_s)
         except BaseException:
             self.close()
             raise
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Process ID."""
         return self._process.pid
 
     def close(self) -> None:
-        """Ends it: it answers what it was asked before; then, if it does not end, it is killed. May be called twice."""
+        """Let the process answer pending calls and end; kill it after a timeout. May be called twice."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -57,19 +98,84 @@ class ServerProcess:
             self._process.wait()
         self._process.stdout.close()
 
-    def _started(self, place: Place, deadline_s: float) -> str:
+    def _start(self, config: ServerConfig, deadline_s: float) -> str:
+        """Send the configuration and return the address."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        said = b""
+        line = b""
         try:
-            os.write(self._process.stdin.fileno(), json.dumps(asdict(place)).encode() + b"\n")
-            while not said.endswith(b"\n"):
+            os.write(self._process.stdin.fileno(), json.dumps(asdict(config)).encode() + b"\n")
+            while not line.endswith(b"\n"):
                 left_s = max(0.0, deadline_s - time.monotonic())
                 if not select.select([self._process.stdout], [], [], left_s)[0]:
                     raise ExchangeFailed(f"{self._name} did not listen in time")
                 if not (more := os.read(self._process.stdout.fileno(), 1 << 12)):
-                    raise ExchangeFailed(f"{self._name} ended before it listened: stderr of this rank says why")
-                said += more
-            return str(json.loads(said))
+                    raise ExchangeFailed(f"{self._name} ended before it listened; see stderr of this rank")
+                line += more
+            return str(json.loads(line))
         except (BrokenPipeError, ValueError) as error:
             raise ExchangeFailed(f"{self._name} cannot be started: {error}") from error
+
+
+def main() -> None:
+    """Run the server of this process."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not (more := os.read(0, TEXT_BYTES)):
+            return  # the parent is gone
+        line += more
+    config = ServerConfig(**json.loads(line))
+    if config.spans_dir:
+        tracing.start(config.spans_dir, "ps", config.index)
+    before = Snapshot.read()
+    channel: OpenChannel = LIBRARIES.get(config.library)(config.transport, config.device, config.secret.encode())
+    server: list[Server] = []  # filled once all workers have connected
+    threading.Thread(target=_end_with_stdin, args=(channel, server), daemon=True).start()
+    try:
+        make = AsynchronousServer if config.asynchronous else SynchronousServer
+        server.append(make(config.index, _accept_workers(channel, config), config.within_s))
+        server[0].serve()
+        traffic = channel.evidence()
+        attrs = record(config.index, config.library, before, lanes=traffic.lanes, traffic=traffic, server=True)
+        tracing.instant(names.TRANSPORT, **attrs)
+    except (ChannelError, ExchangeFailed) as error:
+        sys.exit(f"dlobd: ps-{config.index}: {error}")
+    finally:
+        channel.close()
+        tracing.flush()
+
+
+def _accept_workers(channel: OpenChannel, config: ServerConfig) -> dict[int, Connection]:
+    """Print the address, and wait for all workers."""
+    deadline_s = time.monotonic() + config.join_s
+    listener = channel.listen()
+    try:
+        print(json.dumps(listener.address), flush=True)
+        workers: dict[int, Connection] = {}
+        while len(workers) < config.workers:
+            connection = listener.accept(deadline_s)
+            message = bytearray(RANK.size)
+            connection.recv(message, deadline_s)
+            (rank,) = RANK.unpack(message)
+            if rank in workers or rank >= config.workers:
+                raise ExchangeFailed(f"{connection.peer} says that it is rank {rank}, which is not expected")
+            workers[rank] = connection
+    finally:
+        listener.close()
+    return workers
+
+
+def _end_with_stdin(channel: OpenChannel, server: list[Server]) -> None:
+    """End this process when stdin ends. A parent that has finished has its last sum; other workers may not."""
+    while os.read(0, TEXT_BYTES):  # sys.stdin would hold its lock when the interpreter ends
+        pass
+    for each in server:
+        each.finish(END_S)
+    channel.close()
+    time.sleep(END_S)
+    tracing.flush()
+    os._exit(1)  # a thread does not end, although all its connections are closed
+
+
+if __name__ == "__main__":
+    main()

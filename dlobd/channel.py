@@ -1,0 +1,148 @@
+"""Channels of an experiment (`tcp@eth0`), and the table of transports from which all other modules look them up."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["verbs", "ipoib", "tcp", "shm", "local", "mixed", "unknown"]
+"""What really carried the bytes. `local` is the memory of one process."""
+
+Device = Literal["interface", "rdma port", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """A row of the table.
+
+    Args:
+        device: what may follow the `@`. An interface may also be given by its IPv4 network.
+        needs_device: True if the transport has no default device.
+        kind: the kind that the verdict must find for a run to agree with this transport.
+        libraries: the channel libraries that can carry it, in order of preference.
+    """
+
+    name: str
+    title: str
+    device: Device
+    needs_device: bool
+    kind: Kind
+    libraries: tuple[str, ...]
+
+
+TRANSPORTS = {
+    transport.name: transport
+    for transport in (
+        Transport(
+            "tcp",
+            "TCP over an IP interface, Ethernet or loopback",
+            device="interface",
+            needs_device=False,
+            kind="tcp",
+            libraries=("tensorflow", "sockets", "grpc", "ucx", "mpi"),
+        ),
+        Transport(
+            "ipoib",
+            "TCP over an InfiniBand interface (IP over InfiniBand)",
+            device="interface",
+            needs_device=True,
+            kind="ipoib",
+            libraries=("tensorflow", "sockets", "grpc", "ucx", "mpi"),
+        ),
+        Transport(
+            "rdma",
+            "RDMA verbs of an InfiniBand or RoCE device",
+            device="rdma port",
+            needs_device=True,
+            kind="verbs",
+            libraries=("ucx", "mpi"),
+        ),
+        Transport(
+            "shm",
+            "shared memory of the processes of one host",
+            device="none",
+            needs_device=False,
+            kind="shm",
+            libraries=("ucx", "mpi"),
+        ),
+    )
+}
+"""Transports by name."""
+
+
+def transports_of(library: str) -> tuple[str, ...]:
+    """Return the names of the transports that a channel library can carry."""
+    return tuple(transport.name for transport in TRANSPORTS.values() if library in transport.libraries)
+
+
+def over_ip(transport: str) -> bool:
+    """Return True if the device of a transport is an IP interface."""
+    return transport in TRANSPORTS and TRANSPORTS[transport].device == "interface"
+
+
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_DEVICE = re.compile(r"[^\s@/,;]+")
+_WITH_PREFIX = re.compile(r"[\d.]+/\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A transport and the device that carries it. An empty device leaves the choice to the library or the cluster.
+
+    `parse` checks the syntax only: the registry `channels` knows which transports exist, and each host knows its
+    devices.
+    """
+
+    transport: str
+    device: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Channel:
+        """Parse `TRANSPORT[@DEVICE]`.
+
+        A device that contains a `/` is an IPv4 network, because interface names may differ between hosts.
+
+        Examples:
+            tcp                 TCP over the interface of the cluster
+            tcp@eth0            TCP over this interface
+            tcp@10.77.2.0/24    TCP over the interface that has an address in this network
+            ipoib@ib0           IP over this InfiniBand interface
+            rdma@mlx5_0:1       verbs over port 1 of this device
+            shm                 shared memory, which has no device
+
+        Raises:
+            ValueError: the text has another form; the message is one line.
+        """
+        name, at, device = text.partition("@")
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"channel {text!r} is not TRANSPORT or TRANSPORT@DEVICE, as in tcp@eth0 or rdma@mlx5_0:1")
+        if at and not device:
+            raise ValueError(f"channel {text!r} names no device after its '@'; without one it is {name!r}")
+        if at and name in TRANSPORTS and TRANSPORTS[name].device == "none":
+            raise ValueError(f"channel {text!r}: {name} has no device; write {name!r}")
+        if "/" in device:
+            _check_network(text, name, device)
+        elif at and not _DEVICE.fullmatch(device):
+            raise ValueError(f"channel {text!r}: {device!r} is no device name; give one, as in {name}@eth0")
+        return cls(name, device)
+
+    def __str__(self) -> str:
+        return f"{self.transport}@{self.device}" if self.device else self.transport
+
+
+def _check_network(text: str, transport: str, device: str) -> None:
+    try:
+        network = ipaddress.IPv4Network(device, strict=False) if _WITH_PREFIX.fullmatch(device) else None
+    except ValueError:
+        network = None
+    if network is None:
+        what = "is no device name and no IPv4 network: an address and a prefix of 0 to 32, as in 10.77.2.0/24"
+        raise ValueError(f"channel {text!r}: {device!r} {what}")
+    if str(network) != device:
+        raise ValueError(f"channel {text!r}: {device} is an address with a prefix; the network is {network}")
+    if not over_ip(transport):
+        names = " and ".join(name for name in TRANSPORTS if over_ip(name))
+        why = f"a network goes with {names} only; name the device, as in rdma@mlx5_0:1"
+        raise ValueError(f"channel {text!r}: {why}")

@@ -1,0 +1,644 @@
+"""gRPC by grpcio, with one call per message and without protocol buffers: messages are bytes.
+
+    Send       call of the connecting end that carries a message; it returns once the other end has room for it
+    Receive    call of the connecting end that is answered with the next message of the other end. One such call is
+               always pending, so at most one message is ready before it is requested
+    Attend     call that lasts as long as the connection; its end tells the other end that this one has left
+
+gRPC's Python interface takes and returns `bytes`, so it copies more often than the other libraries: a sender copies
+everything that is not `bytes` yet, gRPC's core copies that into its slices, and the receiver joins the slices and
+copies them into its buffers. That is the cost of gRPC in Python, and the reason for measuring it.
+
+Each connection is a TCP connection of its own. Both ends prove by two calls (Hello, Join) that they know the run's
+secret (`dlobd.network.channels.authentication`). Later calls must come over the same TCP connection, which gRPC
+identifies by the address and port of the caller. Nothing is encrypted. A client that reaches the port can make gRPC
+buffer one message before it is rejected. gRPC itself rejects bytes that are not HTTP/2, without a log line.
+
+Proxies of the environment are ignored, no name is resolved, and no second server can share the port.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, ClassVar
+
+import grpc
+
+from dlobd.channel import transports_of
+from dlobd.errors import SetupError, UsageError
+from dlobd.network import interfaces
+from dlobd.network.channels import authentication
+from dlobd.network.channels.base import (
+    Buffer,
+    Capabilities,
+    ChannelError,
+    Closed,
+    Counts,
+    DeadlinePassed,
+    MessageConnection,
+    MessageTooLong,
+    NotSupported,
+    PeerClosed,
+    Traffic,
+    total_traffic,
+    view,
+)
+from dlobd.network.channels.ip import counts_of, local_address, parse_address, source_towards
+
+LIBRARY = "grpc"
+
+SERVICE = "dlobd.Channel"
+
+MAX_BYTES = 2**31 - 1
+"""Maximum size of a message: gRPC's length limits are signed 32-bit numbers."""
+
+RETRY_S = 0.05
+"""Interval between attempts to reach a listener that does not exist yet, or is closing."""
+
+MAX_TIMEOUT_S = 10.0 * 365 * 86400
+"""Largest timeout: gRPC's time type overflows before infinity."""
+
+GRACE_S = 1.0
+"""Time for calls to end by themselves after their connections were closed."""
+
+MAX_GREETED = 256
+"""Maximum number of clients between Hello and Join; the oldest are dropped and must repeat their Hello."""
+
+UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""A vanished host is noticed after 30 s, as with library sockets."""
+
+CLIENT = (
+    *UNLIMITED,
+    *KEEPALIVE,
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # otherwise grpc.Channel objects share TCP connections
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 200),
+)
+
+SERVER = (
+    *UNLIMITED,
+    *KEEPALIVE,
+    ("grpc.so_reuseport", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # the default, 5 minutes, treats keepalive as abuse
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+class GrpcChannel:
+    """Channel of library `grpc`; see `dlobd.network.channels.base.OpenChannel`.
+
+    Args:
+        transport: tcp or ipoib.
+        device: the interface. Without one a listener uses loopback, and a connection follows the routes. gRPC cannot
+            set a source address: `connect` fails if the routes lead over another interface.
+        secret: the run's secret; may be empty.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(iovec=False, one_sided=False, processes=True, hosts=True)
+    transports: ClassVar[tuple[str, ...]] = transports_of(LIBRARY)
+
+    def __init__(self, transport: str = "tcp", device: str = "", secret: bytes = b"") -> None:
+        if transport not in self.transports:
+            raise UsageError(f"Library {LIBRARY} cannot carry {transport!r}.", f"use {' or '.join(self.transports)}")
+        self._transport = transport
+        self._device = device
+        self._secret = secret
+        self._listeners: list[GrpcListener] = []
+        self._connections: list[GrpcConnection] = []
+        self._dialling: set[Any] = set()
+        self._counts: list[Counts] = []
+        self._closed = threading.Event()
+
+    def listen(self, device: str = "") -> GrpcListener:
+        """See the contract. Raises UsageError or SetupError if the interface cannot be used."""
+        self._check_open()
+        host = local_address(self._transport, device or self._device)
+        listener = GrpcListener(host, self._secret, self._accept)
+        self._listeners.append(listener)
+        return listener
+
+    def connect(self, address: str, deadline_s: float) -> GrpcConnection:
+        """See the contract.
+
+        Raises:
+            authentication.Refused: the other end does not know the secret.
+            SetupError: the route leads over another interface.
+        """
+        host, port = parse_address(LIBRARY, address)
+        source_towards(self._transport, self._device, host)
+        counts = counts_of(interfaces.towards(host))
+        self._check_open()
+        channel = grpc.insecure_channel(f"ipv4:{host}:{port}", CLIENT)
+        self._dialling.add(channel)
+        try:
+            self._authenticate(channel, address, deadline_s)
+            connection = _ClientConnection(channel, f"{host}:{port}", counts)
+        except BaseException as error:
+            channel.close()
+            if self._closed.is_set() and isinstance(error, ChannelError | grpc.RpcError | ValueError):
+                raise Closed(f"this channel of {LIBRARY} is closed") from error
+            raise
+        finally:
+            self._dialling.discard(channel)
+        self._keep(connection, counts)
+        if self._closed.is_set():
+            connection.close()  # a concurrent `close` may have missed it
+        return connection
+
+    def evidence(self) -> Traffic:
+        """See the contract."""
+        return total_traffic(self._counts)
+
+    def close(self) -> None:
+        """See the contract."""
+        self._closed.set()
+        for channel in list(self._dialling):
+            channel.close()
+        for listener in self._listeners:
+            listener.close()
+        for connection in self._connections:
+            connection.close()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise Closed(f"this channel of {LIBRARY} is closed")
+
+    def _authenticate(self, channel: Any, address: str, deadline_s: float) -> None:
+        say_hello, join = channel.unary_unary(f"/{SERVICE}/Hello"), channel.unary_unary(f"/{SERVICE}/Join")
+        while True:
+            self._check_open()
+            try:
+                greeting = say_hello(b"", timeout=_timeout_s(deadline_s), wait_for_ready=True)
+                hello = authentication.hello(self._secret, greeting)
+                answer = join(hello, timeout=_timeout_s(deadline_s))
+            except grpc.RpcError as error:
+                if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED or deadline_s <= time.monotonic():
+                    raise DeadlinePassed(f"no listener at {address} answered in time") from error
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise authentication.Refused(f"{address} refused this end: {error.details()}") from error
+                self._closed.wait(min(RETRY_S, _timeout_s(deadline_s)))
+                continue
+            authentication.check(self._secret, greeting, hello, answer, address)
+            return
+
+    def _accept(self, peer: str, host: str, listener: GrpcListener) -> _ServerConnection:
+        counts = counts_of(interfaces.carrying(host, peer.rpartition(":")[0]))
+        connection = _ServerConnection(peer, counts, listener)
+        self._keep(connection, counts)
+        return connection
+
+    def _keep(self, connection: GrpcConnection, counts: Counts) -> None:
+        self._counts.append(counts)
+        self._connections.append(connection)
+
+
+class GrpcListener:
+    """Server on one address. It lives until the listener and all its connections are closed.
+
+    A client that does not prove that it knows the run's secret is rejected with one line on stderr.
+
+    Args:
+        host: the IPv4 address to listen on; never the wildcard address.
+        accept: makes a connection from the peer's name, `host` and this listener.
+
+    Raises:
+        SetupError: the address cannot be bound.
+    """
+
+    def __init__(self, host: str, secret: bytes, accept: Callable[[str, str, GrpcListener], _ServerConnection]) -> None:
+        self._host = host
+        self._secret = secret
+        self._accept = accept
+        self._greeted: dict[str, bytes] = {}
+        self._connections: dict[str, _ServerConnection] = {}
+        self._open: set[int] = set()
+        self._arrived: deque[_ServerConnection] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._stopping = threading.Lock()
+        self._threads = DaemonThreads(f"dlobd-{LIBRARY}")
+        self._server: Any = grpc.server(self._threads, options=SERVER)
+        methods = {
+            "Hello": self._hello,
+            "Join": self._join,
+            "Send": self._call(_ServerConnection.send_call),
+            "Receive": self._call(_ServerConnection.receive_call),
+            "Attend": self._call(_ServerConnection.attend_call),
+        }
+        handlers = {name: grpc.unary_unary_rpc_method_handler(method) for name, method in methods.items()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        try:
+            port = self._server.add_insecure_port(f"{host}:0")
+        except RuntimeError as error:
+            raise SetupError(f"gRPC cannot listen on {host}: {error}.", "choose another interface") from error
+        self.address = f"{LIBRARY}:{host}:{port}"
+        self._server.start()
+
+    def accept(self, deadline_s: float) -> GrpcConnection:
+        """See the contract."""
+        with self._changed:
+            left_s = max(0.0, deadline_s - time.monotonic())
+            if not self._changed.wait_for(lambda: self._closed or self._arrived, left_s):
+                raise DeadlinePassed(f"no peer connected to {self.address} in time")
+            if self._closed:
+                raise Closed(f"{self.address} is closed")
+            return self._arrived.popleft()
+
+    def close(self) -> None:
+        """See the contract. The server stops once its last connection is closed."""
+        with self._changed:
+            self._closed = True
+            arrived = list(self._arrived)
+            self._arrived.clear()
+            self._changed.notify_all()
+        for connection in arrived:
+            connection.close()  # a peer that was never accepted must not wait
+        self._stop_if_idle()
+
+    def release(self, connection: GrpcConnection) -> None:
+        """Forget a connection that was closed."""
+        with self._changed:
+            self._open.discard(id(connection))
+        self._stop_if_idle()
+
+    def _stop_if_idle(self) -> None:
+        with self._stopping:
+            with self._changed:
+                if not self._closed or self._open:
+                    return
+            self._server.stop(GRACE_S).wait()
+            self._threads.shutdown()
+
+    def _hello(self, request: bytes, context: Any) -> bytes:
+        greeting = authentication.greeting()
+        with self._changed:
+            if not self._closed:
+                self._greeted[context.peer()] = greeting
+                if len(self._greeted) > MAX_GREETED:
+                    del self._greeted[next(iter(self._greeted))]
+                return greeting
+        context.abort(grpc.StatusCode.UNAVAILABLE, "the listener is closed")
+        raise AssertionError("abort raises")
+
+    def _join(self, request: bytes, context: Any) -> bytes:
+        with self._changed:
+            greeting = self._greeted.pop(context.peer(), None)
+        if greeting is None or len(request) != authentication.HELLO_BYTES or not authentication.begins_well(request):
+            self._reject(context, "it does not speak as a channel of dlobd")
+        assert greeting is not None  # `_reject` raises
+        answer = authentication.answer(self._secret, greeting, request)
+        if answer is None:
+            authentication.report(self.address, _peer_name(context), "it does not know the run's secret")
+            return authentication.REFUSAL
+        connection = self._accept(_peer_name(context), self._host, self)
+        with self._changed:
+            self._connections[context.peer()] = connection
+            if not self._closed:
+                self._open.add(id(connection))
+                self._arrived.append(connection)
+                self._changed.notify_all()
+                return answer
+        context.abort(grpc.StatusCode.UNAVAILABLE, "the listener is closed")
+        raise AssertionError("abort raises")
+
+    def _call(self, method: Callable[[_ServerConnection, bytes, Any], bytes]) -> Callable[[bytes, Any], bytes]:
+        """Make a gRPC handler that dispatches to the connection of the caller."""
+
+        def handle(request: bytes, context: Any) -> bytes:
+            with self._changed:
+                connection = self._connections.get(context.peer())
+            if connection is None:
+                self._reject(context, "it was not authenticated")
+            assert connection is not None  # `_reject` raises
+            try:
+                return method(connection, request, context)
+            except ChannelError as error:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "it has closed the connection")
+                raise AssertionError("abort raises") from error
+
+        return handle
+
+    def _reject(self, context: Any, why: str) -> None:
+        authentication.report(self.address, _peer_name(context), why)
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, why)
+
+
+class GrpcConnection(MessageConnection):
+    """One end of a connection. Subclasses send and receive bytes objects."""
+
+    library = LIBRARY
+
+    def __init__(self, peer: str, counts: Counts) -> None:
+        self.peer = peer
+        self._counts = counts
+
+    def send(self, message: Buffer, deadline_s: float) -> None:
+        """See the contract. Raises NotSupported for a message larger than MAX_BYTES."""
+        self.send_parts((message,), deadline_s)
+
+    def recv(self, into: Buffer, deadline_s: float) -> int:
+        """See the contract."""
+        return self.recv_parts((into,), deadline_s)
+
+    def send_parts(self, parts: Sequence[Buffer], deadline_s: float) -> None:
+        """See the contract. The parts are joined."""
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            message = parts[0]
+        else:
+            message = b"".join([view(part) for part in parts])
+        if len(message) > MAX_BYTES:
+            raise NotSupported(f"gRPC cannot carry a message of {len(message)} bytes; its limit is {MAX_BYTES}")
+        self._put(message, deadline_s)
+        self._counts.sent_messages += 1
+        self._counts.sent_bytes += len(message)
+
+    def recv_parts(self, parts: Sequence[Buffer], deadline_s: float) -> int:
+        """See the contract."""
+        into = [view(part) for part in parts]
+        message = self._next(deadline_s)
+        room = sum(part.nbytes for part in into)
+        if len(message) > room:
+            raise MessageTooLong(f"a message of {len(message)} bytes from {self.peer} does not fit into {room}")
+        left = memoryview(message)
+        for part in into:
+            size = min(part.nbytes, left.nbytes)
+            part[:size] = left[:size]
+            left = left[size:]
+        self._counts.received_messages += 1
+        self._counts.received_bytes += len(message)
+        return len(message)
+
+    def close(self) -> None:
+        """See the contract."""
+        raise NotImplementedError
+
+    def _put(self, message: bytes, deadline_s: float) -> None:
+        raise NotImplementedError
+
+    def _next(self, deadline_s: float) -> bytes:
+        raise NotImplementedError
+
+
+class _ClientConnection(GrpcConnection):
+    """The connecting end, which makes the calls."""
+
+    def __init__(self, channel: Any, peer: str, counts: Counts) -> None:
+        super().__init__(peer, counts)
+        self._channel = channel
+        self._send = channel.unary_unary(f"/{SERVICE}/Send")
+        self._receive = channel.unary_unary(f"/{SERVICE}/Receive")
+        self._closed = False
+        self._attending: Any = channel.unary_unary(f"/{SERVICE}/Attend").future(b"")
+        self._coming: Any = self._receive.future(b"")
+
+    def close(self) -> None:
+        """See the contract. gRPC cancels all pending calls."""
+        self._closed = True
+        self._channel.close()
+
+    def _put(self, message: bytes, deadline_s: float) -> None:
+        try:
+            self._send(message, timeout=_timeout_s(deadline_s))
+        except (grpc.RpcError, ValueError) as error:  # a closed grpc.Channel raises ValueError
+            raise self._failed(error, "did not take a message") from error
+
+    def _next(self, deadline_s: float) -> bytes:
+        try:
+            message: bytes = self._coming.result(_timeout_s(deadline_s))
+        except grpc.FutureTimeoutError as error:
+            raise DeadlinePassed(f"{self.peer} sent no message in time") from error
+        except (grpc.RpcError, grpc.FutureCancelledError) as error:
+            raise self._failed(error, "sent no message") from error
+        try:
+            self._coming = self._receive.future(b"")
+        except ValueError:  # closed concurrently: the next call reports it
+            self._coming = self._attending
+        return message
+
+    def _failed(self, error: BaseException, what: str) -> ChannelError:
+        if self._closed:
+            return Closed(f"the connection to {self.peer} is closed")
+        if isinstance(error, grpc.RpcError) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return DeadlinePassed(f"{self.peer} {what} in time")
+        details = error.details() if isinstance(error, grpc.RpcError) and hasattr(error, "details") else ""
+        return PeerClosed(
+            f"{self.peer} is gone: {' '.join(details.split()) if details else 'the connection has ended'}"
+        )
+
+
+class _ServerConnection(GrpcConnection):
+    """The accepting end, which answers the calls."""
+
+    def __init__(self, peer: str, counts: Counts, listener: GrpcListener) -> None:
+        super().__init__(peer, counts)
+        self._listener = listener
+        self._inbox = Mailbox(peer)
+        self._outbox = Mailbox(peer)
+        self._over = threading.Event()
+
+    def close(self) -> None:
+        """See the contract."""
+        closed = Closed(f"the connection to {self.peer} is closed")
+        self._inbox.end(closed, at_once=True)
+        self._outbox.end(closed, at_once=True)
+        self._over.set()
+        self._listener.release(self)
+
+    def send_call(self, request: bytes, context: Any) -> bytes:
+        """Take a message of the peer; drop it if the peer gave it up at its deadline."""
+        if context.add_callback(self._inbox.recheck):
+            self._inbox.put(request, context.is_active)
+        return b""
+
+    def receive_call(self, request: bytes, context: Any) -> bytes:
+        """Return the next message for the peer."""
+        return self._outbox.take()
+
+    def attend_call(self, request: bytes, context: Any) -> bytes:
+        """Wait until either end leaves."""
+        if context.add_callback(self._peer_left):
+            self._over.wait()
+        else:
+            self._peer_left()
+        return b""
+
+    def _put(self, message: bytes, deadline_s: float) -> None:
+        self._outbox.hand_over(message, deadline_s)
+
+    def _next(self, deadline_s: float) -> bytes:
+        return self._inbox.take(deadline_s)
+
+    def _peer_left(self) -> None:
+        left = PeerClosed(f"{self.peer} has closed the connection")
+        self._inbox.end(left)
+        self._outbox.end(left)
+        self._over.set()
+
+
+class Mailbox:
+    """Slot for one message between a thread of gRPC and a thread that sends or receives. `end` wakes both.
+
+    Args:
+        peer: name of the other end, for error messages.
+    """
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._changed = threading.Condition()
+        self._message: bytes | None = None
+        self._put = self._taken = 0  # numbers of messages
+        self._ended: ChannelError | None = None
+
+    def put(self, message: bytes, wanted: Callable[[], bool]) -> None:
+        """Put a message once the slot is free, or drop it once `wanted` is False; `recheck` makes it ask again.
+
+        Raises:
+            ChannelError: the error given to `end`.
+        """
+        with self._changed:
+            self._wait(lambda: self._message is None or not wanted(), None)
+            self._check()
+            if wanted():
+                self._place(message)
+
+    def hand_over(self, message: bytes, deadline_s: float) -> None:
+        """Put a message and wait until it is taken; withdraw it at the deadline.
+
+        Raises:
+            DeadlinePassed: the message was not taken in time.
+            ChannelError: the error given to `end`.
+        """
+        with self._changed:
+            self._check()
+            number = self._place(message)
+            try:
+                self._wait(lambda: self._taken >= number, deadline_s)
+            finally:
+                if self._taken < number:
+                    self._message = None
+            if self._taken < number:
+                self._check()
+
+    def take(self, deadline_s: float | None = None) -> bytes:
+        """Wait for a message and take it; a message that was put before `end` is still delivered.
+
+        Raises:
+            DeadlinePassed: no message arrived in time.
+            ChannelError: the error given to `end`.
+        """
+        with self._changed:
+            self._wait(lambda: self._message is not None, deadline_s)
+            message, self._message = self._message, None
+            if message is None:
+                self._check()
+                raise AssertionError("the wait ended without a message and without an error")
+            self._taken = self._put
+            self._changed.notify_all()
+            return message
+
+    def end(self, error: ChannelError, at_once: bool = False) -> None:
+        """Wake all waiting threads with an error; the first error stays.
+
+        Args:
+            at_once: drop the message in the slot, and replace an earlier error.
+        """
+        with self._changed:
+            if at_once:
+                self._message = None
+            if at_once or self._ended is None:
+                self._ended = error
+            self._changed.notify_all()
+
+    def recheck(self) -> None:
+        """Make `put` ask again whether its message is wanted."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _place(self, message: bytes) -> int:
+        self._message = message
+        self._put += 1
+        self._changed.notify_all()
+        return self._put
+
+    def _check(self) -> None:
+        if self._ended is not None:
+            # a new exception per caller: the traceback of one that is raised twice contains both
+            raise type(self._ended)(str(self._ended))
+
+    def _wait(self, done: Callable[[], bool], deadline_s: float | None) -> None:
+        left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
+        if not self._changed.wait_for(lambda: done() or self._ended is not None, left_s):
+            raise DeadlinePassed(f"{self._peer} neither took nor sent a message in time")
+
+
+class DaemonThreads(Executor):
+    """Unbounded pool of daemon threads for gRPC's handlers, which may wait for each other.
+
+    Python joins the threads of `concurrent.futures` at exit: a failing rank would wait for the calls of its peers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None]
+        self._work = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._lock = threading.Lock()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See `concurrent.futures.Executor`."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()  # `shutdown` joins only threads that were started
+                self._threads.append(thread)
+        self._work.put((future, fn, args, kwargs))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the threads; wait at most GRACE_S for running calls."""
+        with self._lock:
+            threads, self._threads = self._threads, []
+        for _ in threads:
+            self._work.put(None)
+        until_s = time.monotonic() + GRACE_S
+        for thread in threads if wait else ():
+            thread.join(max(0.0, until_s - time.monotonic()))
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            future, function, args, kwargs = work
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - the caller of the future gets it
+                future.set_exception(error)
+            del future, function, args, kwargs, work
+            with self._lock:
+                self._idle += 1
+
+
+def _timeout_s(deadline_s: float) -> float:
+    return max(0.0, min(deadline_s - time.monotonic(), MAX_TIMEOUT_S))
+
+
+def _peer_name(context: Any) -> str:
+    """Return host:port of the caller; gRPC prefixes it with `ipv4:`."""
+    return str(context.peer()).partition(":")[2]

@@ -1,0 +1,193 @@
+"""All-reduces: all ranks provide an array of the same length and type, and all get the sum.
+
+1. `partners` returns the peers of a rank. The relation is symmetric.
+2. The sum replaces the array. It has the same bits on every rank: one rank sums an element, in a fixed order, and the
+   others get a copy. Algorithms differ in that order, and therefore in the last bits.
+3. A call allocates only views: received segments that are to be added have preallocated memory.
+4. A failed call leaves the array undefined, and the mesh unusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlobd.network.collectives.mesh import Mesh
+
+SEGMENT_BYTES = 256 * 1024
+"""Unit of receiving and adding: it stays in a core's cache while the peer sends the next one. A round trip through
+Python costs about as much as 64 KiB over loopback."""
+
+
+class AllReduce(Protocol):
+    """An algorithm on one rank."""
+
+    def __init__(self, mesh: Mesh) -> None: ...
+
+    @staticmethod
+    def partners(rank: int, size: int) -> set[int]:
+        """Return the ranks that `rank` communicates with."""
+
+    def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
+        """Sum in place. `array` is contiguous and has one dimension.
+
+        Raises:
+            ExchangeFailed: a peer is gone, or did not answer before the deadline, a time of time.monotonic().
+        """
+
+
+class Ring:
+    """Ring all-reduce: each rank sends only to the next one (Patarasuk and Yuan 2009, as in Horovod).
+
+    The array is cut into as many chunks as there are ranks. In `size - 1` rounds each chunk travels around the ring and
+    accumulates its sum; in another `size - 1` rounds the sums travel. A rank sends 2 (size - 1) / size of the array,
+    for any number of ranks. Segments of a chunk are forwarded before the rest of the chunk has arrived.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._scratch = _Scratch()
+
+    @staticmethod
+    def partners(rank: int, size: int) -> set[int]:
+        """Return the next and the previous rank."""
+        return {(rank + 1) % size, (rank - 1) % size} - {rank}
+
+    def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
+        """See the contract."""
+        mesh, size = self._mesh, self._mesh.size
+        if size == 1:
+            return
+        following, previous = (mesh.rank + 1) % size, (mesh.rank - 1) % size
+        bounds = [index * len(array) // size for index in range(size + 1)]
+
+        def chunk(number: int) -> NDArray[Any]:
+            return array[bounds[number % size] : bounds[number % size + 1]]
+
+        for segment in _segments(chunk(mesh.rank)):
+            mesh.post(following, segment, deadline_s)
+        # round k receives chunk rank - 1 - k; its sum is complete after round size - 2; the last round sends nothing
+        for k in range(2 * (size - 1)):
+            reducing, last = k < size - 1, k == 2 * (size - 1) - 1
+            for segment in _segments(chunk(mesh.rank - 1 - k)):
+                if reducing:
+                    received = self._scratch.like(segment)
+                    mesh.recv(previous, received, deadline_s)
+                    np.add(segment, received, out=segment)
+                else:
+                    mesh.recv(previous, segment, deadline_s)
+                if not last:
+                    mesh.post(following, segment, deadline_s)
+        mesh.drain()
+
+
+class HalvingDoubling:
+    """Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005).
+
+    Halving: pairs of ranks, far ones first, send each other half of their current part and sum the other half, until
+    each rank has the sum of one part. Doubling: the same pairs, near ones first, send each other their sums. It takes
+    2 log2(size) rounds, where a ring takes 2 (size - 1), and moves as many bytes.
+
+    If the number of ranks is no power of two, the excess ranks first send their array to a neighbour, and receive the
+    sum at the end.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._scratch = _Scratch()
+
+    @staticmethod
+    def partners(rank: int, size: int) -> set[int]:
+        """Return the ranks of all pairs, and the neighbour of an excess rank."""
+        core, extra = _core(size), size - _core(size)
+        folded = {rank ^ 1} if rank < 2 * extra else set()
+        if rank < 2 * extra and rank % 2 == 0:
+            return folded
+        place = _place(rank, extra)
+        return folded | {_rank(place ^ (1 << bit), extra) for bit in range(core.bit_length() - 1)}
+
+    def __call__(self, array: NDArray[Any], deadline_s: float) -> None:
+        """See the contract."""
+        mesh, core = self._mesh, _core(self._mesh.size)
+        extra = mesh.size - core
+        if mesh.rank < 2 * extra and mesh.rank % 2 == 0:  # an excess rank
+            self._send(mesh.rank + 1, array, deadline_s)
+            self._recv(mesh.rank + 1, array, deadline_s)
+            return
+        if mesh.rank < 2 * extra:
+            self._recv_and_add(mesh.rank - 1, array, deadline_s)
+        place = _place(mesh.rank, extra)
+        low, high = 0, len(array)
+        halved: list[tuple[int, int, int]] = []  # partner, and the bounds that the pair had in common
+        mask = core >> 1
+        while mask:
+            partner, middle = _rank(place ^ mask, extra), (low + high) // 2
+            halved.append((partner, low, high))
+            mine, theirs = (low, middle), (middle, high)
+            if place & mask:
+                mine, theirs = theirs, mine
+            self._post(partner, array[slice(*theirs)], deadline_s)
+            self._recv_and_add(partner, array[slice(*mine)], deadline_s)
+            mesh.drain()
+            low, high = mine
+            mask >>= 1
+        for partner, whole_low, whole_high in reversed(halved):
+            self._post(partner, array[low:high], deadline_s)
+            theirs = (high, whole_high) if low == whole_low else (whole_low, low)
+            self._recv(partner, array[slice(*theirs)], deadline_s)
+            mesh.drain()
+            low, high = whole_low, whole_high
+        if mesh.rank < 2 * extra:
+            self._send(mesh.rank - 1, array, deadline_s)
+
+    def _post(self, to: int, part: NDArray[Any], deadline_s: float) -> None:
+        for segment in _segments(part):
+            self._mesh.post(to, segment, deadline_s)
+
+    def _send(self, to: int, part: NDArray[Any], deadline_s: float) -> None:
+        for segment in _segments(part):
+            self._mesh.send(to, segment, deadline_s)
+
+    def _recv(self, sender: int, part: NDArray[Any], deadline_s: float) -> None:
+        for segment in _segments(part):
+            self._mesh.recv(sender, segment, deadline_s)
+
+    def _recv_and_add(self, sender: int, part: NDArray[Any], deadline_s: float) -> None:
+        for segment in _segments(part):
+            received = self._scratch.like(segment)
+            self._mesh.recv(sender, received, deadline_s)
+            np.add(segment, received, out=segment)
+
+
+class _Scratch:
+    """Preallocated memory for a segment that is to be added."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(SEGMENT_BYTES, np.uint8)
+
+    def like(self, segment: NDArray[Any]) -> NDArray[Any]:
+        return self._memory[: segment.nbytes].view(segment.dtype)
+
+
+def _segments(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Cut the array into views of at most SEGMENT_BYTES; an empty array has none, at both ends."""
+    step = max(1, SEGMENT_BYTES // array.itemsize)
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+
+
+def _core(size: int) -> int:
+    """Return the largest power of two that is at most `size`."""
+    return 1 << (size.bit_length() - 1)
+
+
+def _place(rank: int, extra: int) -> int:
+    """Return the number of a rank among those that halve; `extra` ranks are in excess."""
+    return rank // 2 if rank < 2 * extra else rank - extra
+
+
+def _rank(place: int, extra: int) -> int:
+    return 2 * place + 1 if place < extra else place + extra

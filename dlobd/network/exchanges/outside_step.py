@@ -1,0 +1,257 @@
+"""Base of exchanges outside of the step: gradients are summed in numpy's memory, by any connection between the ranks.
+
+    pack             tensors are copied into fusion buffers (`dlobd.network.exchanges.fusion`)
+    wait for peers   a barrier, so that the time until the last rank has packed is not attributed to the wire
+    wire             the collective, buffer by buffer
+    unpack           the means are divided out of the buffers and become tensors
+
+All four are spans of layer channel. That of the wire has `transfers`: source, destination, bytes and buffer of each, at
+both of its ends. Ranks find each other through the key-value store of the driver; its address and the run's secret are
+in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlobd import tracing
+from dlobd.axes import LIBRARIES
+from dlobd.channel import Channel
+from dlobd.network.channels.base import OpenChannel, Traffic
+from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.exchanges.base import Settings
+from dlobd.network.exchanges.fusion import Fusion
+from dlobd.network.rendezvous.store import StoreClient
+from dlobd.network.verdict.evidence import Snapshot, record
+from dlobd.schema import NotMeasured
+from dlobd.tracing import names
+
+RENDEZVOUS = "_DLOBD_RENDEZVOUS"
+"""Environment variable with the addresses of the store and of the PMI server and the run's secret, as JSON. It is
+private to dlobd's processes."""
+
+JOIN_S = 60.0
+"""How long ranks wait for a missing one, as in TensorFlow's own exchange. All ranks were started together."""
+
+DEADLINE_S = 60.0
+"""Timeout of one exchange: 64 MB over 1 Gbit/s take a second. Ranks that evaluate or save are never awaited in an
+exchange: the others have ended by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinContext:
+    """Everything that a rank needs to join the others.
+
+    Args:
+        peers: addresses host:port at which TensorFlow may listen, by rank; from the launcher.
+        channel: the device is never empty for tcp: the default is the address that the launcher gave this rank.
+        store: an authenticated client of the driver's store.
+        pmi: host:port of the driver's PMI server; empty if there is none.
+        deadline_s: of joining, a time of time.monotonic().
+    """
+
+    rank: int
+    peers: tuple[str, ...]
+    channel: Channel
+    library: str
+    servers: int
+    store: StoreClient
+    pmi: str
+    secret: bytes
+    deadline_s: float
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return len(self.peers)
+
+    def all_gather(self, name: str, value: str) -> list[str]:
+        """Return the values that all ranks gave for a name, by rank. Raises RendezvousError."""
+        return self.store.all_gather(name, value, self.deadline_s)
+
+    def open_channel(self) -> OpenChannel:
+        """Open the channel with its library."""
+        opened: OpenChannel = LIBRARIES.get(self.library)(self.channel.transport, self.channel.device, self.secret)
+        return opened
+
+
+Transfer = tuple[int | str, int | str, int]
+"""Source, destination and bytes. An end is the number of a rank, or the name of a parameter server such as ps-0."""
+
+
+class Peers(Protocol):
+    """Connections to the other ranks. `barrier` and `all_reduce` raise ExchangeFailed."""
+
+    def barrier(self, call: int, deadline_s: float) -> None:
+        """Wait until all ranks have called it, before exchange number `call`."""
+
+    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+        """Sum in place; see `dlobd.network.collectives.all_reduce`."""
+
+    def carried(self) -> Sequence[Transfer]:
+        """Return this rank's transfers since the last call, if they are known."""
+
+    def evidence(self) -> Traffic | None:
+        """Return the total traffic; None if the library does not count it."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """Return the addresses by which other ranks reach this one, if they use IP."""
+
+    def fail(self) -> None:
+        """Wake the ranks that wait for this one, which cannot continue."""
+
+    def close(self) -> None:
+        """Leave the other ranks."""
+
+
+class OutsideStepExchange(ABC):
+    """Exchange outside of the step; subclasses connect the ranks. See `dlobd.network.exchanges.base.Exchange`.
+
+    Attributes:
+        peers: the connections; None before `join`, and for a single rank.
+    """
+
+    inside_step: ClassVar[bool] = False
+    synchronous: ClassVar[bool] = True
+    not_measured: ClassVar[NotMeasured | None] = None
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._rank = 0
+        self._store: StoreClient | None = None
+        self.peers: Peers | None = None
+        self._before: Snapshot | None = None
+        self._fusions: dict[tuple[Any, ...], Fusion] = {}
+        self._calls = 0
+
+    @staticmethod
+    def environment(peers: Sequence[str], rank: int) -> Mapping[str, str]:
+        """Return nothing: TensorFlow knows no other rank."""
+        return {}
+
+    def join(self, tf: Any, peers: Sequence[str], rank: int) -> None:
+        """Connect to the other ranks, unless this rank is alone.
+
+        Raises:
+            ExchangeFailed, RendezvousError: some ranks are missing.
+            UsageError, SetupError: the channel's device cannot be used here.
+        """
+        if len(peers) < 2:
+            return
+        deadline_s = time.monotonic() + JOIN_S
+        rendezvous = json.loads(os.environ[RENDEZVOUS])
+        secret = rendezvous["secret"].encode()
+        self._rank = rank
+        self._store = StoreClient(rendezvous["address"], rank, secret, deadline_s)
+        self._before = Snapshot.read()
+        self.peers = self.connect(
+            JoinContext(
+                rank=rank,
+                peers=tuple(peers),
+                channel=_with_device(self._settings.channel, peers[rank]),
+                library=self._settings.library,
+                servers=self._settings.servers,
+                store=self._store,
+                pmi=rendezvous.get("pmi", ""),
+                secret=secret,
+                deadline_s=deadline_s,
+            )
+        )
+
+    @abstractmethod
+    def connect(self, context: JoinContext) -> Peers:
+        """Connect the ranks."""
+
+    def scope(self) -> AbstractContextManager[Any]:
+        """Return an empty context: variables belong to this rank."""
+        return nullcontext()
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        """Call the function."""
+        return function(*arguments)
+
+    def reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+        """See the contract.
+
+        Raises:
+            ExchangeFailed: a rank is gone (the message names it), or did not answer in time.
+        """
+        try:
+            return self._reduce(tf, tensors, ranks)
+        except ExchangeFailed as error:
+            dead = self._store.first_dead() if self._store else None
+            if self.peers is not None:
+                self.peers.fail()
+            if dead is None or f"rank {dead} " in str(error):
+                raise
+            raise ExchangeFailed(f"rank {dead} is gone; so {error}") from error
+
+    def _reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
+        deadline_s = time.monotonic() + DEADLINE_S
+        call, self._calls = self._calls, self._calls + 1
+        with tracing.span("channel", names.PACK) as span:
+            arrays = [np.asarray(memoryview(tensor)) for tensor in tensors]  # a view of the tensor's memory
+            fusion = self._fusion(arrays)
+            fusion.pack(arrays)
+            span.note(bytes=fusion.bytes)
+        if self.peers is not None:
+            self.wait_for_peers(self.peers, call, deadline_s)
+            self.peers.carried()
+            with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
+                transfers = []
+                for number, bucket in enumerate(fusion.buckets):
+                    self.peers.all_reduce(bucket, deadline_s)
+                    transfers += [(*transfer, number) for transfer in self.peers.carried()]
+                span.note(transfers=transfers)
+        with tracing.span("channel", names.UNPACK):
+            # the quotient is new memory, which TensorFlow may keep
+            divisor = ranks if self.synchronous else 1
+            return [tf.constant(total / total.dtype.type(divisor)) for total in fusion.unpack()]
+
+    def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
+        """Wait in a barrier, so that the following span is only the wire's time."""
+        with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
+            peers.barrier(call, deadline_s)
+
+    def _fusion(self, arrays: Sequence[NDArray[Any]]) -> Fusion:
+        form = tuple((array.shape, array.dtype) for array in arrays)
+        if form not in self._fusions:
+            self._fusions[form] = Fusion(arrays, self._settings.fusion_bytes)
+        return self._fusions[form]
+
+    def close(self) -> None:
+        """Record the evidence of the transport, and leave the other ranks and the store."""
+        if self.peers is not None:
+            if self._before is not None:
+                traffic = self.peers.evidence()
+                attrs = record(
+                    self._rank,
+                    self._settings.library,
+                    self._before,
+                    lanes=traffic.lanes if traffic else (),
+                    traffic=traffic,
+                    addresses=self.peers.addresses(),
+                )
+                tracing.instant(names.TRANSPORT, **attrs)
+                self._before = None
+            self.peers.close()
+        if self._store is not None:
+            self._store.close()
+
+
+def _with_device(channel: Channel, address: str) -> Channel:
+    """Add the address that the launcher gave this rank as the device of a tcp channel without one."""
+    if channel.device or channel.transport != "tcp":
+        return channel
+    return Channel(channel.transport, socket.gethostbyname(address.rpartition(":")[0]))

@@ -1,0 +1,274 @@
+"""Exchanges by parameter servers: each server sums its shard of what all ranks push, and the ranks pull the sums.
+
+Servers are processes beside the first ranks (`dlobd.network.exchanges.ps.process`), as many as `exchange_servers`; a
+buffer is cut into as many shards. With one server all gradients go through its host's link, twice the buffers' bytes
+for each rank; with as many servers as ranks each link carries as much as with a ring (Li et al. 2014, "Scaling
+Distributed Machine Learning with the Parameter Server").
+
+The asynchronous exchange has no rendezvous: a rank pushes its shard of each buffer to each server, and pulls the sum
+of all pushes since its last call, its own included. Each gradient is applied whole by every rank, so there are as many
+updates as ranks take steps. `dlobd.network.exchanges.ps.servers` explains what this is equivalent to.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlobd import tracing
+from dlobd.network.channels.base import ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
+from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.network.exchanges.fusion import shards
+from dlobd.network.exchanges.outside_step import (
+    DEADLINE_S,
+    JOIN_S,
+    JoinContext,
+    OutsideStepExchange,
+    Peers,
+    Transfer,
+)
+from dlobd.network.exchanges.ps.process import RANK, ServerConfig, ServerProcess
+from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
+from dlobd.network.rendezvous.store import RendezvousError
+from dlobd.tracing import names
+
+NOTICE_S = 5.0
+"""How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
+
+LEAVE_S = 10.0
+"""How long a finished rank waits for the others, whose last sums may be in its server."""
+
+FAREWELL_S = 1.0
+"""Timeout for telling a server that this rank leaves: few bytes, which a healthy server reads at once."""
+
+
+class PsPeers:
+    """A rank's connections to all parameter servers; see `dlobd.network.exchanges.outside_step.Peers`.
+
+    Attributes:
+        servers: connection by server number, in the order in which this rank uses them.
+
+    Args:
+        process: this rank's own server, if it has one.
+        leave_s: how long a finished rank waits for the others, which may still need its server.
+    """
+
+    def __init__(
+        self,
+        context: JoinContext,
+        channel: OpenChannel,
+        servers: Mapping[int, Connection],
+        process: ServerProcess | None,
+        leave_s: float,
+    ) -> None:
+        self.rank = context.rank
+        self.servers = servers
+        self._store = context.store
+        self._channel = channel
+        self._process = process
+        self._leave_s = leave_s
+        self._number = self._buffer = 0  # of the current exchange, and of its next buffer
+        self._carried: list[Transfer] = []
+        self._failed = False
+
+    def barrier(self, call: int, deadline_s: float) -> None:
+        """See the contract. Only starts the exchange: subclasses decide whether ranks wait."""
+        self._number, self._buffer = call, 0
+
+    def all_reduce(self, array: NDArray[Any], deadline_s: float) -> None:
+        """See the contract. All shards are pushed before the first answer is pulled."""
+        cut = shards(array.size, len(self.servers))
+        self.call({server: array[cut[server]] for server in self.servers}, deadline_s, self._buffer)
+        self._buffer += 1
+
+    def carried(self) -> list[Transfer]:
+        """See the contract."""
+        transfers, self._carried = self._carried, []
+        return transfers
+
+    def evidence(self) -> Traffic | None:
+        """See the contract. Servers record their own evidence."""
+        return self._channel.evidence()
+
+    def addresses(self) -> tuple[str, ...]:
+        """Return nothing: only servers listen."""
+        return ()
+
+    def fail(self) -> None:
+        """See the contract."""
+        self._failed = True
+        self._channel.close()
+
+    def close(self) -> None:
+        """Leave the servers, and end this rank's own once all ranks have left."""
+        if not self._failed:
+            self._leave(b"")
+            wait = {"rendezvous": names.LEAVE_SERVERS}
+            with tracing.span("channel", names.LEAVE_SERVERS, wait), suppress(RendezvousError):
+                # a rank that failed reports its own error
+                self._store.all_gather("servers left", "", time.monotonic() + self._leave_s)
+        self._channel.close()
+        if self._process is not None:
+            self._process.close()
+
+    def call(self, parts: Mapping[int, NDArray[Any]], deadline_s: float, buffer: int) -> None:
+        """Push a part to each server, and replace it by the server's answer.
+
+        Args:
+            buffer: number of the fusion buffer; negative if there is none.
+
+        Raises:
+            ExchangeFailed: a server is gone or late, or reports a failure.
+        """
+        server = 0
+        try:
+            for server, part in parts.items():
+                self.push(server, part, [part.dtype.str, part.size, buffer, self._number], deadline_s)
+            for server in parts:
+                self.wait_pushed(server, deadline_s)
+            for server, part in parts.items():
+                self.pull(server, part, deadline_s)
+        except ChannelError as error:
+            failed = _failure(server, error)
+            self._leave(json.dumps(str(failed)).encode())
+            raise failed from error
+        except ExchangeFailed as error:
+            self._leave(json.dumps(str(error)).encode())
+            raise
+
+    def push(self, server: int, part: NDArray[Any], form: list[Any], deadline_s: float) -> None:
+        """Send a part. Raises ChannelError."""
+        self.servers[server].send(json.dumps(form).encode(), deadline_s)
+        self.servers[server].send(part, deadline_s)
+        self._carried.append((self.rank, f"ps-{server}", part.nbytes))
+
+    def wait_pushed(self, server: int, deadline_s: float) -> None:
+        """Do nothing: an asynchronous server does not confirm pushes."""
+
+    def pull(self, server: int, part: NDArray[Any], deadline_s: float) -> None:
+        """Receive the answer for a part. Raises ChannelError; ExchangeFailed with the server's reason."""
+        connection = self.servers[server]
+        flag = bytearray(len(OK))
+        size = connection.recv_parts([flag, part], deadline_s)
+        if flag != OK:
+            _raise_reason(connection, deadline_s)
+        if flag != OK or size != len(OK) + part.nbytes:
+            raise ExchangeFailed(f"ps-{server} answered {size} bytes, expected {len(OK) + part.nbytes}")
+        self._carried.append((f"ps-{server}", self.rank, part.nbytes))
+
+    def _leave(self, why: bytes) -> None:
+        for connection in self.servers.values():
+            with suppress(ChannelError):
+                connection.send(why, time.monotonic() + FAREWELL_S)
+
+
+class SynchronousPeers(PsPeers):
+    """Connections of an exchange in which all ranks push, and then all pull."""
+
+    def barrier(self, call: int, deadline_s: float) -> None:
+        """See the contract. It is a call without bytes at the first server."""
+        super().barrier(call, deadline_s)
+        self.call({0: np.empty(0, np.uint8)}, deadline_s, -1)
+
+    def wait_pushed(self, server: int, deadline_s: float) -> None:
+        """Wait until all ranks have pushed."""
+        _raise_reason(self.servers[server], deadline_s)
+
+
+class AsynchronousPeers(PsPeers):
+    """Connections of an exchange in which no rank waits for another: `barrier` only starts the exchange."""
+
+    def push(self, server: int, part: NDArray[Any], form: list[Any], deadline_s: float) -> None:
+        """Push within a span that waits for the server's lane."""
+        with tracing.span("channel", names.PUSH, self._waits_for(server)):
+            super().push(server, part, form, deadline_s)
+
+    def pull(self, server: int, part: NDArray[Any], deadline_s: float) -> None:
+        """Pull within a span that waits for the server's lane."""
+        with tracing.span("channel", names.PULL, self._waits_for(server)):
+            super().pull(server, part, deadline_s)
+
+    def _waits_for(self, server: int) -> dict[str, Any]:
+        return {"waits_for": [names.server_lane(server, self.rank)]}
+
+
+class ParameterServer(OutsideStepExchange):
+    """Synchronous parameter servers, each a child process of one of the first ranks."""
+
+    peers_of: ClassVar[type[PsPeers]] = SynchronousPeers
+    leave_s: ClassVar[float] = LEAVE_S
+
+    def connect(self, context: JoinContext) -> PsPeers:
+        """Start a server, if this is one of the first ranks, and connect to all servers."""
+        if context.servers > context.size:
+            raise ExchangeFailed(f"exchange_servers {context.servers} exceed the {context.size} ranks")
+        channel = context.open_channel()
+        process: ServerProcess | None = None
+        try:
+            if context.rank < context.servers:
+                config = ServerConfig(
+                    index=context.rank,
+                    workers=context.size,
+                    transport=context.channel.transport,
+                    device=context.channel.device,
+                    library=context.library,
+                    asynchronous=not self.synchronous,
+                    secret=context.secret.decode(),
+                    join_s=JOIN_S,
+                    within_s=DEADLINE_S - NOTICE_S,
+                    spans_dir=tracing.directory(),
+                )
+                process = ServerProcess(config, context.deadline_s)
+            addresses = context.all_gather("servers", process.address if process else "")[: context.servers]
+            servers = {
+                server: _connect(channel, server, addresses[server], context)
+                # ranks start with different servers
+                for server in sorted(range(len(addresses)), key=lambda server: (server - context.rank) % len(addresses))
+            }
+        except BaseException:
+            channel.close()
+            if process is not None:
+                process.close()
+            raise
+        return self.peers_of(context, channel, servers, process, self.leave_s)
+
+
+class AsynchronousParameterServer(ParameterServer):
+    """Asynchronous parameter servers."""
+
+    synchronous: ClassVar[bool] = False
+    peers_of: ClassVar[type[PsPeers]] = AsynchronousPeers
+    leave_s: ClassVar[float] = BETWEEN_CALLS_S  # the slowest rank may have many steps left
+
+    def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
+        """Start the exchange without a span, because there is no wait."""
+        peers.barrier(call, deadline_s)
+
+
+def _connect(channel: OpenChannel, server: int, address: str, context: JoinContext) -> Connection:
+    """Connect to a server and send this rank's number."""
+    try:
+        connection = channel.connect(address, context.deadline_s)
+        connection.send(RANK.pack(context.rank), context.deadline_s)
+    except ChannelError as error:
+        raise _failure(server, error) from error
+    return connection
+
+
+def _raise_reason(connection: Connection, deadline_s: float) -> None:
+    """Receive a text from the server, and raise ExchangeFailed with it unless it is empty."""
+    text = bytearray(TEXT_BYTES)
+    if size := connection.recv(text, deadline_s):
+        raise ExchangeFailed(text[:size].decode())
+
+
+def _failure(server: int, error: ChannelError) -> ExchangeFailed:
+    if isinstance(error, DeadlinePassed):
+        return ExchangeFailed(f"ps-{server} did not answer in time ({error})")
+    return ExchangeFailed(f"ps-{server} is gone ({error})")

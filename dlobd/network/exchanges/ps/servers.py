@@ -1,0 +1,334 @@
+"""Parameter servers: a thread per worker serves its calls, until the worker leaves.
+
+    worker                                  server i
+      [type, elements, buffer, call]  --->             of the shard of this server, as JSON
+      the shard                     --->    receive
+      ...                           <-->               the subclass answers
+      empty message                 --->               this worker leaves
+      a text, as JSON               --->               it leaves because of a failure, which the others are told
+
+The last answer of a call is OK and the result; or FAILED, followed by the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlobd import tracing
+from dlobd.network.channels.base import ChannelError, Connection
+from dlobd.network.collectives.mesh import ExchangeFailed
+from dlobd.tracing import names
+
+OK, FAILED = b"\0", b"\1"
+"""First byte of the last answer. A failure has no second byte, so it fits into every worker's buffers."""
+
+TEXT_BYTES = 1 << 16
+"""Maximum length of a form or a reason."""
+
+BETWEEN_CALLS_S = 7 * 86_400.0
+"""How long a worker may compute, evaluate or save between two calls. The connection of a dead one ends."""
+
+END_S = 5.0
+"""Timeout for the end of a connection or of a process."""
+
+Key = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Announcement of a worker: an array that is a part of fusion buffer `buffer` (negative: of none) of its exchange
+    number `call`."""
+
+    dtype: str
+    elements: int
+    buffer: int
+    call: int
+
+    @property
+    def key(self) -> Key:
+        """The part that is the same in every exchange, and so identifies preallocated memory."""
+        return self.dtype, self.elements, self.buffer
+
+
+class Server(ABC):
+    """Base of parameter servers.
+
+    Args:
+        index: number of this server.
+        connections: connection by rank, for all ranks from 0.
+        within_s: timeout of a call.
+    """
+
+    def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
+        self._index = index
+        self._connections = connections
+        self._within_s = within_s
+        self._pushed: dict[tuple[int, Key], NDArray[Any]] = {}
+        self._answered = threading.Condition()
+        self._unanswered: set[int] = set()
+
+    def serve(self) -> None:
+        """Serve until all workers have left."""
+        threads = [
+            threading.Thread(target=self._serve, args=(rank,), name=f"rank-{rank}", daemon=True)
+            for rank in self._connections
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def finish(self, within_s: float) -> None:
+        """Wait until all pending calls are answered or have failed, or for a timeout."""
+        with self._answered:
+            self._answered.wait_for(lambda: not self._unanswered, within_s)
+
+    @abstractmethod
+    def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
+        """Answer the push `own` of `rank`.
+
+        Raises:
+            ExchangeFailed: the call failed, and the worker knows the reason.
+            ChannelError: the worker is gone.
+        """
+
+    @abstractmethod
+    def left(self, rank: int) -> None:
+        """Note that a worker has left without a failure."""
+
+    @abstractmethod
+    def fail(self, reason: str) -> None:
+        """Fail all waiting and later calls; the first reason stays."""
+
+    def answer(self, rank: int, connection: Connection, form: Form, values: NDArray[Any]) -> None:
+        """Send the result of a call. Raises ChannelError."""
+        with self._span(names.SEND, form, values, (f"ps-{self._index}", rank)):
+            connection.send_parts([OK, values], time.monotonic() + self._within_s)
+
+    def _serve(self, rank: int) -> None:
+        connection = self._connections[rank]
+        text = bytearray(TEXT_BYTES)
+        try:
+            while size := connection.recv(text, time.monotonic() + BETWEEN_CALLS_S):
+                self._unanswered.add(rank)
+                self._serve_call(rank, connection, text[:size].decode())
+                self._is_answered(rank)
+            self.left(rank)
+        except ChannelError as error:
+            self.fail(f"rank {rank} is gone ({error})")
+        except ExchangeFailed as error:
+            self.fail(str(error))
+        except (ValueError, TypeError) as error:
+            self.fail(f"rank {rank} sent an invalid message: {error}")
+        finally:
+            self._is_answered(rank)
+
+    def _is_answered(self, rank: int) -> None:
+        with self._answered:
+            self._unanswered.discard(rank)
+            self._answered.notify_all()
+
+    def _serve_call(self, rank: int, connection: Connection, text: str) -> None:
+        announced = json.loads(text)
+        if isinstance(announced, str):
+            raise ExchangeFailed(announced)
+        form = Form(*announced)
+        if (own := self._pushed.get((rank, form.key))) is None:
+            own = self._pushed[rank, form.key] = np.empty(form.elements, form.dtype)
+        with self._span(names.RECEIVE, form, own, (rank, f"ps-{self._index}")):
+            size = connection.recv(own, time.monotonic() + self._within_s)
+        if size != own.nbytes:
+            raise ExchangeFailed(f"rank {rank} pushed {size} bytes and had announced {own.nbytes}")
+        self.call(rank, connection, form, own)
+
+    def _span(self, name: str, form: Form, values: NDArray[Any], ends: tuple[int | str, int | str]) -> Any:
+        transfers = [(*ends, values.nbytes, form.buffer)] if form.buffer >= 0 else []
+        return tracing.span("channel", name, bytes=values.nbytes, call=form.call, transfers=transfers)
+
+
+class SynchronousServer(Server):
+    """Server that sums its shard of what all workers push. Workers wait for each other.
+
+    worker                                  server i
+      the shard                     --->    receive
+             <--- empty, or the reason of a failure    once all have pushed
+                                            sum        in the order of the ranks: the same bits in any order of arrival
+             <--- OK and the sum; or FAILED
+             <--- after FAILED: the reason  send
+    """
+
+    def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
+        super().__init__(index, connections, within_s)
+        self._barrier = WorkerBarrier(len(connections), within_s)
+        self._forms: dict[int, Form] = {}  # of the current call
+        self._totals: dict[Key, NDArray[Any]] = {}
+
+    def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
+        """See the base."""
+        self._forms[rank] = form
+        try:
+            self._barrier.wait(rank, self._check)
+        except ExchangeFailed as error:
+            _send_reason(connection, str(error))
+            raise
+        connection.send(b"", time.monotonic() + self._within_s)
+        try:
+            self._barrier.wait(rank, self._sum)
+        except ExchangeFailed as error:
+            _send_failure(connection, str(error))
+            raise
+        self.answer(rank, connection, form, self._totals[form.key])
+
+    def left(self, rank: int) -> None:
+        """See the base. Workers that still wait for this one fail."""
+        self._barrier.fail(f"rank {rank} has left")
+
+    def fail(self, reason: str) -> None:
+        """See the base."""
+        self._barrier.fail(reason)
+
+    def _check(self) -> None:
+        """Run by the last worker that has pushed."""
+        for rank, form in self._forms.items():
+            if form != self._forms[0]:
+                raise ExchangeFailed(f"rank {rank} pushed other shapes than rank 0: it runs something else")
+
+    def _sum(self) -> None:
+        """Run by the last worker, while the other threads wait and none sends."""
+        key = self._forms[0].key
+        first, *others = (self._pushed[rank, key] for rank in range(len(self._connections)))
+        if key not in self._totals:
+            self._totals[key] = np.empty_like(first)
+        total = self._totals[key]
+        with tracing.span("channel", names.SUM):
+            np.copyto(total, first)
+            for other in others:
+                np.add(total, other, out=total)
+
+
+class AsynchronousServer(Server):
+    """Server that answers each push with the sum of all pushes since that worker's last call, its own included.
+
+    worker                                  server i
+      the shard                     --->    receive
+                                            sum        added to the pending sum of each worker
+             <--- OK and this worker's pending sum; or FAILED
+             <--- after FAILED: the reason  send
+
+    Workers wait only for the server's memory. The parameters stay with the workers: a worker that applies -lr times
+    each answer has the parameters of a server that applied -lr times each push at once, if the update is linear in the
+    gradients and the same at any time. So this is the plain stochastic gradient descent of asynchronous parameter
+    servers (Dean et al. 2012, "Large Scale Distributed Deep Networks", Downpour SGD with n_push = n_fetch = 1); no
+    other optimiser is supported.
+    """
+
+    def __init__(self, index: int, connections: Mapping[int, Connection], within_s: float) -> None:
+        super().__init__(index, connections, within_s)
+        self._adding = threading.Lock()
+        self._pending: dict[Key, list[NDArray[Any]]] = {}  # by rank
+        self._answers: dict[tuple[int, Key], NDArray[Any]] = {}
+        self._failure = ""
+
+    def call(self, rank: int, connection: Connection, form: Form, own: NDArray[Any]) -> None:
+        """See the base."""
+        if self._failure:
+            _send_failure(connection, self._failure)
+            raise ExchangeFailed(self._failure)
+        key = form.key
+        with tracing.span("channel", names.SUM):
+            reused = self._answers.get((rank, key))  # the previous answer was sent, so its memory is free
+            if reused is None:
+                reused = np.empty_like(own)
+            reused.fill(0)
+            with self._adding:
+                if key not in self._pending:
+                    self._pending[key] = [np.zeros_like(own) for _ in self._connections]
+                pending = self._pending[key]
+                for total in pending:
+                    np.add(total, own, out=total)
+                pending[rank], self._answers[rank, key] = reused, pending[rank]
+        self.answer(rank, connection, form, self._answers[rank, key])
+
+    def left(self, rank: int) -> None:
+        """See the base. The others continue."""
+
+    def fail(self, reason: str) -> None:
+        """See the base."""
+        self._failure = self._failure or reason
+
+
+class WorkerBarrier:
+    """Barrier of the server's threads. Unlike `threading.Barrier` it reports late workers and the reason of a failure.
+
+    A failure is permanent.
+
+    Args:
+        within_s: how long the first worker waits for the last.
+    """
+
+    def __init__(self, workers: int, within_s: float) -> None:
+        self._workers = workers
+        self._within_s = within_s
+        self._changed = threading.Condition()
+        self._present: set[int] = set()
+        self._passed = 0
+        self._failure = ""
+
+    def wait(self, rank: int, action: Callable[[], None]) -> None:
+        """Wait until all workers have arrived and the last one has run its action.
+
+        Raises:
+            ExchangeFailed: a worker is late, or `fail` was called.
+        """
+        with self._changed:
+            number = self._passed
+            self._check()
+            self._present.add(rank)
+            if len(self._present) == self._workers:
+                try:
+                    action()
+                except ExchangeFailed as error:
+                    self.fail(str(error))
+                    raise
+                self._present.clear()
+                self._passed += 1
+                self._changed.notify_all()
+            elif not self._changed.wait_for(lambda: self._passed > number or self._failure, self._within_s):
+                late = sorted(set(range(self._workers)) - self._present)
+                self.fail(f"{' and '.join(f'rank {rank}' for rank in late)} did not push in time")
+            if self._passed == number:
+                self._check()
+
+    def fail(self, reason: str) -> None:
+        """Fail all waiting and later workers; the first reason stays."""
+        with self._changed:
+            self._failure = self._failure or reason
+            self._changed.notify_all()
+
+    def _check(self) -> None:
+        if self._failure:
+            raise ExchangeFailed(self._failure)
+
+
+def _send_failure(connection: Connection, reason: str) -> None:
+    """Answer a call with FAILED and the reason."""
+    with suppress(ChannelError):
+        connection.send(FAILED, time.monotonic() + END_S)
+    _send_reason(connection, reason)
+
+
+def _send_reason(connection: Connection, reason: str) -> None:
+    """Send a reason, and wait until the worker closes: closing first might lose what was sent."""
+    with suppress(ChannelError):
+        connection.send(reason.encode()[:TEXT_BYTES], time.monotonic() + END_S)
+        connection.recv(bytearray(TEXT_BYTES), time.monotonic() + END_S)

@@ -1,0 +1,365 @@
+"""PMI-1, by which the ranks of MPI find each other: a server in the driver, without mpiexec and ssh.
+
+PMI does not authenticate, so a rank authenticates first (`dlobd.network.channels.authentication`), sends its number,
+and waits until all ranks have connected. From then on the same connection speaks PMI; MPI in the rank's process gets it
+as the descriptor PMI_FD.
+
+    rank r                                    server
+      proof, rank, ranks, within_s     --->            a message each way, over library sockets
+               <--- "" or the reason of a refusal
+      cmd=init ...                     --->            lines of text from here on: the wire protocol of PMI 1.1
+               <--- cmd=response_to_init ...
+
+The server implements the part of PMI 1.1 that the start and end of MPI need:
+
+    cmd=init pmi_version=1 pmi_subversion=1     cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0
+    cmd=get_maxes                               cmd=maxes kvsname_max= keylen_max= vallen_max= rc=0
+    cmd=get_appnum                              cmd=appnum appnum=0 rc=0
+    cmd=get_universe_size                       cmd=universe_size size= rc=0
+    cmd=get_my_kvsname                          cmd=my_kvsname kvsname= rc=0
+    cmd=put kvsname= key= value=                cmd=put_result rc=0
+    cmd=get kvsname= key=                       cmd=get_result rc=0 value=, or rc=-1 for an unknown key
+    cmd=barrier_in                              cmd=barrier_out rc=0, once all ranks have asked
+    cmd=finalize                                cmd=finalize_ack rc=0
+
+Spawning processes and publishing names are not supported. Sources: RFC 13 of the Flux framework, "Simple Process
+Manager Interface v1", and the requests of MPICH 5.0.2. MPI's own traffic is neither authenticated nor encrypted.
+"""
+
+from __future__ import annotations
+
+import secrets
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from dlobd.network.channels import authentication
+from dlobd.network.channels.base import ChannelError, MessageTooLong
+from dlobd.network.channels.sockets import REFUSED_KEPT, SocketsChannel, SocketsConnection
+from dlobd.network.rendezvous.acceptor import FOREVER_S, Acceptor
+from dlobd.network.rendezvous.store import ANSWER_S, RendezvousError
+
+BARRIER_S = 60.0
+"""Timeout of a barrier. MPI has barriers at its start and end, when ranks have just found each other."""
+
+LINE_BYTES = 4096
+"""Maximum length of a line. Within the limits below the longest line puts a value, about 1400 bytes."""
+
+LINE_S = 5.0
+"""How long a rank may take to complete a line, or to read the answer."""
+
+NAME_MAX, KEY_MAX, VALUE_MAX = 256, 64, 1024
+"""Maximum lengths of names, keys and values, which ranks can ask for: those of MPICH's own process manager."""
+
+KEYS = 1 << 16
+"""Maximum number of keys, 70 MB. MPICH puts a few per rank."""
+
+_HELLO = struct.Struct("<IId")  # rank, ranks, within_s
+_WHY_BYTES = 4096
+
+
+class NotPmiError(Exception):
+    """A rank violates the protocol; the message is one line."""
+
+
+class PmiServer:
+    """The server. It serves one job, and its threads end with `close`.
+
+    Args:
+        host: the address to listen on, one of this host's.
+        ranks: number of ranks.
+        secret: the run's secret.
+
+    Raises:
+        SetupError: the address cannot be bound.
+    """
+
+    def __init__(self, host: str, ranks: int, secret: bytes) -> None:
+        self._ranks = ranks
+        self._store = PmiStore(f"dlobd-{secrets.token_hex(8)}", ranks)
+        self._present: set[int] = set()
+        self._gone: list[int] = []  # ranks that left without finalize, in that order
+        self._waiting: set[int] = set()  # in the barrier
+        self._barriers = 0  # completed ones
+        self._changed = threading.Condition()
+        self._sockets: list[socket.socket] = []
+        self._closed = False
+        self._refused: deque[str] = deque(maxlen=REFUSED_KEPT)
+        self._acceptor = Acceptor(host, secret, "dlobd-pmi")
+        self._acceptor.start(self._serve)
+
+    @property
+    def address(self) -> str:
+        """Address for the ranks."""
+        return self._acceptor.address
+
+    @property
+    def refused(self) -> list[str]:
+        """Log lines of refused clients, the last hundred."""
+        return [*self._acceptor.refused, *self._refused]
+
+    def close(self) -> None:
+        """End all connections: MPI aborts a rank that is starting or ending MPI. May be called twice."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            for each in self._sockets:
+                _shut_down(each)
+        self._acceptor.close()
+
+    def _serve(self, connection: SocketsConnection) -> None:
+        rank, finalised = -1, False
+        try:
+            rank, within_s = self._register(connection)
+            self._wait_for_all(within_s)
+            connection.send(b"", time.monotonic() + LINE_S)
+            finalised = self._speak_pmi(rank, connection)
+        except NotPmiError as error:
+            authentication.report(self.address, connection.peer, str(error))
+            self._refused.append(f"{connection.peer}: {error}")
+            _send_reason(connection, str(error))
+        except RendezvousError as error:
+            # a single write, because other threads log too
+            sys.stderr.write(f"dlobd: {self.address}: rank {rank} waited for MPI in vain: {error}\n")
+            _send_reason(connection, str(error))
+        except (ChannelError, OSError):
+            pass  # the rank is gone, which the others are told
+        finally:
+            with self._changed:
+                if rank >= 0 and not finalised:
+                    self._gone.append(rank)
+                    self._changed.notify_all()
+
+    def _register(self, connection: SocketsConnection) -> tuple[int, float]:
+        """Return the rank and its timeout for the other ranks in seconds."""
+        memory = bytearray(_HELLO.size)
+        try:
+            size = connection.recv(memory, time.monotonic() + LINE_S)
+        except MessageTooLong:
+            size = 0
+        if size != _HELLO.size:
+            raise NotPmiError("it does not say which rank it is")
+        rank, ranks, within_s = _HELLO.unpack(memory)
+        if ranks != self._ranks or rank >= ranks:
+            raise NotPmiError(f"it says that it is rank {rank} of {ranks}, and there are {self._ranks}")
+        if not 0 <= within_s <= FOREVER_S:
+            raise NotPmiError("its timeout is invalid")
+        with self._changed:
+            if rank in self._present:
+                raise NotPmiError(f"rank {rank} has connected before")
+            self._present.add(rank)
+            self._changed.notify_all()
+        return rank, within_s
+
+    def _wait_for_all(self, within_s: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._present) == self._ranks or self._gone or self._closed, within_s)
+            missing = sorted(set(range(self._ranks)) - self._present)
+        if missing:
+            raise RendezvousError(f"{_names(missing)} did not connect in time")
+        self._check()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise RendezvousError("the driver has closed its PMI server")
+        if self._gone:
+            raise RendezvousError(f"rank {self._gone[0]} is gone")
+
+    def _speak_pmi(self, rank: int, connection: SocketsConnection) -> bool:
+        """Answer requests until the rank leaves; return True if it has finalised."""
+        with connection.detach() as connected:
+            with self._changed:
+                if self._closed:
+                    return False
+                self._sockets.append(connected)
+            finalised = False
+            for request in requests(connected):
+                if request["cmd"] == "barrier_in":
+                    self._barrier(rank, connected)
+                    answer = "cmd=barrier_out rc=0"
+                else:
+                    with self._changed:
+                        answer = self._store.answer(request)
+                finalised = request["cmd"] == "finalize"
+                reply(connected, answer)
+            return finalised
+
+    def _barrier(self, rank: int, connected: socket.socket) -> None:
+        """Wait for all ranks. A failure is answered before the connection closes: MPICH 5.0.2 segfaults otherwise."""
+        try:
+            self._wait_in_barrier(rank)
+        except RendezvousError:
+            reply(connected, "cmd=barrier_out rc=-1 msg=failed")
+            raise
+
+    def _wait_in_barrier(self, rank: int) -> None:
+        with self._changed:
+            self._waiting.add(rank)
+            passed = self._barriers
+            if len(self._waiting) == self._ranks:
+                self._waiting.clear()
+                self._barriers += 1
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._barriers > passed or self._gone or self._closed, BARRIER_S)
+            if self._barriers > passed:
+                return
+            self._check()
+            missing = sorted(set(range(self._ranks)) - self._waiting)
+        raise RendezvousError(f"{_names(missing)} did not reach a barrier of MPI within {BARRIER_S:g} s")
+
+
+class PmiStore:
+    """Keys and values of the ranks, and the answers to all requests but barriers. One thread calls it at a time.
+
+    Args:
+        name: `kvsname` of the store, unique among jobs, so that MPI does not mix them.
+    """
+
+    def __init__(self, name: str, ranks: int) -> None:
+        self._name = name
+        self._ranks = ranks
+        self._values: dict[str, str] = {}
+
+    def answer(self, request: dict[str, str]) -> str:
+        """Return the answer to a request.
+
+        Raises:
+            NotPmiError: the request is unknown, or exceeds the limits.
+        """
+        command = request["cmd"]
+        if command == "init":
+            return self._init(request)
+        if command in ("put", "get"):
+            return self._put(request) if command == "put" else self._get(request)
+        fixed = {
+            "get_maxes": f"cmd=maxes kvsname_max={NAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX} rc=0",
+            "get_appnum": "cmd=appnum appnum=0 rc=0",
+            "get_universe_size": f"cmd=universe_size size={self._ranks} rc=0",
+            "get_my_kvsname": f"cmd=my_kvsname kvsname={self._name} rc=0",
+            "finalize": "cmd=finalize_ack rc=0",
+        }
+        if command not in fixed:
+            raise NotPmiError(f"it asks for {command!r:.40}, which this server does not have")
+        return fixed[command]
+
+    def _init(self, request: dict[str, str]) -> str:
+        if request.get("pmi_version") != "1":
+            version = request.get("pmi_version")
+            raise NotPmiError(f"it speaks version {version!r:.40} of PMI, and this server version 1")
+        return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
+
+    def _put(self, request: dict[str, str]) -> str:
+        key, value = self._key(request), request.get("value", "")
+        if len(value) > VALUE_MAX or (len(self._values) >= KEYS and key not in self._values):
+            raise NotPmiError(f"it puts more than {KEYS} values, or one of more than {VALUE_MAX} bytes")
+        self._values[key] = value
+        return "cmd=put_result rc=0 msg=success"
+
+    def _get(self, request: dict[str, str]) -> str:
+        value = self._values.get(self._key(request))
+        return "cmd=get_result rc=-1 msg=key_not_found" if value is None else f"cmd=get_result rc=0 value={value}"
+
+    def _key(self, request: dict[str, str]) -> str:
+        key = request.get("key", "")
+        if request.get("kvsname") != self._name or not 0 < len(key) <= KEY_MAX:
+            raise NotPmiError(f"it names no key of this job: {key!r:.40}")
+        return key
+
+
+def requests(connected: socket.socket) -> Iterator[dict[str, str]]:
+    """Yield the requests of a rank until it closes. A rank may be silent for as long as it computes.
+
+    Raises:
+        NotPmiError: a line is too long, too slow, or invalid.
+        OSError: the rank is gone.
+    """
+    received = b""
+    readable = select.poll()
+    readable.register(connected, select.POLLIN)
+    until_s = 0.0
+    while True:
+        line, end, rest = received.partition(b"\n")
+        if end:
+            received = rest
+            yield _parse(line)
+            continue
+        if len(received) >= LINE_BYTES:
+            raise NotPmiError(f"it sends a line of more than {LINE_BYTES} bytes")
+        if not received:
+            readable.poll()
+            until_s = time.monotonic() + LINE_S
+        elif not readable.poll(max(0.0, until_s - time.monotonic()) * 1000):
+            raise NotPmiError(f"it did not complete a line within {LINE_S:g} s")
+        more = connected.recv(LINE_BYTES - len(received))
+        if not more:
+            return
+        received += more
+
+
+def reply(connected: socket.socket, answer: str) -> None:
+    """Send one line. Raises OSError: the rank is gone, or does not read it within LINE_S."""
+    connected.settimeout(LINE_S)
+    connected.sendall(answer.encode("ascii", "replace") + b"\n")
+
+
+def connect_pmi(address: str, rank: int, ranks: int, secret: bytes, deadline_s: float) -> socket.socket:
+    """Return a connection that speaks PMI, once all ranks have connected.
+
+    MPI takes its descriptor as PMI_FD, together with PMI_RANK and PMI_SIZE. The caller closes it after MPI has ended.
+
+    Args:
+        address: of the server.
+        deadline_s: a time of time.monotonic().
+
+    Raises:
+        RendezvousError: the server does not answer in time, does not know the secret or refuses this rank; or a rank is
+            missing, which is named.
+    """
+    channel = SocketsChannel("tcp", "", secret)
+    try:
+        connection = channel.connect(address, deadline_s)
+        connection.send(_HELLO.pack(rank, ranks, max(0.0, deadline_s - time.monotonic())), deadline_s)
+        memory = bytearray(_WHY_BYTES)
+        why = bytes(memory[: connection.recv(memory, deadline_s + ANSWER_S)]).decode()
+        if why:
+            raise RendezvousError(why)
+        return connection.detach()
+    except ChannelError as error:
+        raise RendezvousError(f"rank {rank} cannot reach the driver's PMI server at {address}: {error}") from error
+    finally:
+        channel.close()
+
+
+def _parse(line: bytes) -> dict[str, str]:
+    """Parse NAME=VALUE words; values contain no spaces."""
+    try:
+        words = dict(word.split("=", 1) for word in line.decode("ascii").split())
+    except ValueError:
+        words = {}
+    if "cmd" not in words:
+        raise NotPmiError("it does not speak PMI")
+    return words
+
+
+def _send_reason(connection: SocketsConnection, why: str) -> None:
+    """Send the reason of a refusal, unless the connection speaks PMI already: MPI would not understand it."""
+    try:
+        connection.send(why.encode()[:_WHY_BYTES], time.monotonic() + LINE_S)
+    except ChannelError:
+        pass  # gone, or detached
+
+
+def _names(ranks: list[int]) -> str:
+    return " and ".join(f"rank {rank}" for rank in ranks)
+
+
+def _shut_down(connected: socket.socket) -> None:
+    try:
+        connected.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # closed already

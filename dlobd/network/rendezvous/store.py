@@ -1,0 +1,206 @@
+"""The key-value store: a server in the driver through which ranks exchange short texts, such as their addresses.
+
+    rank r                                       store
+      {"rank": r}                        --->               the connection was authenticated before: see
+      {"name": N, "value": V, "within_s": S} -> stores V    `dlobd.network.channels.authentication`
+             <--- {"values": [...]}                         once all ranks gave a value for N; or
+             <--- {"missing": [ranks]}                      once S seconds have passed; or
+             <--- {"dead": rank}                            as soon as a rank's connection ended without a bye
+      {"bye": true}                      --->
+
+Messages are JSON of at most MESSAGE_BYTES over library sockets; nothing is unpickled. A rank keeps its connection until
+it ends, so the store knows which rank died first: other ranks only notice that a neighbour is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+from dlobd.network.channels import authentication
+from dlobd.network.channels.base import ChannelError, Closed, DeadlinePassed, PeerClosed
+from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
+from dlobd.network.rendezvous.acceptor import FOREVER_S, Acceptor
+
+MESSAGE_BYTES = 1 << 20
+"""Maximum size of a message: sixteen ranks' worker addresses of a few kilobytes each."""
+
+ANSWER_S = 5.0
+"""How long the store may take to answer beyond the requested timeout."""
+
+SETTLE_S = 1.0
+"""How long the store waits for news of a death: the kernel closes all connections of a dead process, this one perhaps
+after the one by which a neighbour noticed the death."""
+
+
+class RendezvousError(Exception):
+    """The rendezvous failed. The message is one line that names missing or dead ranks."""
+
+
+class KeyValueStore:
+    """The server. Its threads end with `close`.
+
+    Args:
+        host: the address to listen on, one of this host's.
+        ranks: number of ranks.
+        secret: the run's secret; other clients are refused, with one line on stderr.
+
+    Raises:
+        SetupError: the address cannot be bound.
+    """
+
+    def __init__(self, host: str, ranks: int, secret: bytes) -> None:
+        self._ranks = ranks
+        self._values: dict[str, dict[int, str]] = {}
+        self._present: set[int] = set()
+        self._dead: list[int] = []  # in the order of their ends
+        self._changed = threading.Condition()
+        self._closed = False
+        self._acceptor = Acceptor(host, secret, "dlobd-store")
+        self._acceptor.start(self._serve)
+
+    @property
+    def address(self) -> str:
+        """Address for the ranks."""
+        return self._acceptor.address
+
+    def close(self) -> None:
+        """Answer waiting ranks and end. May be called twice."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._acceptor.close()
+
+    def _serve(self, connection: SocketsConnection) -> None:
+        rank = -1
+        try:
+            rank = self._register(_receive(connection, time.monotonic() + ANSWER_S))
+            while "bye" not in (message := _receive(connection, time.monotonic() + FOREVER_S)):
+                _send(connection, self._answer(rank, message), time.monotonic() + ANSWER_S)
+        except RendezvousError as error:
+            authentication.report(self.address, connection.peer, str(error))
+            self._add_dead(rank)
+        except ChannelError:
+            self._add_dead(rank)
+
+    def _register(self, message: dict[str, Any]) -> int:
+        rank = message.get("rank")
+        if not isinstance(rank, int) or not 0 <= rank < self._ranks:
+            raise RendezvousError(f"it says that it is rank {rank!r:.40} of {self._ranks}")
+        with self._changed:
+            if rank in self._present:
+                raise RendezvousError(f"rank {rank} has connected before")
+            self._present.add(rank)
+        return rank
+
+    def _add_dead(self, rank: int) -> None:
+        with self._changed:
+            if rank >= 0 and not self._closed:
+                self._dead.append(rank)
+                self._changed.notify_all()
+
+    def _answer(self, rank: int, message: dict[str, Any]) -> dict[str, Any]:
+        within_s = message.get("within_s")
+        if not isinstance(within_s, int | float) or not 0 <= within_s <= FOREVER_S:
+            raise RendezvousError("its timeout is missing or invalid")
+        with self._changed:
+            if message.get("name") is None:  # a question for dead ranks
+                self._changed.wait_for(lambda: self._dead or self._closed, min(within_s, SETTLE_S))
+                return {"dead": self._dead[0] if self._dead else None}
+            name, value = message["name"], message.get("value")
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise RendezvousError("a name or a value is no text")
+            values = self._values.setdefault(name, {})
+            values[rank] = value
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(values) == self._ranks or self._dead or self._closed, within_s)
+            if len(values) == self._ranks:
+                return {"values": [values[each] for each in range(self._ranks)]}
+            if self._dead:
+                return {"dead": self._dead[0]}
+            return {"missing": sorted(set(range(self._ranks)) - set(values))}
+
+
+class StoreClient:
+    """A rank's connection to the store.
+
+    Args:
+        address: of the store.
+        deadline_s: a time of time.monotonic().
+
+    Raises:
+        RendezvousError: the store does not answer in time, or does not know the secret.
+    """
+
+    def __init__(self, address: str, rank: int, secret: bytes, deadline_s: float) -> None:
+        self._channel = SocketsChannel("tcp", "", secret)
+        self._lock = threading.Lock()
+        try:
+            self._connection = self._channel.connect(address, deadline_s)
+            _send(self._connection, {"rank": rank}, deadline_s)
+        except ChannelError as error:
+            self._channel.close()
+            raise RendezvousError(f"rank {rank} cannot reach the driver's store at {address}: {error}") from error
+
+    def all_gather(self, name: str, value: str, deadline_s: float) -> list[str]:
+        """Store a value under a name; return the values of all ranks, by rank, once all have called.
+
+        Raises:
+            RendezvousError: some did not call before the deadline, or one has died.
+        """
+        answer = self._ask({"name": name, "value": value}, deadline_s)
+        if "values" in answer:
+            return [str(given) for given in answer["values"]]
+        if "dead" in answer:
+            raise RendezvousError(f"rank {answer['dead']} is gone")
+        missing = " and ".join(f"rank {rank}" for rank in answer.get("missing", ()))
+        raise RendezvousError(f"{missing} did not reach {name!r} in time")
+
+    def first_dead(self) -> int | None:
+        """Return the first rank that ended without a bye; None if there is none, or the store itself is gone."""
+        try:
+            dead = self._ask({}, time.monotonic() + SETTLE_S).get("dead")
+        except RendezvousError:
+            return None
+        return dead if isinstance(dead, int) else None
+
+    def close(self) -> None:
+        """Say bye and disconnect. May be called twice."""
+        try:
+            _send(self._connection, {"bye": True}, time.monotonic() + ANSWER_S)
+        except ChannelError:
+            pass  # the store is gone
+        self._channel.close()
+
+    def _ask(self, message: dict[str, Any], deadline_s: float) -> dict[str, Any]:
+        within_s = max(0.0, deadline_s - time.monotonic())
+        try:
+            with self._lock:
+                _send(self._connection, {**message, "within_s": within_s}, deadline_s + ANSWER_S)
+                return _receive(self._connection, deadline_s + ANSWER_S)
+        except ChannelError as error:
+            raise RendezvousError(f"the driver's store is gone: {error}") from error
+
+
+def _send(connection: SocketsConnection, message: dict[str, Any], deadline_s: float) -> None:
+    connection.send(json.dumps(message).encode(), deadline_s)
+
+
+def _receive(connection: SocketsConnection, deadline_s: float) -> dict[str, Any]:
+    """Receive a JSON object. Raises RendezvousError for anything else."""
+    memory = bytearray(MESSAGE_BYTES)
+    try:
+        size = connection.recv(memory, deadline_s)
+    except (DeadlinePassed, PeerClosed, Closed):
+        raise
+    except ChannelError as error:
+        raise RendezvousError(str(error)) from error
+    try:
+        message = json.loads(memory[:size])
+    except ValueError:
+        message = None
+    if not isinstance(message, dict):
+        raise RendezvousError("its message is no JSON object")
+    return message

@@ -1,0 +1,192 @@
+"""Counters in bytes of both directions, and the packet headers that separate them from the payload.
+
+| framing | headers of a packet | source |
+|---|---|---|
+| tcp | 66: Ethernet 14, IPv4 20, TCP 20, timestamps 12 | IEEE 802.3, RFC 791, RFC 9293, RFC 7323 (Linux's default) |
+| ipoib | 56: encapsulation 4, IPv4 20, TCP 20, timestamps 12 | RFC 4391, section 6 |
+| infiniband | 24: LRH 8, BTH 12, ICRC 4 | InfiniBand Architecture Specification, volume 1; the VCRC is not counted |
+| roce | 58: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4 | the same, annex A17 (RoCE v2) |
+
+Linux counts the bytes of an interface, also of `lo`, with the Ethernet header, but without preamble and checksum. If
+the kernel hands several segments to a software driver at once (GSO), it counts one packet with one header. Therefore
+headers are calculated from the counted packets, and from the MTU only if no packets were counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dlobd.channel import Kind
+from dlobd.network.interfaces import ETHERNET, INFINIBAND, LOOPBACK
+from dlobd.network.verdict.evidence import Counts, InterfaceCounts, PortCounts, Snapshot
+
+Framing = Literal["tcp", "ipoib", "infiniband", "roce"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Headers:
+    """Headers of a packet; `inside_bytes` of them count against the MTU."""
+
+    packet_bytes: int
+    inside_bytes: int
+
+
+_HEADERS: dict[Framing, _Headers] = {
+    "tcp": _Headers(66, 52),
+    "ipoib": _Headers(56, 52),
+    "infiniband": _Headers(24, 0),  # the MTU of verbs is that of the payload
+    "roce": _Headers(58, 0),
+}
+
+VERBS_MTU_BYTES = (256, 512, 1024, 2048, 4096)
+"""Payloads of a packet that InfiniBand defines, smallest first."""
+
+ROCE_ROOM_BYTES = 96
+"""Part of an interface's MTU that RoCE reserves: GRH 40, UDP 8, BTH 12, XRC 4, atomic 28, ICRC 4 (`iboe_get_mtu` in
+Linux's include/rdma/ib_addr.h). An MTU of 1500 leaves 1024, one of 9000 leaves 4096."""
+
+
+def roce_mtu_bytes(interface_mtu_bytes: int | None) -> int | None:
+    """Return the payload of a RoCE packet over an interface; None if its MTU is unknown or too small."""
+    if interface_mtu_bytes is None:
+        return None
+    room = interface_mtu_bytes - ROCE_ROOM_BYTES
+    return max((size for size in VERBS_MTU_BYTES if size <= room), default=None)
+
+
+def wire_bytes(payload_bytes: int, framing: Framing, mtu_bytes: int | None) -> int | None:
+    """Return the size of a payload on the wire in full packets; None if the MTU is unknown.
+
+    Acknowledgements of TCP are not included: they count in the other direction.
+    """
+    if mtu_bytes is None:
+        return None
+    of_packet = _HEADERS[framing]
+    segment = mtu_bytes - of_packet.inside_bytes
+    return payload_bytes + -(-payload_bytes // segment) * of_packet.packet_bytes if segment > 0 else None
+
+
+def without_headers(counted_bytes: int, packets: int, framing: Framing) -> int:
+    """Return the payload of counted bytes and packets."""
+    return counted_bytes - packets * _HEADERS[framing].packet_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ByteCounts:
+    """Bytes of both directions."""
+
+    sent_bytes: int
+    received_bytes: int
+
+    def covers(self, need: ByteCounts) -> bool:
+        """Return True if it is at least `need` in both directions."""
+        return self.sent_bytes >= need.sent_bytes and self.received_bytes >= need.received_bytes
+
+    def share_of(self, need: ByteCounts) -> float:
+        """Return the share of `need`, of the direction with the smaller share."""
+        both = ((self.sent_bytes, need.sent_bytes), (self.received_bytes, need.received_bytes))
+        return min((have / want for have, want in both if want), default=0.0)
+
+    def __add__(self, other: ByteCounts) -> ByteCounts:
+        return ByteCounts(self.sent_bytes + other.sent_bytes, self.received_bytes + other.received_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.sent_bytes:,} bytes sent and {self.received_bytes:,} received"
+
+
+NOTHING = ByteCounts(0, 0)
+
+
+def byte_counts(counts: Counts) -> ByteCounts | None:
+    """Return the bytes of counters; None if one of them is unknown."""
+    if counts.sent_bytes is None or counts.received_bytes is None:
+        return None
+    return ByteCounts(counts.sent_bytes, counts.received_bytes)
+
+
+def covers(amount: ByteCounts | None, need: ByteCounts) -> bool:
+    """Return True if a counter is known to have moved by at least `need`."""
+    return amount is not None and amount.covers(need)
+
+
+def port_byte_counts(counted: Snapshot, port: PortCounts) -> ByteCounts | None:
+    """Return the maximum that a port can have carried by verbs; None if its counters are unknown."""
+    counts, total = port.counts, byte_counts(port.counts)
+    if total is None:
+        if counts.sent_packets is None or counts.received_packets is None:
+            return None
+        size = _mtu_bytes(counted, port) or VERBS_MTU_BYTES[-1]
+        return ByteCounts(counts.sent_packets * size, counts.received_packets * size)
+    for name in port.interfaces:
+        interface = counted.interface(name)
+        if interface is not None and interface.type == INFINIBAND:
+            ip = byte_counts(interface.counts)
+            if ip is None:
+                return None
+            total = ByteCounts(
+                max(total.sent_bytes - ip.sent_bytes, 0), max(total.received_bytes - ip.received_bytes, 0)
+            )
+    return total
+
+
+def _mtu_bytes(counted: Snapshot, port: PortCounts) -> int | None:
+    """Return the payload of a RoCE packet; /sys does not report it for InfiniBand."""
+    if port.link_layer != "Ethernet":
+        return None
+    found = [roce_mtu_bytes(one.mtu_bytes) for name in port.interfaces if (one := counted.interface(name))]
+    return min((size for size in found if size), default=None)
+
+
+def kind_of(interface: InterfaceCounts) -> Kind:
+    """Return the kind of IP over an interface; loopback is `tcp`."""
+    if interface.type is None:
+        return "unknown"
+    return "ipoib" if interface.type == INFINIBAND else "tcp"
+
+
+def describe_interface(interface: InterfaceCounts, need: ByteCounts, again_bytes: int = 0) -> str:
+    """Describe an interface's counters, with their payload compared to the exchanged bytes.
+
+    Args:
+        again_bytes: retransmitted bytes.
+    """
+    loopback = interface.name == "lo" or interface.type == LOOPBACK
+    infiniband = interface.type == INFINIBAND
+    other = "Ethernet" if interface.type == ETHERNET else f"type {interface.type or 'unknown'}"
+    kind = "loopback" if loopback else "IPoIB" if infiniband else other
+    framing: Framing = "ipoib" if infiniband else "tcp"
+    compared = _compared(interface.counts, need, framing, interface.mtu_bytes, again_bytes)
+    return f"{interface.name} ({kind}) counted {byte_counts(interface.counts)}{compared}"
+
+
+def describe_port(counted: Snapshot, port: PortCounts, need: ByteCounts) -> str:
+    """Describe the counters of an RDMA port."""
+    soft = ", Soft-RoCE: functional only" if port.soft else ""
+    name = f"{port.name} ({port.link_layer or 'link layer unknown'}{soft})"
+    counts, amount, mtu_bytes = port.counts, port_byte_counts(counted, port), _mtu_bytes(counted, port)
+    if amount is None:
+        return f"the counters of {name} are missing, went backwards, or stand at their end"
+    if counts.sent_bytes is None:
+        size = mtu_bytes or VERBS_MTU_BYTES[-1]
+        packets = f"{counts.sent_packets:,} packets sent and {counts.received_packets:,} received"
+        return f"{name} counted {packets}, of at most {size} bytes; {-(-need.sent_bytes // size):,} sent are needed"
+    framing: Framing = "roce" if port.link_layer == "Ethernet" else "infiniband"
+    if ByteCounts(counts.sent_bytes, counts.received_bytes or 0) != amount:
+        return f"{name} counted {amount} that were not IPoIB's"
+    return f"{name} counted {amount}{_compared(counts, need, framing, mtu_bytes)}"
+
+
+def _compared(counts: Counts, need: ByteCounts, framing: Framing, mtu_bytes: int | None, again_bytes: int = 0) -> str:
+    """Compare the sent payload with the expected one; traffic of other processes of this host is part of it."""
+    if not counts.sent_bytes or not need.sent_bytes:
+        return ""
+    payload_bytes = need.sent_bytes + again_bytes
+    expected = f"{need.sent_bytes:,}" + f" and {again_bytes:,} that TCP sent again" * bool(again_bytes)
+    if counts.sent_packets is not None:
+        payload = without_headers(counts.sent_bytes, counts.sent_packets, framing)
+        return f"; sent without headers {payload:,}, {payload / payload_bytes - 1:+.1%} against {expected}"
+    expected_bytes = wire_bytes(payload_bytes, framing, mtu_bytes)
+    if expected_bytes is None:
+        return "; the size of headers is unknown, because the MTU is"
+    return f"; {expected_bytes:,} sent were expected with headers, {counts.sent_bytes / expected_bytes - 1:+.1%}"

@@ -1,0 +1,442 @@
+"""Evidence of a rank: the kernel's counters before and after, and the report of its channel library.
+
+    RDMA ports      /sys/class/infiniband/D/ports/N/counters/port_{xmit,rcv}_{data,packets}; data is in words of 4
+                    octets (Documentation/ABI/stable/sysfs-class-infiniband). Soft-RoCE has no such counters, but
+                    hw_counters/sent_pkts and rcvd_pkts (Linux's drivers/infiniband/sw/rxe/rxe_hw_counters.c)
+    interfaces      /proc/self/net/dev: of this process's own network namespace, wherever /sys was mounted
+    connections     getsockopt(TCP_INFO) of this process's TCP sockets, whichever library opened them
+
+A rank takes a `Snapshot` before its channel is opened, and calls `record` before the channel is closed, because the
+connections' counters disappear with them. `TransportEvidence.from_attrs` reads the recorded instant.
+
+A wrapped counter is distinguished from a reset one by its distance: less than half of its width. A counter at its
+maximum is unknown, because 32-bit counters of InfiniBand stop there. A counter that is missing on one side, or belongs
+to a device that is gone, is None: unknown, never 0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dlobd.network import devices
+from dlobd.network.channels.base import Traffic
+from dlobd.network.devices import ROOT, read_number, read_text
+from dlobd.network.interfaces import interfaces
+from dlobd.tracing.clock import host_name
+
+WORD_BYTES = 4
+"""Unit of port_xmit_data."""
+
+BYTES_RECEIVED, BYTES_SENT = 128, 200
+"""Offsets in `struct tcp_info` of Linux's include/uapi/linux/tcp.h, which only grows at its end: bytes_received (Linux
+4.1), bytes_sent and bytes_retrans after it (Linux 4.19)."""
+
+TCP_INFO_BYTES = 216
+"""Size of the part of the structure that is read; an older kernel returns less and does not count sent bytes."""
+
+MAPPED = "::ffff:"
+"""Prefix of an IPv4 address of an IPv6 socket (RFC 4291, 2.5.5.2), such as gRPC's."""
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSocket:
+    """A TCP connection, `host:port` of both ends, and the payload that it has carried.
+
+    Args:
+        again_bytes: retransmitted bytes; not part of `sent_bytes`, but counted by interfaces.
+    """
+
+    local: str
+    peer: str
+    sent_bytes: int
+    received_bytes: int
+    again_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counters of a port or an interface, or the difference of two readings. None is unknown."""
+
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
+    sent_packets: int | None = None
+    received_packets: int | None = None
+
+    def since(self, before: Counts, unit_bytes: int = 1) -> Counts:
+        """Return the difference to an earlier reading; the bytes are counted in units of `unit_bytes`."""
+        return Counts(
+            counted(before.sent_bytes, self.sent_bytes, unit_bytes),
+            counted(before.received_bytes, self.received_bytes, unit_bytes),
+            counted(before.sent_packets, self.sent_packets),
+            counted(before.received_packets, self.received_packets),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounts:
+    """Counters of a port of an RDMA device, `mlx5_0:1`.
+
+    Args:
+        interfaces: interfaces of the same hardware, which provide the port's GIDs or run IPoIB on it.
+    """
+
+    name: str
+    soft: bool | None
+    link_layer: str | None
+    interfaces: tuple[str, ...]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceCounts:
+    """Counters of an interface; see `dlobd.network.interfaces.Interface`."""
+
+    name: str
+    type: int | None
+    mtu_bytes: int | None
+    addresses: tuple[str, ...]
+    counts: Counts
+
+
+Part = TypeVar("Part", PortCounts, InterfaceCounts)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Counters of a host and network namespace at `at_ns`, of its monotonic clock.
+
+    Args:
+        sockets: the TCP connections of this process; None if the kernel does not report them.
+    """
+
+    host: str
+    namespace: str
+    at_ns: int
+    ports: tuple[PortCounts, ...]
+    interfaces: tuple[InterfaceCounts, ...]
+    sockets: tuple[TcpSocket, ...] | None = None
+
+    @classmethod
+    def read(cls, root: Path = ROOT) -> Snapshot:
+        """Read all counters. It takes a few milliseconds, and 10 more if a device caches its counters that long."""
+        found = devices.devices(root)
+        _let_caches_expire(root)
+        here = root == ROOT
+        return cls(
+            host_name(),
+            _namespace(root),
+            time.monotonic_ns(),
+            tuple(_port(root, device, port) for device in found for port in device.ports),
+            _interfaces(root, None if here else {}),
+            own_sockets() if here else None,
+        )
+
+    def interface(self, name: str) -> InterfaceCounts | None:
+        """Return the interface of that name."""
+        return next((one for one in self.interfaces if one.name == name), None)
+
+    def home(self, address: str) -> str | None:
+        """Return the name of the interface that has an IPv4 address."""
+        return next((one.name for one in self.interfaces if address in one.addresses), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON for `from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Snapshot:
+        """Parse a recorded snapshot.
+
+        Raises:
+            KeyError, TypeError: it has another form.
+        """
+        sockets = values["sockets"]
+        return cls(
+            values["host"],
+            values["namespace"],
+            values["at_ns"],
+            tuple(
+                PortCounts(**{**one, "interfaces": tuple(one["interfaces"]), "counts": Counts(**one["counts"])})
+                for one in values["ports"]
+            ),
+            tuple(
+                InterfaceCounts(**{**one, "addresses": tuple(one["addresses"]), "counts": Counts(**one["counts"])})
+                for one in values["interfaces"]
+            ),
+            None if sockets is None else tuple(TcpSocket(**one) for one in sockets),
+        )
+
+    def since(self, before: Snapshot) -> Snapshot:
+        """Return the differences to an earlier snapshot; parts that exist in only one of them are unknown."""
+        return dataclasses.replace(
+            self,
+            ports=_differences(before.ports, self.ports, WORD_BYTES),
+            interfaces=_differences(before.interfaces, self.interfaces, 1),
+            sockets=None if before.sockets is None or self.sockets is None else carried(before.sockets, self.sockets),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TransportEvidence:
+    """Evidence of a rank, or of a parameter server.
+
+    Args:
+        rank: number of the rank or of the server.
+        library: the channel library: sockets, ucx, grpc, mpi, tensorflow.
+        lanes: TRANSPORT/DEVICE pairs that the library reports, as UCX writes them: rc_mlx5/mlx5_0:1, sysv/memory.
+        traffic: of the rank's channel; None if the library does not count.
+        addresses: where the rank's channel listened.
+    """
+
+    rank: int
+    library: str
+    lanes: tuple[str, ...]
+    traffic: Traffic | None
+    addresses: tuple[str, ...]
+    before: Snapshot
+    after: Snapshot
+    server: bool = False
+
+    @property
+    def who(self) -> str:
+        """Name for messages."""
+        return f"ps-{self.rank}" if self.server else f"rank {self.rank}"
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Host and network namespace of the counters."""
+        return self.after.host, self.after.namespace
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any]) -> TransportEvidence:
+        """Parse the result of `record`.
+
+        Raises:
+            KeyError, TypeError: it has another form.
+        """
+        traffic = attrs["traffic"]
+        return cls(
+            attrs["rank"],
+            attrs["library"],
+            tuple(attrs["lanes"]),
+            None if traffic is None else Traffic(**{**traffic, "lanes": tuple(traffic.get("lanes", ()))}),
+            tuple(attrs["addresses"]),
+            Snapshot.from_json(attrs["before"]),
+            Snapshot.from_json(attrs["after"]),
+            attrs.get("server", False),
+        )
+
+
+def record(
+    rank: int,
+    library: str,
+    before: Snapshot,
+    *,
+    lanes: Sequence[str] = (),
+    traffic: Traffic | None = None,
+    addresses: Sequence[str] = (),
+    after: Snapshot | None = None,
+    server: bool = False,
+) -> dict[str, Any]:
+    """Return the attributes of the instant; `after` is read now if it is not given."""
+    return {
+        "rank": rank,
+        "server": server,
+        "library": library,
+        "lanes": list(lanes),
+        "traffic": None if traffic is None else asdict(traffic),
+        "addresses": list(addresses),
+        "before": before.to_json(),
+        "after": (after or Snapshot.read()).to_json(),
+    }
+
+
+def counted(before: int | None, after: int | None, unit: int = 1) -> int | None:
+    """Return the difference of a counter in steps of `unit`; it may have wrapped once at 32 or 64 bits."""
+    if before is None or after is None or after in (unit * ((1 << 32) - 1), unit * ((1 << 64) - 1)):
+        return None
+    if after >= before:
+        return after - before
+    for bits in (32, 64):
+        width = unit << bits
+        if before < width:
+            return after - before + width if after - before + width <= width // 2 else None
+    return None
+
+
+def _differences(before: Sequence[Part], after: Sequence[Part], unit_bytes: int) -> tuple[Part, ...]:
+    earlier, now = ({one.name: one for one in some} for some in (before, after))
+    return tuple(
+        dataclasses.replace(
+            one, counts=one.counts.since(earlier[name].counts, unit_bytes) if name in now.keys() & earlier else Counts()
+        )
+        for name, one in (earlier | now).items()
+    )
+
+
+# ---- ports and interfaces
+
+
+def _port(root: Path, device: devices.Device, port: devices.Port) -> PortCounts:
+    place = root / "sys/class/infiniband" / device.name / "ports" / str(port.number)
+    return PortCounts(
+        f"{device.name}:{port.number}",
+        device.soft,
+        port.link_layer,
+        tuple(sorted(_interfaces_of(root, device, port))),
+        Counts(
+            _words(place / "counters/port_xmit_data"),
+            _words(place / "counters/port_rcv_data"),
+            _either(place / "counters/port_xmit_packets", place / "hw_counters/sent_pkts"),
+            _either(place / "counters/port_rcv_packets", place / "hw_counters/rcvd_pkts"),
+        ),
+    )
+
+
+def _interfaces_of(root: Path, device: devices.Device, port: devices.Port) -> set[str]:
+    """Return RoCE's interfaces by GID; IPoIB's have the same hardware, and a dev_port that counts from 0."""
+    found = {gid.interface for gid in port.gids if gid.interface} | ({device.parent} if device.parent else set())
+    if found or device.bus is None:
+        return found
+    return {
+        path.name
+        for path in _listed(root / "sys/class/net")
+        if devices.bus_of(path) == device.bus and read_number(path / "dev_port") in (None, port.number - 1)
+    }
+
+
+def _words(path: Path) -> int | None:
+    words = read_number(path)
+    return None if words is None else words * WORD_BYTES
+
+
+def _either(first: Path, second: Path) -> int | None:
+    number = read_number(first)
+    return read_number(second) if number is None else number
+
+
+def _let_caches_expire(root: Path) -> None:
+    """Wait until the kernel's cache of hw_counters, which lives for `lifespan` milliseconds, has expired."""
+    lifespans = [read_number(path) or 0 for path in root.glob("sys/class/infiniband/*/ports/*/hw_counters/lifespan")]
+    if lifespans:
+        time.sleep(max(lifespans) / 1e3)
+
+
+def _interfaces(root: Path, addresses: Mapping[str, Sequence[str]] | None) -> tuple[InterfaceCounts, ...]:
+    counts_by_name = _proc_net_dev(root / "proc/self/net/dev")
+    known = {one.name: one for one in interfaces(root / "sys/class/net", addresses)}
+    if not known.keys() >= counts_by_name.keys():
+        known = {}  # /sys was mounted in another network namespace and shows its interfaces
+    return tuple(
+        InterfaceCounts(name, known[name].type, known[name].mtu_bytes, known[name].addresses, counts)
+        if name in known
+        else InterfaceCounts(name, None, None, (), counts)
+        for name, counts in counts_by_name.items()
+    )
+
+
+def _proc_net_dev(path: Path) -> dict[str, Counts]:
+    """Parse lines of `name: ` and 16 numbers: received bytes and packets first, sent ones from the 9th on (proc(5))."""
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return {}
+    counts = {}
+    for line in lines:
+        match = re.fullmatch(r"\s*(\S+):\s*((?:\d+\s*){16,})", line)
+        if match:
+            numbers = [int(word) for word in match[2].split()]
+            counts[match[1]] = Counts(numbers[8], numbers[0], numbers[9], numbers[1])
+    return counts
+
+
+def _namespace(root: Path) -> str:
+    """Return boot ID and network namespace: two machines may have the same host name."""
+    try:
+        return f"{read_text(root / 'proc/sys/kernel/random/boot_id')}/{os.readlink(root / 'proc/self/ns/net')}"
+    except OSError:
+        return "unknown"
+
+
+def _listed(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+# ---- TCP connections
+
+
+def tcp_socket(fd: int) -> TcpSocket | None:
+    """Return the connection of a descriptor; None if it is no connected TCP socket, or the kernel does not count."""
+    if socket.getdefaulttimeout() is not None:
+        return None  # Python would make the library's socket non-blocking
+    try:
+        copy = os.dup(fd)
+        try:
+            one = socket.socket(fileno=copy)
+        except OSError:
+            os.close(copy)
+            raise
+        with one:
+            if one.type != socket.SOCK_STREAM or one.family not in (socket.AF_INET, socket.AF_INET6):
+                return None
+            ends = _end_name(one.getsockname()), _end_name(one.getpeername())
+            info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    except OSError:  # closed concurrently, no socket, or not connected
+        return None
+    if len(info) < TCP_INFO_BYTES:
+        return None
+    sent, again = struct.unpack_from("=QQ", info, BYTES_SENT)
+    (received,) = struct.unpack_from("=Q", info, BYTES_RECEIVED)
+    return TcpSocket(*ends, sent - again, received, again)
+
+
+def own_sockets() -> tuple[TcpSocket, ...] | None:
+    """Return all TCP connections of this process; None if they cannot be listed."""
+    if socket.getdefaulttimeout() is not None:
+        return None
+    try:
+        descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return None
+    return tuple(one for fd in descriptors if (one := tcp_socket(fd)))
+
+
+def carried(before: tuple[TcpSocket, ...], after: tuple[TcpSocket, ...]) -> tuple[TcpSocket, ...]:
+    """Return the traffic of each open connection between two readings; a new connection started at 0."""
+    earlier = {(one.local, one.peer): one for one in before}
+    differences = []
+    for one in after:
+        was = earlier.get((one.local, one.peer))
+        if was is None or one.sent_bytes < was.sent_bytes or one.received_bytes < was.received_bytes:
+            was = TcpSocket("", "", 0, 0)  # a new connection between the same ports
+        differences.append(
+            TcpSocket(
+                one.local,
+                one.peer,
+                one.sent_bytes - was.sent_bytes,
+                one.received_bytes - was.received_bytes,
+                one.again_bytes - was.again_bytes,
+            )
+        )
+    return tuple(differences)
+
+
+def host_of(address: str) -> str:
+    """Return the host of `host:port`."""
+    return address.rpartition(":")[0]
+
+
+def _end_name(address: tuple[str, int]) -> str:
+    return f"{address[0].removeprefix(MAPPED)}:{address[1]}"
