@@ -34,8 +34,8 @@ from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report import terminal
 from dlobd.selftest import report
+from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.plans import SIZES_S
-from dlobd.selftest.points import POINTS
 
 DOCS = Path(__file__).parent
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from dlobd.selftest import truth
+from dlobd.faults import injection_log
 
 
 def main(directory: Path) -> None:
@@ -16,11 +16,11 @@ def main(directory: Path) -> None:
     plan = json.loads((directory / "plan.json").read_text())
 
     def delayed(number: int) -> int:
-        truth.inject(directory, "user/task", plan["user/task"][0])
+        injection_log.inject(directory, "user/task", plan["user/task"][0])
         return number
 
     sc = SparkContext(appName="selftest")
-    truth.inject(directory, "user/script", plan["user/script"][0])
+    injection_log.inject(directory, "user/script", plan["user/script"][0])
     assert sc.parallelize([7], 1).map(delayed).collect() == [7]
     sc.stop()
 

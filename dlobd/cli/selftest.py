@@ -54,8 +54,9 @@ def selftest(
             for line in costs.report(measured, loops):
                 print(line)
         return 0
+    from dlobd.faults import slow_disk
     from dlobd.paths import cache_dir
-    from dlobd.selftest import plans, runs, slow_disk
+    from dlobd.selftest import plans, runs
     from dlobd.selftest import report as report
 
     with Progress() as progress:

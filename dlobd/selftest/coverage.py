@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlobd.attribution import degrees
+from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution
-from dlobd.selftest.truth import Injection
 
 Named = tuple[str, str]
 """Layer and name of a span."""

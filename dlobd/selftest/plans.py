@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dlobd.selftest.points import POINTS
+from dlobd.selftest.injection_points import POINTS
 
 EXPERIMENT = "softmax-mnist-quick"
 SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)

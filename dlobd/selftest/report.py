@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
-from dlobd.selftest import coverage, totals
-from dlobd.selftest.points import POINTS
+from dlobd.selftest import coverage, paired_controls
+from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
 from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Recovery, confusion, lines
 
@@ -71,14 +71,14 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
     }
 
 
-def _totals(rans: Sequence[SelftestRun]) -> list[totals.Total]:
-    every = [(ran, totals.of_run(ran.plan.way, ran.plan.block, ran.injected, ran.attribution)) for ran in rans]
-    return totals.compared(
+def _totals(rans: Sequence[SelftestRun]) -> list[paired_controls.Total]:
+    every = [(ran, paired_controls.of_run(ran.plan.way, ran.plan.block, ran.injected, ran.attribution)) for ran in rans]
+    return paired_controls.compared(
         [total for ran, total in every if not ran.plan.control], [total for ran, total in every if ran.plan.control]
     )
 
 
-def _total(one: totals.Total) -> dict[str, Any]:
+def _total(one: paired_controls.Total) -> dict[str, Any]:
     return {**asdict(one), "error_ns": asdict(one.error_ns), "holds": one.holds}
 
 

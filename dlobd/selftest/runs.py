@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,11 @@ from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
+from dlobd.faults import hooks, injection_log, queue_filler, sigstop, slow_disk
+from dlobd.faults.injection_log import Injection
+from dlobd.faults.observed_run import ObservedRun
+from dlobd.faults.targets import daemons_of
+from dlobd.faults.triggers import Fault, Moment, armed
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
@@ -21,12 +26,10 @@ from dlobd.run import runner, submit
 from dlobd.run.deploy import embedded
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Attribution, Runnable
-from dlobd.selftest import freezer, hooks, score, slow_disk, truth
+from dlobd.selftest import score
+from dlobd.selftest.injection_points import DISK, POINTS, QUEUE
 from dlobd.selftest.plans import EXPERIMENT, Plan
-from dlobd.selftest.points import POINTS
 from dlobd.selftest.score import Recovery
-from dlobd.selftest.triggers import daemons_of
-from dlobd.selftest.truth import Injection
 
 Progress = Callable[[str], None]
 
@@ -69,9 +72,12 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
             (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
             (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
             chosen = _chosen(plan, directory)
-            watching = freezer.watching(cluster, plan.cluster_mode, plan.delays, directory)
-            with watching as watched, _slow_exec(plan.delays, directory), _slow_disk(plan, cluster, directory):
-                path = runner.run(chosen, out, progress, cluster, watched.began, _hooked_in(directory))
+            with (
+                _faults(plan, cluster, directory) as observed,
+                _slow_exec(plan.delays, directory),
+                _slow_disk(plan, cluster, directory),
+            ):
+                path = runner.run(chosen, out, progress, cluster, observed.began, _hooked_in(directory))
             done.append(look(plan, path, directory.rename(directory.parent / path.name)))
             told(_line(len(done), len(plans), done[-1]))
     return done
@@ -92,7 +98,7 @@ def _chosen(plan: Plan, directory: Path) -> Runnable:
 def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     """What attribution made of the delays of one run."""
     record = Bundle(bundle).read()
-    injected = truth.read(directory)
+    injected = injection_log.read(directory)
     attribution = attribute(assemble(bundle))
     intervals = [one for one in injected if one.asked_ns and not POINTS[one.point].whole_run]
     found = tuple(score.blame(one, attribution, bundle.name) for one in intervals)
@@ -100,11 +106,47 @@ def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
     return SelftestRun(plan, bundle, record, attribution, tuple(injected), found, missing)
 
 
+@contextmanager
+def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[ObservedRun]:
+    """Injects the delays of a plan that come from outside.
+
+    Raises:
+        ClusterError: YARN does not accept the application that fills the queue.
+    """
+    with ExitStack() as stack:
+        run = ObservedRun(cluster, directory, plan.cluster_mode)
+        faults = [_stop(point, seconds[0]) for point, seconds in plan.delays.items() if POINTS[point].stop]
+        if seconds := plan.delays.get(QUEUE):
+            filler = stack.enter_context(queue_filler.filled(cluster))
+            run.other = filler.application_id.removeprefix("application")
+            faults.append(_release(filler, seconds[0]))
+        stack.enter_context(armed(run, faults))
+        yield run
+
+
+def _stop(point: str, seconds: float) -> Fault:
+    stop = POINTS[point].stop
+    assert stop
+
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        sigstop.stop(point, lambda: stop.targets(run, moment), seconds, run.directory, run.over, stop.within_s)
+
+    return Fault(point, stop.trigger, inject)
+
+
+def _release(filler: queue_filler.Filler, seconds: float) -> Fault:
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        injection_log.inject(run.directory, QUEUE, seconds)
+        filler.release()
+
+    return Fault(QUEUE, queue_filler.ACCEPTED, inject)
+
+
 def _slow_disk(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> AbstractContextManager[None]:
     if not plan.disk_bytes_per_s:
         return nullcontext()
     blocks = sorted(cluster.work_dir.glob("datanode-*/**/finalized/**/blk_*"))
-    return slow_disk.slowed(daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
+    return slow_disk.slowed(DISK, daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
@@ -124,7 +166,7 @@ def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator
 
     def late() -> None:
         original()
-        truth.inject(directory, "client/exec", plan["client/exec"][0])
+        injection_log.inject(directory, "client/exec", plan["client/exec"][0])
 
     if plan.get("client/exec"):
         submit.before_exec = late

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution, Segment
-from dlobd.selftest.points import POINTS, Point
-from dlobd.selftest.truth import Injection
+from dlobd.selftest.injection_points import POINTS, Point
 
 UNEXPLAINED = "unexplained"
 """Time of whatever layer that no evidence explains: it does not count as recovered."""

@@ -6,9 +6,9 @@ from strategies import span
 
 from dlobd.attribution import degrees
 from dlobd.attribution.attribute import attribute
+from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution, Trace
-from dlobd.selftest import coverage, totals
-from dlobd.selftest.truth import Injection
+from dlobd.selftest import coverage, paired_controls
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -20,16 +20,16 @@ def run_of(yarn_ns: int, spark_ns: int) -> Attribution:
     return attribute(Trace(0, yarn_ns + spark_ns + S, spans))
 
 
-def compared(lost_ns: int, blocks: int) -> dict[str, totals.Total]:
+def compared(lost_ns: int, blocks: int) -> dict[str, paired_controls.Total]:
     """Two seconds into YARN in each block, of which `lost_ns` came out in Spark instead; runs differ a little."""
     delay = Injection("yarn/queue", 2 * S, S, 3 * S)
     delayed, controls = [], []
     for block in range(blocks):
         noise_ns = (-1) ** block * block * MS
         found = run_of(5 * S - lost_ns + noise_ns, 4 * S + lost_ns - noise_ns)
-        delayed.append(totals.of_run("feed", block, [delay], found))
-        controls.append(totals.of_run("feed", block, [], run_of(3 * S, 4 * S)))
-    return {one.layer: one for one in totals.compared(delayed, controls)}
+        delayed.append(paired_controls.of_run("feed", block, [delay], found))
+        controls.append(paired_controls.of_run("feed", block, [], run_of(3 * S, 4 * S)))
+    return {one.layer: one for one in paired_controls.compared(delayed, controls)}
 
 
 def test_what_was_injected_comes_back_in_the_totals() -> None:
@@ -53,9 +53,9 @@ def test_a_ripple_into_another_layer_is_noticed() -> None:
 def test_a_control_has_the_delays_too_but_of_no_length() -> None:
     """What stopping and going on takes is in both, and is no part of what was injected."""
     delay, none = Injection("yarn/queue", 2 * S, S, 3 * S + MS), Injection("yarn/queue", 0, S, S + MS)
-    runs = [totals.of_run("feed", block, [delay], run_of(5 * S + MS, S)) for block in range(6)]
-    controls = [totals.of_run("feed", block, [none], run_of(3 * S + MS, S)) for block in range(6)]
-    found = {one.layer: one for one in totals.compared(runs, controls)}
+    runs = [paired_controls.of_run("feed", block, [delay], run_of(5 * S + MS, S)) for block in range(6)]
+    controls = [paired_controls.of_run("feed", block, [none], run_of(3 * S + MS, S)) for block in range(6)]
+    found = {one.layer: one for one in paired_controls.compared(runs, controls)}
     assert (found["yarn"].injected_ns, found["yarn"].holds) == ((2 * S,) * 6, True)
 
 
@@ -67,9 +67,9 @@ def test_too_few_blocks_give_no_interval() -> None:
 
 def test_runs_without_their_control_are_left_out() -> None:
     """Another block's control is another time's."""
-    run = totals.of_run("feed", 0, [], run_of(S, S))
-    other = totals.of_run("feed", 1, [], run_of(S, S))
-    assert totals.compared([run], [other]) == []
+    run = paired_controls.of_run("feed", 0, [], run_of(S, S))
+    other = paired_controls.of_run("feed", 1, [], run_of(S, S))
+    assert paired_controls.compared([run], [other]) == []
 
 
 def test_a_span_is_proved_by_a_delay_that_lies_in_it() -> None:

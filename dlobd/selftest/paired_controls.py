@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from dlobd.attribution import statistics
 from dlobd.attribution.statistics import Estimate
+from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution
-from dlobd.selftest.points import POINTS
-from dlobd.selftest.truth import Injection
+from dlobd.selftest.injection_points import POINTS
 
 UNEXPLAINED = "unexplained"
 
