@@ -1,6 +1,6 @@
-"""A script as a user might write it, with delays of its own: `dlobd selftest --full` runs it. Usage: DIRECTORY
+"""A user's script with two delays, for `dlobd selftest --full`. Usage: DIRECTORY
 
-Not TensorFlowOnSpark: all of its work is the user's, in the driver and in a function of a Spark task."""
+It does not use TensorFlowOnSpark: all work is the user's, in the driver and in a function of a Spark task."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from dlobd.faults import injection_log
 
 
 def main(directory: Path) -> None:
-    """Delays the driver between two Spark calls, and then a task; in a control for no time."""
+    """Delays the driver between two Spark calls, and then a task."""
     plan = json.loads((directory / "plan.json").read_text())
 
     def delayed(number: int) -> int:

@@ -1,4 +1,4 @@
-"""The self-test: `dlobd.faults` puts delays of known size into real runs, and the breakdown must blame the right layers.
+"""The self-test: `dlobd.faults` puts delays of known size into real runs; the breakdown must blame the right layers.
 
 injection_points  the places of delays, their means, and the layer that must be blamed
 plans             the delays of each run, their lengths, and the controls

@@ -1,11 +1,9 @@
-"""Layer totals against controls: what a run with delays spent in a layer, less what a run without them did. Pure.
+"""Layer totals against paired controls: the time of a layer in a run with delays, minus its time in a control. Pure.
 
-Looking up the interval of a delay says who was blamed for it while it lasted. What it does later, a heartbeat that is
-missed or a second wait that becomes shorter, shows only in the totals. They are noisy, as whole runs are: a block's
-difference is one value, and six blocks give an interval.
+The interval of a delay shows only its direct effect. Later effects, such as a missed heartbeat or a shorter second
+wait, show only in the totals. Totals are noisy: the difference of a block is one value; six blocks give an interval.
 
-A control has all delays too, but each of no length: what the injector itself costs, and what it changes by waiting for
-its moment, is then in both.
+A control has the same delays with the length 0, so that the cost of the injector is in both runs.
 """
 
 from __future__ import annotations
@@ -26,18 +24,17 @@ UNEXPLAINED = "unexplained"
 
 @dataclass(frozen=True, slots=True)
 class RunTotals:
-    """One run: what was injected into each layer, and what attribution gave to each, in nanoseconds."""
+    """Injected and attributed nanoseconds of each layer in one run."""
 
     way: str
     block: int
     injected: Mapping[str, int]
-    found: Mapping[str, int]
+    attributed: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """One layer of one way. `added_ns`: with delays less control, a block each; `injected_ns` in the same order, and
-    also less that of the control, whose delays have no length."""
+    """A layer of a way. `added_ns` and `injected_ns`: run with delays minus control, one value per block."""
 
     way: str
     layer: str
@@ -46,44 +43,44 @@ class Total:
 
     @property
     def errors_ns(self) -> tuple[int, ...]:
-        """What was added, less what was injected."""
+        """Added minus injected time, per block."""
         return tuple(added - injected for added, injected in zip(self.added_ns, self.injected_ns, strict=True))
 
     @property
     def error_ns(self) -> Estimate:
-        """The median error, with its exact interval where there are blocks enough for one."""
-        found = statistics.median(self.errors_ns)
-        assert found is not None
-        return found
+        """The median error, with its exact interval if there are enough blocks."""
+        error = statistics.median(self.errors_ns)
+        assert error is not None
+        return error
 
     @property
     def holds(self) -> bool | None:
-        """Whether the interval holds no error; None without one."""
+        """Whether the interval contains 0; None without an interval."""
         return self.error_ns.holds(0)
 
 
 def of_run(way: str, block: int, injected: Iterable[Injection], attribution: Attribution) -> RunTotals:
-    """One run's totals; unexplained time is of no layer."""
+    """Returns the totals of a run; unexplained time belongs to no layer."""
     into: Counter[str] = Counter()
-    for one in injected:
-        point = POINTS[one.point]
-        into[point.layer] += one.asked_ns if point.whole_run else one.ns
-    found: Counter[str] = Counter()
+    for injection in injected:
+        point = POINTS[injection.point]
+        into[point.layer] += injection.asked_ns if point.whole_run else injection.ns
+    attributed: Counter[str] = Counter()
     for segment in attribution.segments:
-        found[UNEXPLAINED if segment.kind == "unexplained" else segment.layer] += segment.end_ns - segment.start_ns
-    return RunTotals(way, block, dict(into), dict(found))
+        attributed[UNEXPLAINED if segment.kind == "unexplained" else segment.layer] += segment.end_ns - segment.start_ns
+    return RunTotals(way, block, dict(into), dict(attributed))
 
 
 def compared(delayed: Sequence[RunTotals], controls: Sequence[RunTotals]) -> list[Total]:
-    """Each layer of each way, over the blocks that have both runs; a layer that no run had is left out."""
-    control = {(one.way, one.block): one for one in controls}
-    pairs = [(one, control[one.way, one.block]) for one in delayed if (one.way, one.block) in control]
+    """Returns each layer of each way, over the blocks with both runs."""
+    control = {(run.way, run.block): run for run in controls}
+    pairs = [(run, control[run.way, run.block]) for run in delayed if (run.way, run.block) in control]
     rows = []
-    for way in dict.fromkeys(one.way for one, _ in pairs):
+    for way in dict.fromkeys(run.way for run, _ in pairs):
         own = [pair for pair in pairs if pair[0].way == way]
         for layer in (*LAYERS, UNEXPLAINED, UNATTRIBUTED):
-            if any(layer in run.found for pair in own for run in pair):
-                injected = tuple(one.injected.get(layer, 0) - other.injected.get(layer, 0) for one, other in own)
-                added = tuple(one.found.get(layer, 0) - other.found.get(layer, 0) for one, other in own)
+            if any(layer in run.attributed for pair in own for run in pair):
+                injected = tuple(run.injected.get(layer, 0) - other.injected.get(layer, 0) for run, other in own)
+                added = tuple(run.attributed.get(layer, 0) - other.attributed.get(layer, 0) for run, other in own)
                 rows.append(Total(way, layer, injected, added))
     return rows

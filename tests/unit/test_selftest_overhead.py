@@ -65,7 +65,7 @@ SECOND = 1_000_000_000
             [1.0, 1.0, 1.001, 1.0, 1.0, 1.0],
             "within the 1% that recording may cost",
         ),
-        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "cannot tell whether it is within 1%"),
+        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "decide whether it is within 1%"),
     ],
 )
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
@@ -82,9 +82,9 @@ def test_too_few_runs_and_failed_ones_are_said() -> None:
     """No interval for five repeats, nothing at all without a pair, and what failed is named."""
     five = overhead.report(runs([SECOND] * 5, [SECOND] * 5), [])
     assert "wall: no interval for fewer than 6 repeats" in five
-    assert "a step: unknown, its loop did not end well" in five
+    assert "a step: unknown, because its loop failed" in five
     none = overhead.report(runs([None], [SECOND]), [])
-    assert "wall: unknown, no repeat has both" in none
+    assert "wall: unknown, because no repeat has both runs" in none
     assert "not counted: /b/on1 (failed)" in none
 
 
