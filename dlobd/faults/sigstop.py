@@ -8,7 +8,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from dlobd.faults import injection_log
@@ -48,6 +49,39 @@ class _Gate:
 _GATE = _Gate()
 
 
+@contextmanager
+def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
+    """Stops processes while the context lasts. Yields False if nothing could be stopped in time.
+
+    Args:
+        targets: called again until all its processes are stopped, because a process may be starting another one.
+    """
+    processes: list[ProcessId] = []
+    try:
+        yield _stop_all(targets, processes)
+    finally:
+        for process in processes:
+            process.kill(signal.SIGCONT)
+        _GATE.leave(processes)
+
+
+def _stop_all(targets: Callable[[], Sequence[ProcessId]], stopped: list[ProcessId]) -> bool:
+    deadline_s = time.monotonic() + STOPPED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        more = [process for process in targets() if process not in stopped]
+        if more:
+            if not _GATE.enter(more):
+                return False
+            stopped += more
+            deadline_s = time.monotonic() + STOPPED_WITHIN_S
+        for process in more:
+            process.kill(signal.SIGSTOP)
+        if stopped and not more and all(map(_is_stopped, stopped)):
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
 def stop(
     point: str,
     targets: Callable[[], Sequence[ProcessId]],
@@ -56,10 +90,10 @@ def stop(
     over: threading.Event,
     within_s: float = STOPPED_WITHIN_S,
 ) -> None:
-    """Stops processes, and logs the interval. Logs nothing if there was nothing to stop in time.
+    """Stops processes for some time, and logs the interval. Logs nothing if there was nothing to stop in time.
 
     Args:
-        targets: called again until all its processes are stopped, because a process may be starting another one.
+        targets: as for `stopped`.
         over: ends the stop early.
         within_s: deadline for the first process to appear.
     """
@@ -67,30 +101,12 @@ def stop(
     while not targets():
         if time.monotonic() > search_until_s or over.wait(SEARCH_S):
             return
-    stopped: list[ProcessId] = []
-    deadline_s = time.monotonic() + STOPPED_WITHIN_S
-    try:
-        while time.monotonic() < deadline_s:
-            more = [process for process in targets() if process not in stopped]
-            if more:
-                if not _GATE.enter(more):
-                    return
-                stopped += more
-                deadline_s = time.monotonic() + STOPPED_WITHIN_S
-            for process in more:
-                process.kill(signal.SIGSTOP)
-            if stopped and not more and all(map(_is_stopped, stopped)):
-                break
-            time.sleep(LOOK_S)
-        else:
+    with stopped(targets) as done:
+        if not done:
             return
         start_ns = time.monotonic_ns()
         over.wait(seconds)
         end_ns = time.monotonic_ns()
-    finally:
-        for process in stopped:
-            process.kill(signal.SIGCONT)
-        _GATE.leave(stopped)
     injection_log.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns))
 
 
