@@ -296,8 +296,8 @@ _ROWS = (
         "tensorflow/import", "the trainer's container, when it imports TensorFlow", EXECUTOR_LOG,
         _line("Got assigned task 0"), container(2, maps("_op_def_library_pybind")), STARTS_S,
     ),
-    Point("tensorflow/first-step", "hook", "the trainer computes for so long in its first step"),
-    Point("tensorflow/step", "hook", "one rank computes for so long in a step", often=True),
+    Point("tensorflow/first-step", "hook", "the trainer computes longer in its first step"),
+    Point("tensorflow/step", "hook", "one rank computes longer in a step", often=True),
     Point("tensorflow/decode", "hook", "one rank waits before a step, while the others are in it", often=True),
     Point(
         "channel/pack", "hook", "one rank waits while it packs, as the others wait for it", often=True, part=names.PACK
