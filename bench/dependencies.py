@@ -2,8 +2,8 @@
 
     python -m bench.dependencies [--repeats N] [--out DIR] [--loaded]
 
-Both are the same small job, interleaved on one cluster. docs/findings.md gets what the finding said could be saved at
-most, and what was. The same command goes on where it was ended.
+Both are the same small job, interleaved on one cluster. docs/findings.md gets the saving that the finding predicts at
+most, and the measured saving. The same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ IN_HDFS = "/dlobd/dependencies"
 
 
 def points(local: Path, archive: str) -> dict[str, OwnJob]:
-    """Label to job. Without a setting spark-submit makes an archive of its jars and uploads that each time; so does the
-    first, but for the making."""
+    """Returns label and job. By default spark-submit packs and uploads its jars each time; the first job only uploads
+    them."""
     places = {UPLOADED: (plain(local.parent) / local.name).as_uri(), ARCHIVE: archive}
     return {
         label: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={place}", str(JOB)], [])
@@ -40,7 +40,7 @@ def points(local: Path, archive: str) -> dict[str, OwnJob]:
 
 
 def packed(tarball: packing.Tarball, directory: Path) -> Path:
-    """Spark's jars as one archive on this machine."""
+    """Packs Spark's jars into one archive on this machine."""
     path = directory.resolve() / tarball.name
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def packed(tarball: packing.Tarball, directory: Path) -> Path:
 
 
 def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
-    """The same in the cluster's HDFS, where all may read it; returns its URI."""
+    """Uploads the archive to the cluster's HDFS, readable for all; returns its URI."""
     storage = WebHdfs(cluster.webhdfs_url, cluster.user)
     path = f"{IN_HDFS}/{tarball.name}"
     if not storage.exists(path):
@@ -62,7 +62,7 @@ def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Runs the command; returns the exit code."""
     return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _measure)
 
 

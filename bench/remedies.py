@@ -1,4 +1,4 @@
-"""How a finding's remedy that was tried is told: what the finding said could be saved at most, and what was."""
+"""Publishes a remedy that was tried: the saving that the finding predicts at most, and the measured saving."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PAGE, MARGIN = "findings.md", 0.05
 def write(
     name: str, finding: str, sides: tuple[Side, Side], busy: Sequence[float], docs: Path, allowed: Collection[str]
 ) -> Path:
-    """Writes both sides, and what `dlobd compare` says of them, between the page's markers of a bench.
+    """Writes both sides, and their comparison by `dlobd compare`, between the page's markers of a bench.
 
     Args:
         sides: without the remedy, and with it.
-        busy: percent of the cores, before each run.
-        allowed: kinds of differences that the sides may have.
+        busy: load of the cores before each run, in percent.
+        allowed: the kinds of differences between the sides that are expected.
 
     Raises:
-        UsageError: they cannot be compared.
+        UsageError: the sides cannot be compared.
     """
     found = comparison([sides], MARGIN, allowed)
     runs = [[member.run for member in side.members] for side in sides]
@@ -36,7 +36,7 @@ def write(
         for side, each in zip(sides, runs, strict=True)
     ]
     without, remedy = (side.label for side in sides)
-    said = f"{remedy} against {without}, by `dlobd compare`: {comparison_view.sentence(WALL, found.pairs[0].wall)}."
+    sentence = f"{remedy} against {without}, by `dlobd compare`: {comparison_view.sentence(WALL, found.pairs[0].wall)}."
     page = docs / PAGE
     publish.page(
         page,
@@ -44,7 +44,7 @@ def write(
         [*publish.machine([run for each in runs for run in each]), *publish.loaded(busy)],
         [
             markdown(["", "n", "wall, s", f"finding `{finding}`: at most, s"], rows),
-            said[0].upper() + said[1:],
+            sentence[0].upper() + sentence[1:],
         ],
     )
     return page
@@ -55,12 +55,11 @@ def _walls(runs: Sequence[Run]) -> list[int]:
 
 
 def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
-    """What the finding says of each run; 0 where it has none."""
-    return [sum(one.saves_ns for one in run.findings or () if one.finding == finding) for run in runs]
+    """Returns the predicted saving of each run; 0 without the finding."""
+    return [sum(each.saves_ns for each in run.findings or () if each.finding == finding) for run in runs]
 
 
 def _seconds(values_ns: Sequence[int]) -> str:
-    """Median, lowest and highest."""
     found = spread([ns / 1e9 for ns in values_ns])
     if found.median is None:
         return "unknown"

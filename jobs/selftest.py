@@ -1,6 +1,6 @@
-"""A script as a user might write it, with delays of its own: `dlobd selftest --full` runs it. Usage: DIRECTORY
+"""A user's script with two delays, for `dlobd selftest --full`. Usage: DIRECTORY
 
-Not TensorFlowOnSpark: all of its work is the user's, in the driver and in a function of a Spark task."""
+It does not use TensorFlowOnSpark: all work is the user's, in the driver and in a function of a Spark task."""
 
 import json
 import sys
@@ -8,19 +8,19 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from dlobd.selftest import truth
+from dlobd.faults import injection_log
 
 
 def main(directory: Path) -> None:
-    """Delays the driver between two Spark calls, and then a task; in a control for no time."""
+    """Delays the driver between two Spark calls, and then a task."""
     plan = json.loads((directory / "plan.json").read_text())
 
     def delayed(number: int) -> int:
-        truth.inject(directory, "user/task", plan["user/task"][0])
+        injection_log.inject(directory, "user/task", plan["user/task"][0])
         return number
 
     sc = SparkContext(appName="selftest")
-    truth.inject(directory, "user/script", plan["user/script"][0])
+    injection_log.inject(directory, "user/script", plan["user/script"][0])
     assert sc.parallelize([7], 1).map(delayed).collect() == [7]
     sc.stop()
 

@@ -1,4 +1,4 @@
-"""What every test shares that breaks something while a job trains."""
+"""Helpers of the tests that break something while a job trains."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import dlobd as library
 from dlobd.bundle.store import Bundle
 
 LONG = "epochs=200"
-"""Of 30 steps: minutes, unless something ends it."""
+"""200 epochs of 30 steps take minutes, unless something ends them."""
 
 END_S = 150
-"""Within which a command has to end after something was killed, on a machine that others use too."""
+"""Deadline of a command after a process was killed, on a busy machine."""
 
 
 def kept(bundle: Bundle, status: str) -> dict[str, Any]:
-    """The record of a run that was ended while it trained, after a look at its evidence."""
+    """Checks the evidence of a run that ended in its training; returns the record."""
     record = bundle.read_json()
     assert record["status"] == status
     assert bundle.verify() == []

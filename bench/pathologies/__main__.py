@@ -1,8 +1,8 @@
-"""Makes runs with one scripted pathology each, and healthy ones, and writes into docs/findings.md whether findings are
-right: python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded].
+"""Runs jobs with one scripted pathology each, and healthy jobs, and writes into docs/findings.md whether the findings
+are right: python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded].
 
-The expected finding of each is in bench/pathologies/table.py. The same command goes on where it was ended; what could
-not be made is tried again. To make a run once more, remove its directory below --out.
+The expected findings are in bench/pathologies/table.py. The same command continues after an interruption, and repeats
+runs that failed to start. To repeat another run, remove its directory below --out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dlobd.run import series
 from dlobd.run.progress import Progress
 
 EVERY = (*HEALTHY, *PATHOLOGIES)
-"""In the order in which they are run: first those that need a machine on which nothing happened."""
+"""The order of the runs: the healthy ones first, because they need an undisturbed machine."""
 
 WARM_UP = Pathology("warm up", "not scored", "", job(QUICK))
 
@@ -30,59 +30,59 @@ WARM_UP = Pathology("warm up", "not scored", "", job(QUICK))
 def main(words: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     parser = command.parser(publish.NAME, __doc__)
-    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="of the table's names, in lower case")
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="names of the table, in lower case")
     return command.run(parser.parse_args(words), publish.NAME, _measure)
 
 
 def chosen(only: Sequence[str]) -> list[Pathology]:
-    """Those of the table with these names, or all.
+    """Returns the pathologies with these names, or all.
 
     Raises:
         UsageError: the table has no such name.
     """
-    known = {one.name.lower(): one for one in EVERY}
+    known = {pathology.name.lower(): pathology for pathology in EVERY}
     if wrong := [name for name in only if name.lower() not in known]:
         raise UsageError(f"No pathology is called {', '.join(wrong)}.", f"one of: {', '.join(known)}")
     return [known[name.lower()] for name in only] or list(EVERY)
 
 
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
-    left = [one for one in chosen(asked.only) if not _settled(results.stored(asked.out, one))]
+    left = [pathology for pathology in chosen(asked.only) if not _settled(results.stored(asked.out, pathology))]
     stage = Stage(asked.out, progress, (SOON_CLOSED,))
     try:
         if left:
             progress.keep("a run to warm up, not scored")
             WARM_UP.make(stage, results.directory(stage.out, WARM_UP))
-        for number, one in enumerate(left, 1):
-            progress(f"run {number} of {len(left)}: {one.name}")
-            result = made(stage, one)
-            results.store(stage.out, one, result)
+        for number, pathology in enumerate(left, 1):
+            progress(f"run {number} of {len(left)}: {pathology.name}")
+            result = run(stage, pathology)
+            results.store(stage.out, pathology, result)
             progress.keep(publish.line(result))
     finally:
         stage.close()
-    found = {one.name: results.stored(stage.out, one) for one in EVERY}
-    if missing := [name for name, result in found.items() if result is None]:
-        progress.keep(f"not run yet, so that the page stays as it is: {', '.join(missing)}")
+    stored = {pathology.name: results.stored(stage.out, pathology) for pathology in EVERY}
+    if missing := [name for name, result in stored.items() if result is None]:
+        progress.keep(f"the page is unchanged, because these did not run yet: {', '.join(missing)}")
         return [stage.out]
-    sick, healthy = ([r for one in part if (r := found[one.name])] for part in (PATHOLOGIES, HEALTHY))
+    sick, healthy = ([r for pathology in part if (r := stored[pathology.name])] for part in (PATHOLOGIES, HEALTHY))
     progress.keep(publish.summary(sick, healthy))
     return [publish.write(asked.docs, sick, healthy)]
 
 
-def made(stage: Stage, one: Pathology) -> Result:
-    """Makes one run; what cannot be made here has its reason in the result.
+def run(stage: Stage, pathology: Pathology) -> Result:
+    """Runs one pathology. If it cannot run here, the result has the reason.
 
     Raises:
         Busy: another command uses the cluster.
     """
     busy_percent = series.settled_busy_percent()
     try:
-        ended = one.make(stage, results.directory(stage.out, one))
+        ended = pathology.make(stage, results.directory(stage.out, pathology))
     except Busy:
         raise
     except (DlobdError, OSError) as error:
-        return results.unmade(one, error.line if isinstance(error, DlobdError) else str(error), busy_percent)
-    return results.of_run(one, ended, busy_percent)
+        return results.not_run(pathology, error.line if isinstance(error, DlobdError) else str(error), busy_percent)
+    return results.of_run(pathology, ended, busy_percent)
 
 
 def _settled(result: Result | None) -> bool:

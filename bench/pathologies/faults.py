@@ -1,5 +1,5 @@
-"""What is done to a run from outside. Each fault waits for its moment in a thread, is bounded in time, and is undone,
-also when the run fails or this command is interrupted. Only processes of the bench's own cluster are touched.
+"""The faults of the pathologies: each waits for its trigger, is bounded in time, and is undone, also when the run fails
+or this command is interrupted. Only processes of the bench's own cluster are touched.
 """
 
 from __future__ import annotations
@@ -8,146 +8,118 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
 
-import psutil
-
-from bench.pathologies import moments
-from bench.pathologies.moments import Moment
-from bench.pathologies.stage import Fault, Scene
-from dlobd.hadoop.embedded.processes import ProcessId, mentioning
+from dlobd.faults import injection_log, queue_filler, sigstop, slow_disk
+from dlobd.faults.injection_log import Injection
+from dlobd.faults.observed_run import ObservedRun
+from dlobd.faults.targets import daemons_of, fulfils, is_java
+from dlobd.faults.triggers import Fault, FileAppears, Moment, Recorded, Trigger, armed, wait_for
+from dlobd.hadoop.embedded.processes import mentioning
 from dlobd.run import environment_cache, page_cache
-from dlobd.selftest import queue_holder, slow_disk
-from dlobd.selftest.triggers import daemons_of
+from dlobd.tracing import names
 
-T = TypeVar("T")
+Beside = Callable[[ObservedRun], AbstractContextManager[None]]
+"""Does something to a run while the context lasts, and undoes it."""
+
+IMPORTS = Recorded("", names.TENSORFLOW_IMPORTED, chief=False)
+"""A trainer imports TensorFlow."""
+IMPORTED = Recorded(names.TENSORFLOW_IMPORTED)
+FIRST_STEP = Recorded(names.FIRST_STEP_DONE)
+LAST_STEP = Recorded(names.LAST_STEP_DONE)
+TRAINS = Recorded(names.FIRST_STEP_DONE, names.LAST_STEP_DONE, chief=False)
 
 TRAINING_S = 600.0
-"""The longest that anything is done to a training."""
+"""The longest time for which a training is disturbed."""
 BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10**6): pass"
-"""A process that keeps a core busy until its parent has ended, whose id it is told."""
+"""A process that keeps a core busy until its parent ends; its argument is the parent's process ID."""
 
 
-def after(name: str, moment: Moment[T], body: Callable[[Scene, T], None]) -> Fault:
-    """Something is done in a thread of its own once a moment has come; when the context ends, it ends."""
-
-    @contextmanager
-    def fault(scene: Scene) -> Iterator[None]:
-        scene.planned.append(name)
-        find = moment.watch(scene)
-
-        def wait() -> None:
-            if (found := moment.wait(scene, find)) is not None:
-                body(scene, found)
-
-        thread = threading.Thread(target=wait, name=name)
-        thread.start()
-        try:
-            yield
-        finally:
-            scene.over.set()
-            thread.join()
-
-    return fault
+def at(name: str, trigger: Trigger, inject: Callable[[ObservedRun, Moment], None]) -> Beside:
+    """Injects a fault once its trigger has come. The fault ends with the context."""
+    return lambda run: armed(run, [Fault(name, trigger, inject)])
 
 
 # ---- stopped processes
 
 
-def stopped(processes: Sequence[ProcessId], seconds: float, over: threading.Event) -> None:
-    """Stops processes for so long, or until it is over; then they go on."""
-    try:
-        for process in processes:
-            process.kill(signal.SIGSTOP)
-        over.wait(seconds)
-    finally:
-        for process in processes:
-            process.kill(signal.SIGCONT)
-
-
-def daemon_stopped(kind: str, seconds: float, moment: Moment[str]) -> Fault:
-    """Daemons of a kind stand still; of no kind: the one whose log has the line."""
+def daemon_stopped(kind: str, seconds: float, trigger: Trigger) -> Beside:
+    """Stops the daemons of a kind; without a kind, the daemon whose log has the trigger's line."""
     name = f"{kind or 'daemon'} stopped"
 
-    def body(scene: Scene, found: str) -> None:
-        if processes := daemons_of(scene.cluster, kind or found):
-            scene.made.append(name)
-            stopped(processes, seconds, scene.over)
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        sigstop.stop(name, lambda: daemons_of(run.cluster, kind or moment.source), seconds, run.directory, run.over)
 
-    return after(name, moment, body)
+    return at(name, trigger, inject)
 
 
-def trainer_stopped(seconds: float) -> Fault:
-    """One trainer stands still once, while it imports TensorFlow."""
+def trainer_stopped(seconds: float) -> Beside:
+    """Stops one trainer once, while it imports TensorFlow."""
 
-    def body(scene: Scene, process: ProcessId) -> None:
-        scene.made.append("trainer stopped")
-        stopped([process], seconds, scene.over)
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        if (process := moment.process) is not None:
+            sigstop.stop("trainer stopped", lambda: [process], seconds, run.directory, run.over)
 
-    return after("trainer stopped", moments.IMPORTS, body)
+    return at("trainer stopped", IMPORTS, inject)
 
 
-def trainer_hampered(stop_s: float, go_s: float) -> Fault:
-    """One trainer stands still again and again, from its first step to its last."""
+def trainer_hampered(stop_s: float, go_s: float) -> Beside:
+    """Stops one trainer again and again, from its first step to its last."""
 
-    def body(scene: Scene, process: ProcessId) -> None:
-        scene.made.append("trainer hampered")
-        ended = moments.LAST_STEP.watch(scene)
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        process = moment.process
         for _ in range(round(TRAINING_S / (stop_s + go_s))):
-            if not process.alive or scene.over.wait(go_s) or ended():
+            if process is None or not process.alive or run.over.wait(go_s) or LAST_STEP.seen(run):
                 break
-            stopped([process], stop_s, scene.over)
+            sigstop.stop("trainer hampered", lambda: [process], stop_s, run.directory, run.over)
 
-    return after("trainer hampered", moments.TRAINS, body)
+    return at("trainer hampered", TRAINS, inject)
 
 
 # ---- killed processes
 
 
-def container_killed(number: int, begun: Path, after_s: float) -> Fault:
-    """The JVM of the application's N-th container is killed, so long after the job has made the file `begun`."""
+def container_killed(number: int, begun: Path, after_s: float) -> Beside:
+    """Kills the JVM of the application's N-th container, some time after the job has made the file `begun`."""
 
-    def body(scene: Scene, found: str) -> None:
-        scene.over.wait(after_s)
-        for container in scene.containers(number)[:1]:
-            for process in filter(_is_java, mentioning(container)):
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        run.over.wait(after_s)
+        container = run.container(number)
+        for process in mentioning(container) if container else ():
+            if fulfils(process, is_java):
                 process.kill(signal.SIGKILL)
-                scene.made.append("container killed")
+                _log(run, "container killed", after_s, time.monotonic_ns())
 
-    return after("container killed", moments.file(begun), body)
+    return at("container killed", FileAppears(begun), inject)
 
 
-def _is_java(process: ProcessId) -> bool:
-    try:
-        return Path((psutil.Process(process.pid).cmdline() or [""])[0]).name == "java"
-    except psutil.Error:
-        return False
+def _log(run: ObservedRun, name: str, seconds: float, start_ns: int) -> None:
+    injection_log.write(run.directory, Injection(name, round(seconds * 1e9), start_ns, time.monotonic_ns()))
 
 
 # ---- the queue
 
 
-def queue_held(seconds: float, moment: Moment[str], memory_mb: int = 0) -> Fault:
-    """Another application holds memory of the queue, until so long after a moment."""
+def queue_filled(seconds: float, trigger: Trigger, memory_mb: int = 0) -> Beside:
+    """Lets another application hold memory of the queue, until some time after the trigger."""
 
     @contextmanager
-    def fault(scene: Scene) -> Iterator[None]:
-        with queue_holder.held(scene.cluster, memory_mb) as holder:
+    def beside(run: ObservedRun) -> Iterator[None]:
+        with queue_filler.filled(run.cluster, memory_mb) as filler:
+            run.other = filler.application_id.removeprefix("application")
 
-            def body(scene: Scene, found: str) -> None:
-                scene.made.append("queue held")
-                scene.over.wait(seconds)
-                holder.release()
+            def inject(run: ObservedRun, moment: Moment) -> None:
+                injection_log.inject(run.directory, "queue filled", seconds, run.over.wait)
+                filler.release()
 
-            with after("queue held", moment, body)(scene):
+            with armed(run, [Fault("queue filled", trigger, inject)]):
                 yield
 
-    return fault
+    return beside
 
 
 # ---- the machine
@@ -155,81 +127,83 @@ def queue_held(seconds: float, moment: Moment[str], memory_mb: int = 0) -> Fault
 
 @contextmanager
 def hogs(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many processes, none of them the run's, each of which keeps a core busy."""
-    made: list[subprocess.Popen[bytes]] = []
+    """Runs `count` processes that keep a core busy each; none belongs to the run."""
+    processes: list[subprocess.Popen[bytes]] = []
     try:
         words = [sys.executable, "-c", BUSY, str(os.getpid())]
-        made.extend(subprocess.Popen(words, stdin=subprocess.DEVNULL) for _ in range(count))
-        yield made
+        processes.extend(subprocess.Popen(words, stdin=subprocess.DEVNULL) for _ in range(count))
+        yield processes
     finally:
-        for each in made:
-            each.kill()
-        for each in made:
-            each.wait()
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
 
 
-def busy(count: int) -> Fault:
-    """Busy processes beside the whole run."""
+def busy(count: int) -> Beside:
+    """Runs busy processes beside the whole run."""
 
     @contextmanager
-    def fault(scene: Scene) -> Iterator[None]:
+    def beside(run: ObservedRun) -> Iterator[None]:
         with hogs(count):
             yield
 
-    return fault
+    return beside
 
 
-def busy_in_training(count: int) -> Fault:
-    """Busy processes from the first step to the last."""
+def busy_in_training(count: int) -> Beside:
+    """Runs busy processes from the first step to the last."""
 
-    def body(scene: Scene, found: str) -> None:
-        scene.made.append("busy in training")
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        start_ns = time.monotonic_ns()
         with hogs(count):
-            moments.LAST_STEP.wait(scene, moments.LAST_STEP.watch(scene))
+            wait_for(run, LAST_STEP)
+        _log(run, "busy in training", TRAINING_S, start_ns)
 
-    return after("busy in training", moments.FIRST_STEP, body)
+    return at("busy in training", FIRST_STEP, inject)
 
 
-def disk_slowed(bytes_per_s: int) -> Fault:
-    """What the DataNodes read from their disk is limited."""
+def disk_slowed(bytes_per_s: int) -> Beside:
+    """Limits what the DataNodes read from their disk."""
 
     @contextmanager
-    def fault(scene: Scene) -> Iterator[None]:
-        blocks = sorted(scene.cluster.work_dir.glob("datanode-*/**/finalized/**/blk_*"))
-        with slow_disk.slowed(daemons_of(scene.cluster, "datanode"), blocks, bytes_per_s, scene.directory):
+    def beside(run: ObservedRun) -> Iterator[None]:
+        blocks = sorted(run.cluster.work_dir.glob("datanode-*/**/finalized/**/blk_*"))
+        nodes = daemons_of(run.cluster, "datanode")
+        with slow_disk.slowed("disk slowed", nodes, blocks, bytes_per_s, run.directory):
             yield
 
-    return fault
+    return beside
 
 
-def environment_dropped(bytes_per_s: int) -> Fault:
-    """The kernel forgets the files of the environment before the run, and what the NodeManagers and their containers
-    read from the disk that has them is limited."""
+def environment_dropped(bytes_per_s: int) -> Beside:
+    """Drops the files of the environment from memory before the run, and limits what the NodeManagers and their
+    containers read from the disk of these files."""
 
     @contextmanager
-    def fault(scene: Scene) -> Iterator[None]:
-        files = environment(scene.cluster.java.home)
+    def beside(run: ObservedRun) -> Iterator[None]:
+        files = environment(run.cluster.java.home)
         drop(files)
-        managers = daemons_of(scene.cluster, "nodemanager")
-        with slow_disk.slowed(managers, files[:1], bytes_per_s, scene.directory):
+        managers = daemons_of(run.cluster, "nodemanager")
+        with slow_disk.slowed("environment dropped", managers, files[:1], bytes_per_s, run.directory):
             yield
 
-    return fault
+    return beside
 
 
 def environment(java_home: Path) -> list[Path]:
-    """The files that dlobd looks at, and all others of TensorFlow."""
-    found = {path for paths in environment_cache.parts(java_home).values() for path in paths}
+    """Returns the files of the environment that dlobd inspects, and all other files of TensorFlow."""
+    files = {path for paths in environment_cache.parts(java_home).values() for path in paths}
     spec = find_spec("tensorflow")
     for place in spec.submodule_search_locations or () if spec else ():
-        found.update(path for path in Path(place).rglob("*") if path.is_file())
-    return sorted(found)
+        files.update(path for path in Path(place).rglob("*") if path.is_file())
+    return sorted(files)
 
 
 def drop(paths: Sequence[Path]) -> None:
-    """Has the kernel forget files; those that nobody may read are left alone."""
+    """Drops files from memory, except for files that are gone or not readable."""
     for path in paths:
         try:
             page_cache.drop([path])
         except OSError:
-            pass  # it is gone, or not ours
+            pass

@@ -1,4 +1,4 @@
-"""A slow network for a whole run, daemons and all: a namespace of its own, which nothing else is in."""
+"""A slow network for a whole run including its daemons: a network namespace."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RATE = "100mbit"
 
 @contextmanager
 def narrow_loopback() -> Iterator[tuple[str, ...]]:
-    """A network namespace whose loopback carries `RATE`; how a command line begins that runs in it.
+    """Creates a network namespace whose loopback carries `RATE`; yields the command prefix that runs in it.
 
     Raises:
-        SetupError: there may be none here.
+        SetupError: namespaces are not allowed here.
     """
     if os.geteuid() or not (shutil.which("ip") and shutil.which("tc")):
         raise SetupError("A network namespace needs root and iproute2.", "run as root, with iproute2 installed")
@@ -40,4 +40,6 @@ def _make(name: str) -> None:
         ):
             subprocess.run(line.split(), check=True, capture_output=True, timeout=20)
     except subprocess.CalledProcessError as error:
-        raise SetupError(f"No narrow network here: {error.stderr.decode().strip()}.", "use another machine") from error
+        raise SetupError(
+            f"The narrow network cannot be created: {error.stderr.decode().strip()}.", "use another machine"
+        ) from error

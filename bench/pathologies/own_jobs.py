@@ -1,4 +1,4 @@
-"""Pathologies of the user's own job: what spark-submit is told to take along, how its JVMs are set, what is killed."""
+"""Pathologies of the user's own job: large uploads, JVM options that collect garbage, and killed containers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.pathologies import faults
-from bench.pathologies.stage import Ended, Fault, Stage
+from bench.pathologies.faults import Beside
+from bench.pathologies.stage import Ended, Stage
 
 SUMS = Path(__file__).parent / "jobs" / "sums.py"
 FOREIGN = Path(__file__).parents[2] / "tests" / "foreign"
 ATTEMPTS, FEED = FOREIGN / "attempts.py", FOREIGN / "feed.py"
-"""Scripts that know nothing of dlobd."""
+"""Scripts that do not use dlobd."""
 
 BYTES = 400 << 20
 SMALL_FILES = 20_000
 STEPS = 1000
 ROWS = 2 * 32 * STEPS
-"""Two trainers, and batches of 32."""
+"""Rows for two trainers with batches of 32."""
 MIB = 1 << 20
 
 JVM = " ".join(
@@ -33,13 +34,13 @@ JVM = " ".join(
         "-XX:MaxMetaspaceFreeRatio=1",
     )
 )
-"""A young generation of 1 MiB, and a full collection each time that loaded classes take 256 KiB more."""
+"""A young generation of 1 MiB, and a full collection for every 256 KiB of loaded classes."""
 
 KILLED_AFTER_S = 10.0
-"""What a job's tasks have done by then is done again."""
+"""By then the tasks have done work that must be repeated."""
 
 Make = Callable[[Stage, Path], Ended]
-"""Makes one run; the path is a directory of its own."""
+"""Executes one run in the given directory."""
 
 
 def submit(
@@ -49,16 +50,16 @@ def submit(
     options: Sequence[str] = (),
     arguments: Sequence[str] = (),
     settings: Sequence[str] = (),
-    beside: Sequence[Fault] = (),
+    beside: Sequence[Beside] = (),
 ) -> Ended:
-    """One run of a script by `dlobd submit`."""
+    """Runs a script by `dlobd submit`."""
     sets = [word for setting in settings for word in ("--set", setting)]
     line = ["spark-submit", *options, str(script), *arguments]
     return stage.run(directory, ["submit", "--out", str(directory), *sets, "--", *line], beside)
 
 
 def large_file(stage: Stage, directory: Path) -> Ended:
-    """A file of random bytes travels along."""
+    """Uploads a file of random bytes with the job."""
     path = directory / "random"
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -71,7 +72,7 @@ def large_file(stage: Stage, directory: Path) -> Ended:
 
 
 def many_files(stage: Stage, directory: Path) -> Ended:
-    """An archive of small files travels along, and is unpacked on each node."""
+    """Uploads an archive of small files, which every node unpacks."""
     path = directory / "small.zip"
     directory.mkdir(parents=True, exist_ok=True)
     try:
@@ -84,23 +85,23 @@ def many_files(stage: Stage, directory: Path) -> Ended:
 
 
 def rows(stage: Stage, directory: Path) -> Ended:
-    """Trainers are fed row by row."""
+    """Feeds the trainers row by row."""
     return submit(stage, directory, FEED, arguments=("--cluster_size", "2", "--steps", str(STEPS)))
 
 
 def collecting(stage: Stage, directory: Path) -> Ended:
-    """JVMs of driver and executors collect garbage all the time."""
+    """Lets the JVMs of driver and executors collect garbage all the time."""
     options = ("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}")
     return submit(stage, directory, SUMS, options)
 
 
 def executor_killed(stage: Stage, directory: Path) -> Ended:
-    """The only executor of a Spark job is killed in the middle of a task."""
+    """Kills the only executor of a Spark job in the middle of a task."""
     return _killed(stage, directory, 2, (), ("workers=1",))
 
 
 def master_killed(stage: Stage, directory: Path) -> Ended:
-    """The ApplicationMaster, in which the driver runs, is killed while tasks run; a second attempt is allowed."""
+    """Kills the ApplicationMaster, which contains the driver, while tasks run; a second attempt is allowed."""
     options = ("--deploy-mode", "cluster", "--conf", "spark.yarn.maxAppAttempts=2")
     return _killed(stage, directory, 1, options, ())
 

@@ -1,4 +1,4 @@
-"""The results as docs/findings.md has them."""
+"""The results as tables of docs/findings.md."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path
 
 
 def parts(made: Sequence[Result], healthy: Sequence[Result]) -> list[str]:
-    """Tables and totals."""
-    columns = ["pathology", "how it is made", "expected", "first above noise", "saves at most", "wall", "right?"]
+    """Returns the tables and the totals."""
+    columns = ["pathology", "construction", "expected", "first above noise", "saves at most", "wall", "right?"]
     return [
         markdown(columns, map(_row, made)),
-        "Healthy runs, of which no finding above noise is expected:",
-        markdown(["run", "how it is made", "above noise", "saves at most", "wall", "right?"], map(_control, healthy)),
+        "Healthy runs; they should have no finding above noise:",
+        markdown(["run", "construction", "above noise", "saves at most", "wall", "right?"], map(_control, healthy)),
         f"**{summary(made, healthy)}**",
     ]
 
 
 def summary(made: Sequence[Result], healthy: Sequence[Result]) -> str:
-    """Right in N of M."""
+    """Returns the sentence with the totals."""
     right = sum(result.right for result in made)
     loud = sum(bool(result.above_noise) for result in healthy)
     lost = sum(bool(result.why_not) or not result.wall_ns for result in healthy)
-    rest = f"; {lost} of them could not be made" if lost else ""
+    rest = f"; {lost} of them could not run" if lost else ""
     return f"Right in {right} of {len(made)}; findings above noise in {loud} of {len(healthy)} healthy runs{rest}."
 
 
 def line(result: Result) -> str:
-    """What is told of a run that has ended."""
+    """Returns the progress line of a run that has ended."""
     if result.why_not:
-        return f"{result.name}: could not be made: {result.why_not}"
+        return f"{result.name}: could not run: {result.why_not}"
     found = f"{result.first} ({_s(result.saves_ns)} of {_s(result.wall_ns)})" if result.first else "nothing above noise"
     return f"{result.name}: {result.status}, {found}; expected {result.expected or 'nothing'}: {_verdict(result)}"
 
@@ -63,8 +63,8 @@ def _control(result: Result) -> list[str]:
 
 def _found(result: Result) -> list[str]:
     if result.why_not and not result.bundle:
-        return [f"not made: {_plain(result.why_not)}", "-", "-", "no"]
-    notes = [f"not made: {_plain(result.why_not)}"] if result.why_not else []
+        return [f"not run: {_plain(result.why_not)}", "-", "-", "no"]
+    notes = [f"no fault: {_plain(result.why_not)}"] if result.why_not else []
     notes += [f"run {result.status}: {_plain(result.reason)}"] if result.status != "ok" else []
     first = "; ".join([result.first or "none", *notes])
     return [first, _s(result.saves_ns) if result.first else "-", _s(result.wall_ns), _verdict(result)]
@@ -75,7 +75,7 @@ def _verdict(result: Result) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without what would end a cell."""
+    """Removes characters that would end a cell."""
     return " ".join(text.replace("|", "/").split())
 
 
@@ -84,12 +84,12 @@ def _s(ns: int) -> str:
 
 
 def _runs(every: Sequence[Result]) -> list[Run]:
-    """The records that are still there, of runs that ended well: whatever did not is in its row."""
-    found = []
+    """Returns the records of the runs that ended well."""
+    records = []
     for result in every:
         if result.bundle and result.status == "ok":
             try:
-                found.append(Bundle(Path(result.bundle)).read())
+                records.append(Bundle(Path(result.bundle)).read())
             except BundleError:
-                continue  # it was removed: its result stays
-    return found
+                continue  # the bundle was removed, its result was kept
+    return records

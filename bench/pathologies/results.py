@@ -1,4 +1,4 @@
-"""What became of each run: its first finding above noise, kept as JSON so that a call that was ended goes on."""
+"""The result of each run: its first finding above noise, stored as JSON so that an interrupted command can continue."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dlobd.paths import replace_file
 
 FILE = "result.json"
 SOUND = ("ok", "invalid")
-"""Runs that ended by themselves. An invalid one has learnt too little, which is no matter of time."""
+"""The statuses of runs that ended by themselves. An invalid run may have learnt too little; its times are good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run.
+    """The result of one run.
 
     Attributes:
-        bundle: its directory; empty where there is none.
-        why_not: why the run could not be made, or its pathology; empty where it was.
-        first: its first finding above noise; empty: it has none.
-        above_noise: all of them.
+        bundle: its directory; empty if there is none.
+        why_not: the reason why the run or its fault is missing; empty if both were there.
+        first: its first finding above noise; empty if there is none.
+        above_noise: all findings above noise.
     """
 
     name: str
@@ -45,56 +45,63 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether the run was made, ended, and says first what is expected; of a healthy one: says nothing."""
+        """Whether the run ended, and its first finding is the expected one; a healthy run must have none."""
         return not self.why_not and self.status in SOUND and self.first == self.expected
 
 
 def of_run(pathology: Pathology, ended: Ended, busy_percent: float) -> Result:
-    """The result of a run that has ended."""
+    """Returns the result of a run that has ended."""
     if ended.bundle is None:
-        return unmade(pathology, ended.said or f"exit code {ended.code}, and no bundle", busy_percent)
+        return not_run(pathology, ended.failure or f"exit code {ended.code}, and no bundle", busy_percent)
     try:
         record = Bundle(ended.bundle).read_json()
     except BundleError as error:
-        return unmade(pathology, error.line, busy_percent)
-    why_not = f"its moment never came: {', '.join(ended.unmade)}" if ended.unmade else ""
+        return not_run(pathology, error.line, busy_percent)
+    why_not = f"its trigger never came: {', '.join(ended.missing)}" if ended.missing else ""
     return of_record(pathology, record, str(ended.bundle), why_not, busy_percent)
 
 
 def of_record(
     pathology: Pathology, record: Mapping[str, Any], bundle: str, why_not: str, busy_percent: float
 ) -> Result:
-    """The result of a run.json."""
-    loud = [one for one in record.get("findings") or () if one["above_noise"]]
+    """Returns the result of a run.json."""
+    loud = [finding for finding in record.get("findings") or () if finding["above_noise"]]
     first: Mapping[str, Any] = loud[0] if loud else {"finding": "", "saves_ns": 0}
     return Result(
-        pathology.name, pathology.how, pathology.expected, bundle, record["status"], record.get("reason") or "",
-        why_not, first["finding"], first["saves_ns"], record["wall_ns"] or 0, tuple(one["finding"] for one in loud),
-        busy_percent,
-    )  # fmt: skip
+        name=pathology.name,
+        how=pathology.how,
+        expected=pathology.expected,
+        bundle=bundle,
+        status=record["status"],
+        reason=record.get("reason") or "",
+        why_not=why_not,
+        first=first["finding"],
+        saves_ns=first["saves_ns"],
+        wall_ns=record["wall_ns"] or 0,
+        above_noise=tuple(finding["finding"] for finding in loud),
+        busy_percent=busy_percent,
+    )
 
 
-def unmade(pathology: Pathology, why_not: str, busy_percent: float) -> Result:
-    """The result of what could not be made."""
-    return Result(
-        pathology.name, pathology.how, pathology.expected, "", "", "", why_not, "", 0, 0, (), busy_percent
-    )  # fmt: skip
+def not_run(pathology: Pathology, why_not: str, busy_percent: float) -> Result:
+    """Returns the result of a pathology that could not run."""
+    return Result(pathology.name, pathology.how, pathology.expected, "", "", "", why_not, "", 0, 0, (), busy_percent)
 
 
 def directory(out: Path, pathology: Pathology) -> Path:
-    """Where a run's bundle and result lie."""
+    """Returns the directory of a run's bundle and result."""
     return out / "".join(letter if letter.isalnum() else "-" for letter in pathology.name.lower())
 
 
 def store(out: Path, pathology: Pathology, result: Result) -> None:
-    """Writes a result."""
+    """Stores a result."""
     path = directory(out, pathology)
     path.mkdir(parents=True, exist_ok=True)
     replace_file(path / FILE, (json.dumps(asdict(result), indent=1) + "\n").encode())
 
 
 def stored(out: Path, pathology: Pathology) -> Result | None:
-    """The result of an earlier call; None where there is none, or the table says something else by now."""
+    """Returns the result of an earlier call; None if there is none, or if the table has changed since."""
     try:
         kept = json.loads((directory(out, pathology) / FILE).read_text())
         result = Result(**{**kept, "above_noise": tuple(kept["above_noise"])})

@@ -1,4 +1,4 @@
-"""THE table of pathologies: how each is made, and the finding that is expected of it. It was written before any run."""
+"""THE table of pathologies: construction and expected finding of each. It was written before any run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.pathologies import faults, moments, own_jobs
+from bench.pathologies import faults, own_jobs
+from bench.pathologies.faults import Beside
 from bench.pathologies.network import RATE, narrow_loopback
 from bench.pathologies.own_jobs import Make
-from bench.pathologies.stage import Ended, Fault, Stage
-from dlobd.selftest import queue_holder
-from dlobd.selftest.log_tail import SPARK_SUBMIT
-from dlobd.selftest.triggers import NODEMANAGER, TRIGGERS
+from bench.pathologies.stage import Ended, Stage
+from dlobd.faults import queue_filler
+from dlobd.faults.observed_run import SPARK_SUBMIT
+from dlobd.faults.triggers import LogLine
 
 QUICK, MAIN = "softmax-mnist-quick", "softmax-mnist"
 SOON_CLOSED = "dfs.client.block.write.locateFollowingBlock.initial.delay.ms=40"
-"""The remedy of finding close-retry. With Hadoop's default it is the first one of every short run that writes files."""
+"""The remedy of finding close-retry, which would otherwise be first in every short run that writes files."""
 
 NO_CHECKPOINTS = "checkpoint_every_steps=1000000"
 ANY_RESULT = "min_accuracy=0"
 
 STOPPED_S = 12.0
-"""Less than HDFS's and YARN's own deadlines."""
+"""Shorter than the deadlines of HDFS and YARN."""
 
-REGISTERED = re.compile(r"appattempt_\w+ State change from LAUNCHED to RUNNING")
-"""The ApplicationMaster asks for executors from then on."""
-LOCALISED = re.compile(r"Container container_\w+_000001 transitioned from LOCALIZING to SCHEDULED")
+ASKS = LogLine(SPARK_SUBMIT, re.compile("Call -> .*: getNewApplication"))
+"""spark-submit asks for an application ID."""
+REGISTERED = LogLine("resourcemanager", re.compile(r"appattempt_\w+ State change from LAUNCHED to RUNNING"))
+"""The ApplicationMaster requests executors from now on."""
+LOCALISED = LogLine(
+    r"nodemanager-\d+", re.compile(r"Container container_\w+_000001 transitioned from LOCALIZING to SCHEDULED")
+)
 """The NodeManager is about to start the ApplicationMaster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pathology:
-    """One run. `expected`: the finding that has to be its first above noise; empty: there is to be none."""
+    """A run. `expected`: its first finding above noise; empty if there should be none."""
 
     name: str
     how: str
@@ -41,8 +46,8 @@ class Pathology:
     make: Make
 
 
-def job(experiment: str, *settings: str, beside: Sequence[Fault] = ()) -> Make:
-    """One run of dlobd's own training."""
+def job(experiment: str, *settings: str, beside: Sequence[Beside] = ()) -> Make:
+    """Runs dlobd's own training."""
 
     def make(stage: Stage, directory: Path) -> Ended:
         return stage.run(directory, _words(experiment, settings, directory), beside)
@@ -51,7 +56,7 @@ def job(experiment: str, *settings: str, beside: Sequence[Fault] = ()) -> Make:
 
 
 def in_narrow_network(experiment: str, *settings: str) -> Make:
-    """One run in a network namespace, daemons and all, whose loopback is slow."""
+    """Runs dlobd's own training and its daemons in a network namespace whose loopback is slow."""
 
     def make(stage: Stage, directory: Path) -> Ended:
         with narrow_loopback() as host:
@@ -68,14 +73,14 @@ def _words(experiment: str, settings: Sequence[str], directory: Path) -> list[st
 PATHOLOGIES = (
     Pathology(
         "queue full", "another application holds the queue's memory for ApplicationMasters for 15 s", "queue",
-        job(QUICK, beside=[faults.queue_held(15, moments.line("resourcemanager", queue_holder.ACCEPTED))]),
+        job(QUICK, beside=[faults.queue_filled(15, queue_filler.ACCEPTED)]),
     ),
     Pathology(
         "no room for executors",
         "executors of 3.3 GB; another application holds 4 GB of a node for 15 s more once they are asked for", "queue",
         job(
             QUICK, "executor_memory_mb=2048",
-            beside=[faults.queue_held(15, moments.line("resourcemanager", REGISTERED), 4096)],
+            beside=[faults.queue_filled(15, REGISTERED, 4096)],
         ),
     ),
     Pathology(
@@ -96,28 +101,24 @@ PATHOLOGIES = (
     ),
     Pathology(
         "ResourceManager hangs", "stopped for 12 s when the client asks for an application", "resource-manager",
-        job(QUICK, beside=[
-            faults.daemon_stopped(
-                "resourcemanager", STOPPED_S, moments.line(SPARK_SUBMIT, TRIGGERS["yarn/new-application"].pattern)
-            )
-        ]),
+        job(QUICK, beside=[faults.daemon_stopped("resourcemanager", STOPPED_S, ASKS)]),
     ),
     Pathology(
         "NodeManager hangs", "stopped for 12 s when it has the ApplicationMaster's files, and is to start it",
-        "node-manager", job(QUICK, beside=[faults.daemon_stopped("", STOPPED_S, moments.line(NODEMANAGER, LOCALISED))]),
+        "node-manager", job(QUICK, beside=[faults.daemon_stopped("", STOPPED_S, LOCALISED)]),
     ),
     Pathology(
         "NameNode hangs", "stopped for 12 s when the rank has imported TensorFlow, and is to read its input",
         "name-node",
         job(QUICK, "workers=1", "input=read", beside=[
-            faults.daemon_stopped("namenode", STOPPED_S, moments.IMPORTED)
+            faults.daemon_stopped("namenode", STOPPED_S, faults.IMPORTED)
         ]),
     ),
     Pathology(
         "DataNodes hang", "stopped for 12 s when the rank has imported TensorFlow, and is to read its input",
         "hdfs-data",
         job(QUICK, "workers=1", "input=read", beside=[
-            faults.daemon_stopped("datanode", STOPPED_S, moments.IMPORTED)
+            faults.daemon_stopped("datanode", STOPPED_S, faults.IMPORTED)
         ]),
     ),
     Pathology(
@@ -211,4 +212,4 @@ HEALTHY = (
     Pathology("main job, native", "`launcher=native`: no Hadoop, no Spark", "", job(MAIN, "launcher=native", WARM)),
     Pathology("CIFAR-10 Quick", "experiment `cifar10-quick` as shipped", "", job("cifar10-quick", WARM)),
 )  # fmt: skip
-"""Runs in which nothing is wrong."""
+"""Runs without a pathology."""

@@ -1,4 +1,4 @@
-"""dlobd selftest"""
+"""dlobd selftest: parses the options, runs the self-test or the overhead measurement, and prints the result."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def selftest(
             for line in costs.report(measured, loops):
                 print(line)
         return 0
+    from dlobd.faults import slow_disk
     from dlobd.paths import cache_dir
-    from dlobd.selftest import plans, runs, slow_disk
-    from dlobd.selftest import report as report
+    from dlobd.selftest import plans, report, runs
 
     with Progress() as progress:
         obstacle = slow_disk.obstacle(cache_dir()) if full else ""
         if obstacle:
-            progress.keep(f"without a slow disk: {obstacle}")
-        chosen = plans.full(slow_disk=not obstacle) if full else plans.quick()
-        rans = runs.run(chosen, out, progress, progress.keep)
+            progress.keep(f"no slow disk: {obstacle}")
+        selected = plans.full(slow_disk=not obstacle) if full else plans.quick()
+        rans = runs.run(selected, out, progress, progress.keep)
     if as_json:
         print_json(report.document(rans))
     else:

@@ -1,4 +1,4 @@
-"""How much of a run is proved: the share of the wall in spans that some delay was put into. Pure."""
+"""The share of a run that the self-test proves: the time in spans that contained a delay. Pure."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlobd.attribution import degrees
+from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution
-from dlobd.selftest.truth import Injection
 
 Named = tuple[str, str]
 """Layer and name of a span."""
 
 HIT = 0.5
-"""A span is touched by a delay that lies in it for this share of its length at least: an edge proves nothing."""
+"""The least share of a delay that must lie in a span; an overlap at the edge proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of a run without delays: its wall, what lies in spans that delays touched, and the rest, the largest first.
+    """The wall of a run without delays, split into spans that delays touched, and the other spans, longest first.
 
-    asleep_ns: of the rest, waits whose length was read from the run: nothing is done in them that could be delayed."""
+    `asleep_ns`: the part of the rest in waits whose length was read from the run. No work happens there that could be
+    delayed."""
 
     wall_ns: int
     touched_ns: int
@@ -30,25 +31,25 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Of the wall."""
+        """The touched share of the wall."""
         return self.touched_ns / self.wall_ns if self.wall_ns else 0.0
 
 
 def touched(injected: Iterable[Injection], attribution: Attribution) -> set[Named]:
-    """The spans that delays were put into."""
-    found = set()
-    for one in injected:
+    """Returns the spans that contained a delay."""
+    spans = set()
+    for injection in injected:
         inside: Counter[Named] = Counter()
         for segment in attribution.segments:
-            overlap_ns = min(segment.end_ns, one.end_ns) - max(segment.start_ns, one.start_ns)
+            overlap_ns = min(segment.end_ns, injection.end_ns) - max(segment.start_ns, injection.start_ns)
             if overlap_ns > 0 and segment.span is not None and segment.kind == "span":
                 inside[segment.layer, segment.span.name] += overlap_ns
-        found |= {named for named, ns in inside.items() if ns >= HIT * one.ns}
-    return found
+        spans |= {named for named, ns in inside.items() if ns >= HIT * injection.ns}
+    return spans
 
 
 def of_run(attribution: Attribution, known: set[Named]) -> Coverage:
-    """How much of a run lies in spans of these names. A poll or heartbeat is no part of the span that it ends."""
+    """Returns the coverage of a run by spans of these names. A poll or heartbeat does not belong to its span."""
     spent: Counter[Named] = Counter()
     asleep_ns = 0
     for segment in attribution.segments:

@@ -1,9 +1,9 @@
 """Measures the recording overhead: real runs with the recorder on and off, interleaved on one cluster, and one loop.
 
-Each repeat runs both, in an order drawn from the seed, so that what drifts drifts for both alike. What a run without a
-recorder still tells is used of either: the wall is the client's window, the training loop is what the ranks report.
-Runs differ from each other by more than recording costs, so a step's own cost is measured beside them, in `step_loop`.
-The process is the unit: differences and ratios are those of runs within a repeat, and of processes of the loop.
+Each repeat runs both, in an order drawn from the seed, so that both suffer from the same drift. The figures are those
+that a run has without a recorder too: the wall by the client, and the training loop by the ranks. Runs differ by more
+than the recorder costs, so `step_loop` measures the cost of a step. The unit is the process: differences and ratios
+are those of the runs of a repeat, and of the processes of the loop.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from dlobd.selftest.step_loop import BLOCK_STEPS, Loop, added_ns
 WAYS = ("off", "on")
 FIGURES = {"wall": "wall_ns", "training loop": "loop_ns"}
 
-Progress = Callable[[str], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run. Times in nanoseconds, None if it did not end ok; `loop_ns` is that of its slowest rank.
+    """One run. Times in nanoseconds, None unless the run is ok.
 
-    `estimate_ns` is what run.json's `overhead` says of that loop; it has `steps` steps, the first one not counted."""
+    Attributes:
+        loop_ns: the training loop of the slowest rank.
+        estimate_ns: the estimate of run.json's `overhead` for that loop.
+        steps: the steps of the loop, without the first one.
+    """
 
     repeat: int
     recording: str
@@ -54,8 +56,8 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """On against off, of one figure. `pairs` are the differences within a repeat, in nanoseconds; `ratio` is the median
-    of the ratios within a repeat, None without one."""
+    """On against off, for one figure. `pairs`: the differences within a repeat, in nanoseconds; `ratio`: the median of
+    the ratios within a repeat, None without a repeat."""
 
     on: Spread
     off: Spread
@@ -64,30 +66,35 @@ class Difference:
 
 
 def order(repeats: int, seed: int) -> list[tuple[int, str]]:
-    """(repeat, way) of every run, in the order in which they are made."""
-    found = []
+    """Returns (repeat, way) of every run, in the order of execution."""
+    runs: list[tuple[int, str]] = []
     for repeat in range(1, repeats + 1):
         ways = list(WAYS)
         random.Random(f"{seed} {repeat}").shuffle(ways)
-        found += [(repeat, way) for way in ways]
-    return found
+        runs += [(repeat, way) for way in ways]
+    return runs
 
 
 def measure(
-    experiment: Experiment, repeats: int, seed: int, out: Path, progress: Progress, told: Progress
+    experiment: Experiment,
+    repeats: int,
+    seed: int,
+    out: Path,
+    progress: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> list[Measurement]:
-    """Makes all runs; one that fails ends nothing and counts as not measured.
+    """Executes all runs. A failed run has no figures, and does not end the measurement.
 
     Args:
         out: directory of the bundles.
         progress: gets the steps of each run.
-        told: gets one line per run that has ended.
+        report: gets one line per run.
 
     Raises:
         SetupError, ClusterError, Busy: a run could not be submitted.
         Interrupted: by Ctrl-C or SIGTERM.
     """
-    found: list[Measurement] = []
+    measured: list[Measurement] = []
     with ExitStack() as stack:
         cluster = None
         if choice.needs_cluster(experiment):
@@ -96,16 +103,16 @@ def measure(
             busy = settled_busy_percent()
             with _switched(way):
                 bundle = Bundle(runner.run(experiment, out, progress, cluster))
-            found.append(_measurement(repeat, way, bundle, steps(experiment) - 1, busy))
-            wall_ns = found[-1].wall_ns
-            length = f"{wall_ns / 1e9:.1f} s" if wall_ns is not None else found[-1].status
-            told(f"run {len(found)} of {2 * repeats}: recording {way}, {length}")
-    return found
+            measured.append(_measurement(repeat, way, bundle, steps(experiment) - 1, busy))
+            wall_ns = measured[-1].wall_ns
+            length = f"{wall_ns / 1e9:.1f} s" if wall_ns is not None else measured[-1].status
+            report(f"run {len(measured)} of {2 * repeats}: recording {way}, {length}")
+    return measured
 
 
 @contextmanager
 def _switched(way: str) -> Iterator[None]:
-    """The recorder on or off in every process of a run that is started meanwhile."""
+    """Turns the recorder on or off in every process that starts within the context."""
     before = os.environ.pop(tracing.SWITCH, None)
     if way == "off":
         os.environ[tracing.SWITCH] = way
@@ -136,7 +143,7 @@ def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float)
 
 
 def difference(runs: list[Measurement], figure: str) -> Difference:
-    """On against off; `figure` is a value of FIGURES."""
+    """Compares on with off; `figure` is a value of FIGURES."""
     values: dict[str, dict[int, float]] = {way: {} for way in WAYS}
     for run in runs:
         if (value := getattr(run, figure)) is not None:
@@ -149,14 +156,14 @@ def difference(runs: list[Measurement], figure: str) -> Difference:
 
 
 def share(runs: list[Measurement], added: Estimate | None) -> Estimate | None:
-    """What recording adds to a step, as a part of a step of these runs' training loops without it: 0.01 for 1 %."""
+    """Returns the added time of a step, as a share of a step of these runs without recording."""
     loops = [run.loop_ns / run.steps for run in runs if run.recording == "off" and run.loop_ns and run.steps]
     return added.times(1 / statistics.median(loops)) if loops and added else None
 
 
 def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[str, Any]:
-    """Everything, for `--json`."""
-    found: Mapping[str, Any] = {name: asdict(difference(runs, figure)) for name, figure in FIGURES.items()}
+    """Returns all results, for `--json`."""
+    differences: Mapping[str, Any] = {name: asdict(difference(runs, figure)) for name, figure in FIGURES.items()}
     added = added_ns(loops)
     part = share(runs, added)
     step = {
@@ -164,20 +171,26 @@ def document(runs: list[Measurement], loops: Sequence[Loop], seed: int) -> dict[
         "added_ns": asdict(added) if added else None,
         "share": asdict(part) if part else None,
     }
-    return {"seed": seed, "runs": [asdict(run) for run in runs], "differences": found, "step": step, "budget": BUDGET}
+    return {
+        "seed": seed,
+        "runs": [asdict(run) for run in runs],
+        "differences": differences,
+        "step": step,
+        "budget": BUDGET,
+    }
 
 
 def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
-    """What was found, in lines: seconds first, then the ratio."""
+    """Returns the results as lines: seconds first, then the ratio."""
     lines = []
     for name, figure in FIGURES.items():
-        lines += _lines(name, difference(runs, figure))
+        lines += _figure_lines(name, difference(runs, figure))
     estimates = [run.estimate_ns for run in runs if run.estimate_ns is not None]
     if estimates:
         lines.append(
             f"estimated in the training loop: {statistics.median(estimates) / 1e9:.4f} s (spans times their cost)"
         )
-    lines += _of_a_step(runs, loops)
+    lines += _step_lines(runs, loops)
     failed = [f"{run.bundle} ({run.status})" for run in runs if run.status != "ok"]
     if failed:
         lines.append(f"not counted: {', '.join(failed)}")
@@ -187,55 +200,53 @@ def report(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
     return lines
 
 
-def _of_a_step(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
+def _step_lines(runs: list[Measurement], loops: Sequence[Loop]) -> list[str]:
     added = added_ns(loops)
     if added is None:
-        return ["a step: unknown, its loop did not end well"]
+        return ["a step: unknown, because its loop failed"]
     turns = f"{len(loops)} processes of {len(loops[0].on_ns)} pairs of {BLOCK_STEPS} steps in turn"
     bare = f"a step takes {statistics.median(loop.step_ns for loop in loops) / 1e3:.0f} us there"
     middle = f"a step: {added.value / 1e3:+.1f} us with recording"
     if added.low is None or added.high is None:
         around = spread(loop.added_ns for loop in loops)
         ends = f"{(around.low or 0) / 1e3:+.1f} to {(around.high or 0) / 1e3:+.1f} us"
-        return [f"{middle}, {ends} in {turns}; {bare}", f"a step: {_none('processes')}"]
+        return [f"{middle}, {ends} in {turns}; {bare}", f"a step: {_no_interval('processes')}"]
     ends = f"{added.low / 1e3:+.1f} to {added.high / 1e3:+.1f} us"
-    lines = [f"{middle}, {_sure(added)} interval {ends}, in {turns}; {bare}"]
+    lines = [f"{middle}, {_coverage(added)} interval {ends}, in {turns}; {bare}"]
     part = share(runs, added)
     if part and part.low is not None and part.high is not None:
-        around_it = f"{_sure(part)} interval {part.low:.2%} to {part.high:.2%}"
+        around_it = f"{_coverage(part)} interval {part.low:.2%} to {part.high:.2%}"
         lines.append(f"a step: {part.value:.2%} of a step of these runs, {around_it}: {_verdict(part.low, part.high)}")
     return lines
 
 
-def _sure(found: Estimate) -> str:
-    """The coverage that an interval has."""
-    return f"{100 * (found.coverage or 0):.1f} %"
+def _coverage(estimate: Estimate) -> str:
+    return f"{100 * (estimate.coverage or 0):.1f} %"
 
 
-def _none(unit: str) -> str:
+def _no_interval(unit: str) -> str:
     return f"no interval for fewer than {fewest_repeats()} {unit}"
 
 
 def _verdict(low: float, high: float) -> str:
-    """Of an interval of what recording adds, as a part of the whole."""
     if low > BUDGET:
         return f"warning: more than the {BUDGET:.0%} that recording may cost"
     if high <= BUDGET:
         return f"within the {BUDGET:.0%} that recording may cost"
-    return f"so few runs, or so noisy ones, cannot tell whether it is within {BUDGET:.0%}"
+    return f"too few or too noisy runs to decide whether it is within {BUDGET:.0%}"
 
 
-def _lines(name: str, found: Difference) -> list[str]:
-    if not found.pairs or found.on.median is None or found.off.median is None:
-        return [f"{name}: unknown, no repeat has both"]
-    pairs = sorted(ns / 1e9 for ns in found.pairs)
+def _figure_lines(name: str, figure: Difference) -> list[str]:
+    if not figure.pairs or figure.on.median is None or figure.off.median is None:
+        return [f"{name}: unknown, because no repeat has both runs"]
+    pairs = sorted(ns / 1e9 for ns in figure.pairs)
     middle = statistics.median(pairs)
     seconds = (
         f"{name}: {middle:+.3f} s with recording, {pairs[0]:+.3f} to {pairs[-1]:+.3f} s in {len(pairs)} pairs; "
-        f"medians {found.on.median / 1e9:.3f} s on, {found.off.median / 1e9:.3f} s off"
+        f"medians {figure.on.median / 1e9:.3f} s on, {figure.off.median / 1e9:.3f} s off"
     )
-    known = found.ratio
-    if known is None or known.low is None or known.high is None:
-        return [seconds, f"{name}: {_none('repeats')}"]
-    around = f"{known.value:.4f} times as long, {_sure(known)} interval {known.low:.4f} to {known.high:.4f}"
-    return [seconds, f"{name}: {around}: {_verdict(known.low - 1, known.high - 1)}"]
+    ratio = figure.ratio
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return [seconds, f"{name}: {_no_interval('repeats')}"]
+    interval = f"{ratio.value:.4f} times as long, {_coverage(ratio)} interval {ratio.low:.4f} to {ratio.high:.4f}"
+    return [seconds, f"{name}: {interval}: {_verdict(ratio.low - 1, ratio.high - 1)}"]

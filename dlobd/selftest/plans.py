@@ -1,30 +1,33 @@
-"""What is delayed in which run. A run's points are passed one after the other, so that several fit into it.
+"""The plans: the delays of each run. A run passes its points one after the other, so that several delays fit into it.
 
-A full self-test is made of blocks. In each, every way is run twice, one after the other in a random order: with its
-delays, and as a control without. So sums over a layer can be compared with those of a run that was made at the same
-time, and not only the intervals of the delays be looked up.
+A full self-test consists of blocks. In a block every way of running runs twice, in random order: with its delays, and
+as a control without them. So the layer totals can be compared with those of a run at about the same time.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from dlobd.selftest.points import POINTS
+from dlobd.selftest.injection_points import POINTS
 
 EXPERIMENT = "softmax-mnist-quick"
 SIZES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""One of them a block, so that each point gets each size; six blocks are the fewest for an interval of 95 %."""
+"""One size per block and point. An interval of 95 % needs six blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run: how it differs from `EXPERIMENT`, and the delays of each point in seconds, in their order.
+    """One run: its differences from `EXPERIMENT`, and the delays of each point in seconds, in their order.
 
-    `block`: counted from 0. A control has the same delays, each of no length.
-    `disk_bytes_per_s`: what the DataNodes may read from their disk; 0 for no limit.
-    `own`: instead of the experiment a script runs as the user's own job."""
+    Attributes:
+        block: counted from 0.
+        delays: in a control, all delays have the length 0.
+        own: whether a script runs as the user's own job, instead of the experiment.
+        disk_bytes_per_s: the limit of the DataNodes' disk reads; 0 for no limit.
+        attempt: the number of the repetition; 0 for the first run.
+    """
 
     way: str
     block: int
@@ -32,21 +35,28 @@ class Plan:
     delays: Mapping[str, Sequence[float]]
     own: bool = False
     disk_bytes_per_s: int = 0
+    attempt: int = 0
 
     @property
     def control(self) -> bool:
-        """Whether nothing is delayed."""
+        """Whether the run has no delay."""
         return not any(map(any, self.delays.values())) and not self.disk_bytes_per_s
 
     @property
     def name(self) -> str:
-        """Of its own in a self-test."""
-        return f"{self.way}-{self.block}-control" if self.control else f"{self.way}-{self.block}"
+        """A unique name in a self-test."""
+        suffix = "-control" if self.control else f"-repeat-{self.attempt}" if self.attempt else ""
+        return f"{self.way}-{self.block}{suffix}"
 
     @property
     def cluster_mode(self) -> bool:
         """Whether the driver runs in the ApplicationMaster."""
         return "deploy_mode=cluster" in self.settings
+
+    def repeat(self, points: Collection[str], attempt: int) -> Plan:
+        """Returns the repetition of some points. The user's own job needs all of its points."""
+        delays = {point: seconds for point, seconds in self.delays.items() if self.own or point in points}
+        return replace(self, delays=delays, disk_bytes_per_s=0, attempt=attempt)
 
 
 _START = (
@@ -59,15 +69,15 @@ _START = (
     "spark/executor-settings", "spark/executor-env", "spark/executor-register", "spark/task", "spark/broadcast",
     "spark/function", "spark/python-start", "hdfs/staging", "hdfs/upload",
 )  # fmt: skip
-"""What every job on YARN passes until it trains."""
+"""The points that every job on YARN passes before the training."""
 
 _BRIEF = (
     "client/exec", "yarn/submit", "yarn/queue", "yarn/register", "spark/submit-start", "spark/context",
     "spark/am-start", "spark/executor-start", "spark/task", "spark/python-start", "hdfs/staging",
 )  # fmt: skip
-"""Some of these, of each layer: ways that start as another one does need not repeat all."""
+"""A selection of them, for ways that start like another way."""
 
-# One rank, except where ranks wait for each other: if a second one could go on, a delay would hold up nothing.
+# One rank, except where ranks wait for each other: a second rank could continue, and hide the delay.
 _WAYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "feed": (
         ("workers=1",),
@@ -117,22 +127,22 @@ _OWN = (("workers=1",), ("user/script", "user/task"))
 
 _DISK = ("workers=1", "input=read", "page_cache=cold", "checkpoint_every_steps=1000")
 _DISK_BYTES_PER_S = 1_000_000
-"""A few seconds for the training data, far longer than training takes."""
+"""The training data takes a few seconds at this rate, much longer than the training."""
 
 
 def quick() -> list[Plan]:
-    """Five runs, which pass every point of dlobd's own job once at least."""
+    """Returns five runs that pass every point of dlobd's own job."""
     ways = ("feed", "read", "ranks", "channel", "barrier")
     return [_plan(name, 2 if name == "feed" else 1, (0.05, 0.5), 0.5) for name in ways]
 
 
 def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
-    """Every point with every size, in every way that passes it, and as many controls.
+    """Returns runs with every point and size, in every way that passes the point, and as many controls.
 
     Args:
-        slow_disk: whether DataNodes can be given a slow disk here.
+        slow_disk: whether the disk of the DataNodes can be slowed here.
     """
-    found = []
+    plans: list[Plan] = []
     for block, size in enumerate(SIZES_S):
         ways = [_plan(name, block, SIZES_S, None) for name in _WAYS]
         other = SIZES_S[(block + 1) % len(SIZES_S)]
@@ -145,8 +155,8 @@ def full(seed: int = 0, slow_disk: bool = False) -> list[Plan]:
             none = {point: [0.0] * len(delays) for point, delays in way.delays.items()}
             pair = [way, Plan(way.way, block, way.settings, none, way.own)]
             order.shuffle(pair)
-            found += pair
-    return found
+            plans += pair
+    return plans
 
 
 def _plan(way: str, block: int, often: Sequence[float], once: float | None) -> Plan:
@@ -154,7 +164,7 @@ def _plan(way: str, block: int, often: Sequence[float], once: float | None) -> P
     delays = {}
     for number, point in enumerate(points):
         if POINTS[point].often:
-            # two sizes a run, so that no run takes minutes
+            # two sizes per run, so that no run takes minutes
             delays[point] = often if len(often) <= 2 else [often[block], often[(block + 1) % len(often)]]
         else:
             delays[point] = [once if once is not None else SIZES_S[(block + number) % len(SIZES_S)]]

@@ -1,5 +1,5 @@
-"""Results of a self-test: every delay, the layers it was blamed on, recovered against injected time, layer totals
-against those of the controls, and how much of a run all of this proves."""
+"""The results of a self-test as tables and as one document: delays and blamed layers, recovered time, layer totals
+against those of the controls, and the share of a run that the delays prove."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from dlobd.layers import LAYERS
-from dlobd.selftest import coverage, totals
-from dlobd.selftest.points import POINTS
+from dlobd.selftest import coverage, paired_controls
+from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
-from dlobd.selftest.score import BLAMED, RIGHT, WRONG, Recovery, confusion, lines
+from dlobd.selftest.score import BLAMED, HELD_UP, RIGHT, WRONG, Recovery, confusion, lines
 
-DELAYS = ("point", "by", "delays", "injected s", "recovered s", "least", "most elsewhere")
+DELAYS = ("point", "by", "delays", "injected s", "held up s", "recovered s", "least", "most elsewhere")
 LINES = ("layer", "delays", "slope", "intercept ms")
 TOTALS = ("way", "layer", "injected s", "added s", "median error s", "interval s", "holds 0")
 COVERED = ("way", "wall s", "in spans with a delay", "without sleeps", "largest without one, s")
 
 HOLDING = 0.9
-"""The least share of layer totals whose interval has to hold the truth: an interval of 95 % misses it now and then."""
+"""The least share of layer totals whose interval must contain the injected time; some intervals of 95 % miss it."""
 
 TOUCHED = 0.8
-"""The least share of the wall that has to lie in spans that a delay was put into."""
+"""The least share of the wall in spans that contained a delay."""
 
 MAIN = "feed"
-"""The way that the main job goes, with one rank."""
+"""The way of the main job, with one rank."""
 
 SHOWN = 4
-"""So many spans without a delay are told."""
+"""The number of spans without a delay that are listed."""
 
 
 def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
-    """All of it as one JSON document: times in nanoseconds."""
-    found = [one for ran in rans for one in ran.found]
+    """Returns all results as one JSON document; times in nanoseconds."""
+    scored = [recovery for ran in rans for recovery in ran.scored]
     return {
         "facts": facts(rans) if rans else [],
-        "ok": bool(found) and all(ran.ok for ran in rans),
-        "target": {"right": RIGHT, "wrong": WRONG, "holding": HOLDING, "touched": TOUCHED},
+        "ok": bool(scored) and all(ran.ok for ran in rans),
+        "target": {"right": RIGHT, "wrong": WRONG, "held_up": HELD_UP, "holding": HOLDING, "touched": TOUCHED},
         "runs": [
             {
                 "run": ran.bundle.name,
@@ -49,41 +49,49 @@ def document(rans: Sequence[SelftestRun]) -> dict[str, Any]:
                 "status": ran.record.status,
                 "reason": ran.record.reason,
                 "missing": list(ran.missing),
+                "attempt": ran.plan.attempt,
+                "repeated": sorted(ran.repeated),
             }
             for ran in rans
         ],
         "delays": [
             {
-                "run": one.run,
-                "layer": one.layer,
-                **asdict(one.injected),
-                "ns": one.injected.ns,
-                "blamed": dict(one.blamed),
-                "ok": one.ok,
+                "run": recovery.run,
+                "layer": recovery.layer,
+                **asdict(recovery.injected),
+                "ns": recovery.injected.ns,
+                "held_ns": recovery.held_ns,
+                "inside": recovery.held.inside,
+                "blamed": dict(recovery.blamed),
+                "verdict": recovery.verdict,
+                "repeated": recovery.injected.point in ran.repeated,
             }
-            for one in found
+            for ran in rans
+            for recovery in ran.recoveries
         ],
-        "confusion": confusion(found),
-        "lines": {layer: asdict(line) for layer, line in lines(found).items()},
-        "totals": [_total(one) for one in _totals(rans)],
+        "confusion": confusion(scored),
+        "lines": {layer: asdict(line) for layer, line in lines(scored).items()},
+        "totals": [_total(total) for total in _totals(rans)],
         "coverage": _coverage(rans),
-        "never_delayed": never_delayed(found),
+        "never_delayed": never_delayed(scored),
     }
 
 
-def _totals(rans: Sequence[SelftestRun]) -> list[totals.Total]:
-    every = [(ran, totals.of_run(ran.plan.way, ran.plan.block, ran.injected, ran.attribution)) for ran in rans]
-    return totals.compared(
-        [total for ran, total in every if not ran.plan.control], [total for ran, total in every if ran.plan.control]
-    )
+def _totals(rans: Sequence[SelftestRun]) -> list[paired_controls.Total]:
+    runs: dict[bool, list[paired_controls.RunTotals]] = {True: [], False: []}
+    for ran in rans:
+        if not ran.plan.attempt:  # a repetition has no control beside it
+            plan = ran.plan
+            runs[plan.control].append(paired_controls.of_run(plan.way, plan.block, ran.injected, ran.attribution))
+    return paired_controls.compared(runs[False], runs[True])
 
 
-def _total(one: totals.Total) -> dict[str, Any]:
-    return {**asdict(one), "error_ns": asdict(one.error_ns), "holds": one.holds}
+def _total(total: paired_controls.Total) -> dict[str, Any]:
+    return {**asdict(total), "error_ns": asdict(total.error_ns), "holds": total.holds}
 
 
 def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
-    """A row a way: of its control, or of its run with delays where it has none."""
+    """Returns a row per way: of its control, or of its run with delays if it has no control."""
     delayed = [ran for ran in rans if not ran.plan.control]
     touched = {named for ran in delayed for named in coverage.touched(ran.injected, ran.attribution)}
     of_way: dict[str, SelftestRun] = {}
@@ -102,28 +110,30 @@ def _coverage(rans: Sequence[SelftestRun]) -> list[dict[str, Any]]:
 
 
 def facts(rans: Sequence[SelftestRun]) -> list[str]:
-    """Where and when it was made, one line each."""
+    """Returns date, machine, versions and runs, one line each."""
     settings = ", ".join(sorted({setting for ran in rans for setting in ran.plan.settings}))
     first = rans[0].record
     machine, versions = first.platform, first.versions
-    named = [f"{name} {versions.get(name)}" for name in ("dlobd", "java", "hadoop", "pyspark", "tensorflow")]
+    labels = [f"{name} {versions.get(name)}" for name in ("dlobd", "java", "hadoop", "pyspark", "tensorflow")]
     disk = "" if any(ran.plan.disk_bytes_per_s for ran in rans) else "; no slow disk"
     controls = sum(ran.plan.control for ran in rans)
+    repeats = sum(bool(ran.plan.attempt) for ran in rans)
+    number = f"{len(rans)} runs of {first.experiment}, {controls} of them controls, {repeats} repetitions"
     return [
         f"{first.started_at[:10]}, {machine.get('processor')}, {machine['cores']} cores",
-        ", ".join(named),
-        f"{len(rans)} runs of {first.experiment}, of which {controls} controls{disk}, with {settings}",
+        ", ".join(labels),
+        f"{number}{disk}, with {settings}",
     ]
 
 
-def never_delayed(found: Iterable[Recovery]) -> list[str]:
-    """The layers of which nothing is proved here."""
-    delayed = {one.layer for one in found}
+def never_delayed(recoveries: Iterable[Recovery]) -> list[str]:
+    """Returns the layers without a delay."""
+    delayed = {recovery.layer for recovery in recoveries}
     return [layer for layer in LAYERS if layer not in delayed]
 
 
 def tables(rans: Sequence[SelftestRun], console: Console) -> None:
-    """Prints all tables that there are rows for, and the verdict."""
+    """Prints all tables with rows, and the verdict."""
     whole = document(rans)
     matrix = (("delayed", *columns(whole)), matrix_rows(whole), "blamed, s")
     for header, rows, title in (
@@ -139,8 +149,8 @@ def tables(rans: Sequence[SelftestRun], console: Console) -> None:
         if run["status"] != "ok":
             console.print(f"run {run['run']} ({run['plan']}) is {run['status']}: {run['reason']}")
         if run["missing"]:
-            console.print(f"run {run['run']} ({run['plan']}): not made: {', '.join(run['missing'])}")
-    for line in verdicts(whole):
+            console.print(f"run {run['run']} ({run['plan']}): not injected: {', '.join(run['missing'])}")
+    for line in (*exceptions(whole), *verdicts(whole)):
         console.print(line)
 
 
@@ -152,49 +162,75 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> 
     return table
 
 
+def exceptions(whole: Mapping[str, Any]) -> list[str]:
+    """Returns a line per delay that was not found, also of delays that were repeated."""
+    lines = []
+    for delay in whole["delays"]:
+        if delay["verdict"] != "found":
+            blamed = ", ".join(f"{layer} {_s(ns)} s" for layer, ns in delay["blamed"].items())
+            inside = f", stopped inside the call {delay['inside']}" if delay["inside"] else ""
+            again = "; repeated" if delay["repeated"] else ""
+            lines.append(
+                f"run {delay['run']}: {delay['point']} of {_s(delay['ns'])} s is {delay['verdict']}: "
+                f"it held up the job for {_s(delay['held_ns'])} s{inside}; blamed: {blamed or 'nothing'}{again}"
+            )
+    return lines
+
+
 def verdicts(whole: Mapping[str, Any]) -> list[str]:
-    """A sentence on the delays, and one each on totals and coverage where there are any."""
-    right = sum(one["ok"] for one in whole["delays"])
+    """Returns a sentence on the delays, and one each on totals and coverage if there are any."""
+    scored = _scored(whole)
+    right = sum(delay["verdict"] == "found" for delay in scored)
     target = f"at least {RIGHT:.0%} in its own layer, at most {WRONG:.0%} in any other"
-    said = "passed" if whole["ok"] else "FAILED"
+    result = "passed" if whole["ok"] else "FAILED"
+    repeated = sorted({point for run in whole["runs"] for point in run["repeated"]})
+    again = f"; hidden or missing, and repeated: {', '.join(repeated)}" if repeated else ""
     never = f"; nothing was injected into {', '.join(whole['never_delayed'])}" if whole["never_delayed"] else ""
-    told = [f"{said}: {right} of {len(whole['delays'])} delays were found ({target}){never}"]
-    if judged := [one for one in whole["totals"] if one["holds"] is not None]:
-        held = sum(one["holds"] for one in judged)
-        least = min(one["error_ns"]["coverage"] for one in judged)
-        told.append(
-            f"{held} of {len(judged)} layer totals: the {least:.1%} interval of what was added holds what was injected "
-            f"(target {HOLDING:.0%})"
+    sentences = [f"{result}: {right} of {len(scored)} delays were found ({target}){again}{never}"]
+    if judged := [total for total in whole["totals"] if total["holds"] is not None]:
+        held = sum(total["holds"] for total in judged)
+        least = min(total["error_ns"]["coverage"] for total in judged)
+        sentences.append(
+            f"{held} of {len(judged)} layer totals: the {least:.1%} interval of the added time contains the injected "
+            f"time (target {HOLDING:.0%})"
         )
     if whole["coverage"]:
-        shares = {one["way"]: one["touched_ns"] / one["wall_ns"] for one in whole["coverage"]}
+        shares = {row["way"]: row["touched_ns"] / row["wall_ns"] for row in whole["coverage"]}
         least, awake = min(shares.values()), min(map(_awake, whole["coverage"]))
         main = f"{shares[MAIN]:.1%} of the wall of the main job's way, {MAIN}, and " if MAIN in shares else ""
-        told.append(
-            f"{main}at least {least:.1%} of any way's lies in spans with a delay (target {TOUCHED:.0%}); without "
-            f"sleeps whose length was read from the run, {awake:.1%} of any"
+        sentences.append(
+            f"{main}at least {least:.1%} of the wall of every way lies in spans with a delay (target {TOUCHED:.0%}); "
+            f"without sleeps of known length at least {awake:.1%}"
         )
-    return told
+    return sentences
+
+
+def _scored(whole: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [delay for delay in whole["delays"] if not delay["repeated"]]
 
 
 def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
-    """A row a point: how many delays, their sum, what was recovered, the worst of them."""
+    """Returns a row per point: the number of delays, the sums of their times, and the worst shares."""
     rows = []
     for name, point in POINTS.items():
-        own = [one for one in whole["delays"] if one["point"] == name]
+        own = [delay for delay in _scored(whole) if delay["point"] == name]
         if not own:
             continue
-        shares = [one["blamed"].get(point.layer, 0) / one["ns"] for one in own]
-        wrong = [ns / one["ns"] for one in own for layer, ns in one["blamed"].items() if layer != point.layer]
-        recovered = sum(one["blamed"].get(point.layer, 0) for one in own)
+        held = [delay for delay in own if delay["held_ns"]]
+        shares = [delay["blamed"].get(point.layer, 0) / delay["held_ns"] for delay in held]
+        wrong = [
+            ns / delay["held_ns"] for delay in held for layer, ns in delay["blamed"].items() if layer != point.layer
+        ]
+        recovered = sum(delay["blamed"].get(point.layer, 0) for delay in own)
         rows.append(
             [
                 name,
                 point.by,
                 str(len(own)),
-                _s(sum(one["ns"] for one in own)),
+                _s(sum(delay["ns"] for delay in own)),
+                _s(sum(delay["held_ns"] for delay in own)),
                 _s(recovered),
-                f"{min(shares):.1%}",
+                f"{min(shares, default=0):.1%}",
                 f"{max(wrong, default=0):.1%}",
             ]
         )
@@ -202,12 +238,12 @@ def by_point(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def columns(whole: Mapping[str, Any]) -> list[str]:
-    """What was blamed at least once, in the order of the layers."""
+    """Returns the names that were blamed at least once, in the order of the layers."""
     return [name for name in BLAMED if any(name in row for row in whole["confusion"].values())]
 
 
 def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """The confusion matrix in seconds, a row a layer that was delayed."""
+    """Returns the confusion matrix in seconds, a row per delayed layer."""
     return [
         [layer, *(_s(row[name]) if name in row else "" for name in columns(whole))]
         for layer, row in whole["confusion"].items()
@@ -215,7 +251,7 @@ def matrix_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """The regression of each layer; empty where all delays were of one size."""
+    """Returns the regression of each layer; without a slope if all delays had one size."""
     rows = []
     for layer, line in whole["lines"].items():
         fitted = line["slope"] is not None
@@ -225,39 +261,39 @@ def line_rows(whole: Mapping[str, Any]) -> list[list[str]]:
 
 
 def total_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """A row a layer of a way: means over the blocks, and the error's median with its interval."""
+    """Returns a row per way and layer: means over the blocks, and the median error with its interval."""
     rows = []
-    for one in whole["totals"]:
-        injected, added = one["injected_ns"], one["added_ns"]
-        error = one["error_ns"]
+    for total in whole["totals"]:
+        injected, added = total["injected_ns"], total["added_ns"]
+        error = total["error_ns"]
         known = error["coverage"] is not None
         rows.append(
             [
-                one["way"],
-                one["layer"],
+                total["way"],
+                total["layer"],
                 _s(sum(injected) / len(injected)),
                 _s(sum(added) / len(added)),
                 _signed(error["value"]),
                 f"{_signed(error['low'])} to {_signed(error['high'])}" if known else f"{len(added)} blocks: none",
-                {True: "yes", False: "NO", None: "-"}[one["holds"]],
+                {True: "yes", False: "NO", None: "-"}[total["holds"]],
             ]
         )
     return rows
 
 
 def covered_rows(whole: Mapping[str, Any]) -> list[list[str]]:
-    """A row a way: the share of its wall, and what is left out."""
+    """Returns a row per way: the touched share of its wall, and the longest other spans."""
     rows = []
-    for one in whole["coverage"]:
-        rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in one["untouched"][:SHOWN])
-        way = one["way"] if one["control"] else f"{one['way']} (with its delays)"
-        share = one["touched_ns"] / one["wall_ns"]
-        rows.append([way, _s(one["wall_ns"]), f"{share:.1%}", f"{_awake(one):.1%}", rest])
+    for covered in whole["coverage"]:
+        rest = ", ".join(f"{span['name']} {_s(span['ns'])}" for span in covered["untouched"][:SHOWN])
+        way = covered["way"] if covered["control"] else f"{covered['way']} (with its delays)"
+        share = covered["touched_ns"] / covered["wall_ns"]
+        rows.append([way, _s(covered["wall_ns"]), f"{share:.1%}", f"{_awake(covered):.1%}", rest])
     return rows
 
 
 def _awake(row: Mapping[str, Any]) -> float:
-    """The share of a wall without the sleeps whose length was read from the run."""
+    """Returns the touched share of a wall without its sleeps of known length."""
     return float(row["touched_ns"] / (row["wall_ns"] - row["asleep_ns"]))
 
 

@@ -1,19 +1,27 @@
-"""The runs of a self-test: each plan once, on one embedded cluster, and what was found in each."""
+"""The runs of a self-test: every plan on one embedded cluster, scored, with bounded repetitions."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers import log4j
+from dlobd.attribution.importers.rpc import Call, calls
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
+from dlobd.faults import hooks, injection_log, queue_filler, sigstop, slow_disk
+from dlobd.faults.injection_log import Injection
+from dlobd.faults.observed_run import DRIVER, SPARK_SUBMIT, ObservedRun
+from dlobd.faults.targets import daemons_of
+from dlobd.faults.triggers import Fault, Moment, armed
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
@@ -21,40 +29,64 @@ from dlobd.run import runner, submit
 from dlobd.run.deploy import embedded
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Attribution, Runnable
-from dlobd.selftest import freezer, hooks, score, slow_disk, truth
+from dlobd.selftest import score
+from dlobd.selftest.injection_points import DISK, POINTS, QUEUE, Point
 from dlobd.selftest.plans import EXPERIMENT, Plan
-from dlobd.selftest.points import POINTS
 from dlobd.selftest.score import Recovery
-from dlobd.selftest.triggers import daemons_of
-from dlobd.selftest.truth import Injection
 
-Progress = Callable[[str], None]
+REPEATS = 2
+"""The largest number of repetitions of a run with hidden or missing delays."""
+
+_CLIENT_LOG = re.compile(rf"{SPARK_SUBMIT}|{DRIVER}|container-(\d+)")
+"""The logs of Spark's JVMs, which have the calls of Hadoop's RPC client."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelftestRun:
-    """One run of a self-test and its run.json. `missing` are points at which a planned delay was not made."""
+    """One run of a self-test.
+
+    Attributes:
+        missing: points at which a planned delay was not injected.
+        repeated: points that the next run repeats, because a delay was hidden or missing. They are not scored here.
+    """
 
     plan: Plan
     bundle: Path
     record: Run
     attribution: Attribution
     injected: tuple[Injection, ...]
-    found: tuple[Recovery, ...]
+    recoveries: tuple[Recovery, ...]
     missing: tuple[str, ...]
+    repeated: frozenset[str] = frozenset()
+
+    @property
+    def scored(self) -> tuple[Recovery, ...]:
+        """The delays that no later run repeats."""
+        return tuple(recovery for recovery in self.recoveries if recovery.injected.point not in self.repeated)
 
     @property
     def ok(self) -> bool:
-        """Whether the run was sound, and every delay was made and found."""
-        return self.record.status == "ok" and not self.missing and all(found.ok for found in self.found)
+        """Whether the run was sound, and every delay was injected and found."""
+        sound = self.record.status == "ok" and self.repeated.issuperset(self.missing)
+        return sound and all(recovery.ok for recovery in self.scored)
+
+    @property
+    def repeatable(self) -> frozenset[str]:
+        """The points to repeat. A control, a failed run and a wrong breakdown are final."""
+        verdicts = {recovery.injected.point: recovery.verdict for recovery in self.recoveries if not recovery.ok}
+        if self.plan.control or self.record.status != "ok" or "wrong" in verdicts.values():
+            return frozenset()
+        return frozenset((*verdicts, *self.missing))
 
 
-def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) -> list[SelftestRun]:
-    """Runs all plans.
+def run(
+    plans: Sequence[Plan], out: Path, progress: Callable[[str], None], report: Callable[[str], None]
+) -> list[SelftestRun]:
+    """Runs all plans, and repeats hidden delays.
 
     Args:
-        out: for bundles; what was injected is beside them, in injected/<run id>.
-        told: gets one line per run that has ended.
+        out: for the bundles. The injection logs are beside them, in injected/<run ID>.
+        report: gets one line per run.
 
     Raises:
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
@@ -62,53 +94,116 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
     done: list[SelftestRun] = []
     with embedded.cluster(default_settings(), {}, progress) as cluster:
         if any(plan.control for plan in plans):
-            _warm_up(out, progress, told, cluster)
-        for plan in plans:
-            directory = (out / "injected" / f"{plan.name}-{os.getpid()}").resolve()
-            directory.mkdir(parents=True)
-            (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
-            (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
-            chosen = _chosen(plan, directory)
-            watching = freezer.watching(cluster, plan.cluster_mode, plan.delays, directory)
-            with watching as watched, _slow_exec(plan.delays, directory), _slow_disk(plan, cluster, directory):
-                path = runner.run(chosen, out, progress, cluster, watched.began, _hooked_in(directory))
-            done.append(look(plan, path, directory.rename(directory.parent / path.name)))
-            told(_line(len(done), len(plans), done[-1]))
+            # the first run of a cluster is slower by seconds, unlike its control
+            warm_up = runner.run(files.load(EXPERIMENT, ["workers=1"]), out, progress, cluster)
+            report(f"warm-up run, not scored: {Bundle(warm_up).read().status}")
+        for number, plan in enumerate(plans, 1):
+            for each in attempts(plan, lambda plan: _execute(plan, out, progress, cluster)):
+                done.append(each)
+                report(f"run {number} of {len(plans)}: {_summary(each)}")
     return done
 
 
-def _warm_up(out: Path, progress: Progress, told: Progress, cluster: EmbeddedCluster) -> None:
-    """A run that is not scored: the first one of a cluster is slower by seconds, which its pair would not have."""
-    path = runner.run(files.load(EXPERIMENT, ["workers=1"]), out, progress, cluster)
-    told(f"a run to warm up, not scored: {Bundle(path).read().status}")
+def attempts(plan: Plan, execute: Callable[[Plan], SelftestRun]) -> Iterator[SelftestRun]:
+    """Executes a plan, and repeats its hidden and missing delays at most `REPEATS` times."""
+    for number in range(REPEATS + 1):
+        ran = execute(plan)
+        points = ran.repeatable if number < REPEATS else frozenset()
+        yield replace(ran, repeated=points)
+        if not points:
+            return
+        plan = plan.repeat(points, number + 1)
 
 
-def _chosen(plan: Plan, directory: Path) -> Runnable:
+def _execute(plan: Plan, out: Path, progress: Callable[[str], None], cluster: EmbeddedCluster) -> SelftestRun:
+    directory = (out / "injected" / f"{plan.name}-{os.getpid()}").resolve()
+    directory.mkdir(parents=True)
+    (directory / "plan.json").write_text(json.dumps({point: list(s) for point, s in plan.delays.items()}))
+    (directory / "sitecustomize.py").write_text(hooks.sitecustomize(directory))
+    job = _job(plan, directory)
+    with (
+        _faults(plan, cluster, directory) as observed,
+        _slow_exec(plan.delays, directory),
+        _slow_disk(plan, cluster, directory),
+    ):
+        path = runner.run(job, out, progress, cluster, observed.began, _hooked_in(directory))
+    return score_run(plan, path, directory.rename(directory.parent / path.name))
+
+
+def _job(plan: Plan, directory: Path) -> Runnable:
     if plan.own:
         return own_job.from_script(str(shipped("jobs") / "selftest.py"), [str(directory)], plan.settings)
     return files.load(EXPERIMENT, list(plan.settings))
 
 
-def look(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
-    """What attribution made of the delays of one run."""
-    record = Bundle(bundle).read()
-    injected = truth.read(directory)
+def score_run(plan: Plan, bundle: Path, directory: Path) -> SelftestRun:
+    """Compares the breakdown of a run with its injection log."""
+    injected = injection_log.read(directory)
     attribution = attribute(assemble(bundle))
-    intervals = [one for one in injected if one.asked_ns and not POINTS[one.point].whole_run]
-    found = tuple(score.blame(one, attribution, bundle.name) for one in intervals)
+    recoveries = tuple(
+        score.blame(injection, attribution, bundle.name, rpc_calls(plan, bundle, POINTS[injection.point]))
+        for injection in injected
+        if injection.asked_ns and not POINTS[injection.point].whole_run
+    )
     missing = tuple(score.missing(plan.delays, injected))
-    return SelftestRun(plan, bundle, record, attribution, tuple(injected), found, missing)
+    return SelftestRun(plan, bundle, Bundle(bundle).read(), attribution, tuple(injected), recoveries, missing)
+
+
+def rpc_calls(plan: Plan, bundle: Path, point: Point) -> list[Call] | None:
+    """Returns the RPC calls in the log that triggers a point; None if it has no such calls."""
+    log = _CLIENT_LOG.fullmatch(point.stop.trigger.log) if point.stop else None
+    if log is None or point.layer not in ("yarn", "hdfs", "spark"):
+        return None
+    number = log[1] or ("1" if log[0] == DRIVER and plan.cluster_mode else "")
+    pattern = f"logs/containers/*_{int(number):06}/stderr" if number else "logs/driver.stderr"
+    return [call for path in sorted(bundle.glob(pattern)) for call in calls(log4j.read(path))]
+
+
+@contextmanager
+def _faults(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Iterator[ObservedRun]:
+    """Injects the delays of a plan that come from outside.
+
+    Raises:
+        ClusterError: YARN does not accept the application that fills the queue.
+    """
+    with ExitStack() as stack:
+        run = ObservedRun(cluster, directory, plan.cluster_mode)
+        faults = [_stop(point, seconds[0]) for point, seconds in plan.delays.items() if POINTS[point].stop]
+        if seconds := plan.delays.get(QUEUE):
+            filler = stack.enter_context(queue_filler.filled(cluster))
+            run.other = filler.application_id.removeprefix("application")
+            faults.append(_release(filler, seconds[0]))
+        stack.enter_context(armed(run, faults))
+        yield run
+
+
+def _stop(point: str, seconds: float) -> Fault:
+    stop = POINTS[point].stop
+    assert stop
+
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        sigstop.stop(point, lambda: stop.targets(run, moment), seconds, run.directory, run.over, stop.within_s)
+
+    return Fault(point, stop.trigger, inject)
+
+
+def _release(filler: queue_filler.Filler, seconds: float) -> Fault:
+    def inject(run: ObservedRun, moment: Moment) -> None:
+        injection_log.inject(run.directory, QUEUE, seconds)
+        filler.release()
+
+    return Fault(QUEUE, queue_filler.ACCEPTED, inject)
 
 
 def _slow_disk(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> AbstractContextManager[None]:
     if not plan.disk_bytes_per_s:
         return nullcontext()
     blocks = sorted(cluster.work_dir.glob("datanode-*/**/finalized/**/blk_*"))
-    return slow_disk.slowed(daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
+    return slow_disk.slowed(DISK, daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
 
 
 def _hooked_in(directory: Path) -> Callable[[Command], Command]:
-    """Every Python below spark-submit begins with the hooks; Spark hands PYTHONPATH on to its containers."""
+    """Returns a change of the command that hooks every Python process; Spark passes PYTHONPATH on to its containers."""
     path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
 
     def hooked(command: Command) -> Command:
@@ -119,12 +214,12 @@ def _hooked_in(directory: Path) -> Callable[[Command], Command]:
 
 @contextmanager
 def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator[None]:
-    """Lets the child that becomes spark-submit wait before it does."""
+    """Delays the child process before it becomes spark-submit."""
     original = submit.before_exec
 
     def late() -> None:
         original()
-        truth.inject(directory, "client/exec", plan["client/exec"][0])
+        injection_log.inject(directory, "client/exec", plan["client/exec"][0])
 
     if plan.get("client/exec"):
         submit.before_exec = late
@@ -134,15 +229,12 @@ def _slow_exec(plan: Mapping[str, Sequence[float]], directory: Path) -> Iterator
         submit.before_exec = original
 
 
-def _line(number: int, of: int, ran: SelftestRun) -> str:
-    right = sum(found.ok for found in ran.found)
-    what = (
-        f"{right} of {len(ran.found)} delays in the right layer"
-        if ran.found
-        else "a control"
-        if ran.plan.control
-        else "a slow disk"
-    )
-    more = f"; not made: {', '.join(ran.missing)}" if ran.missing else ""
-    why = f" ({ran.record.reason})" if ran.record.reason else ""
-    return f"run {number} of {of}: {ran.plan.name} {ran.record.status}{why}, {what}{more}"
+def _summary(ran: SelftestRun) -> str:
+    right = sum(recovery.ok for recovery in ran.recoveries)
+    content = "a control" if ran.plan.control else "a slow disk"
+    if ran.recoveries:
+        content = f"{right} of {len(ran.recoveries)} delays in the right layer"
+    again = f"; to be repeated: {', '.join(sorted(ran.repeated))}" if ran.repeated else ""
+    missing = f"; not injected: {', '.join(ran.missing)}" if ran.missing else ""
+    reason = f" ({ran.record.reason})" if ran.record.reason else ""
+    return f"{ran.plan.name} {ran.record.status}{reason}, {content}{missing}{again}"

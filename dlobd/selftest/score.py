@@ -1,4 +1,10 @@
-"""Truth against attribution: which layers had each injected interval in the attributed wall. Pure."""
+"""The score of a delay: the layers that the breakdown blames for it, compared with the layer that was delayed. Pure.
+
+A delay can be judged only for the time in which it held up the job. On a busy machine a process may still compute
+while the daemon that it needs next is already stopped, or it may be stopped one step too late, inside a call of another
+layer. `held_up` decides this by the raw log of the RPC client, which is independent of the breakdown. A delay that the
+run hid is not a success: it must be repeated. A breakdown that blames another layer fails.
+"""
 
 from __future__ import annotations
 
@@ -6,109 +12,178 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from dlobd.attribution.importers.rpc import Call
+from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution, Segment
-from dlobd.selftest.points import POINTS, Point
-from dlobd.selftest.truth import Injection
+from dlobd.selftest.injection_points import POINTS, Point
 
 UNEXPLAINED = "unexplained"
-"""Time of whatever layer that no evidence explains: it does not count as recovered."""
+"""Time that no evidence explains does not count as recovered, whatever its layer."""
 
 ELSEWHERE = "another part"
-"""Time of the right layer, but of another span than the one that was delayed: it does not count as recovered either."""
+"""Time of the right layer in another span than the delayed one does not count as recovered either."""
 
 BLAMED = (*LAYERS, ELSEWHERE, UNEXPLAINED, UNATTRIBUTED)
 
 RIGHT, WRONG = 0.95, 0.02
-"""The least share of an injected interval in its own layer, and the largest in any other."""
+"""The least share of a delay in its own layer, and the largest share in any other."""
+
+HELD_UP = 0.5
+"""The least share of a delay that must have held up the job; otherwise it proves nothing."""
+
+Verdict = Literal["found", "hidden", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """The part of a delay that held up the job, [start_ns, end_ns). `inside`: the call in which a JVM was stopped."""
+
+    start_ns: int
+    end_ns: int
+    inside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """One injected delay and what attribution made of it: nanoseconds by layer, which sum to `injected.ns`."""
+    """A delay and its time in the breakdown.
+
+    Attributes:
+        blamed: nanoseconds per layer, which sum to `held_ns`.
+        moved_ns: the part of it in other layers during which the critical path moved on: a span of the other layer
+            began or ended within the delay.
+    """
 
     run: str
     injected: Injection
+    held: HeldUp
     blamed: Mapping[str, int]
+    moved_ns: int = 0
 
     @property
     def layer(self) -> str:
-        """The layer that has to be blamed."""
+        """The layer that the breakdown must blame."""
         return POINTS[self.injected.point].layer
 
     @property
+    def held_ns(self) -> int:
+        """The time during which the delay held up the job."""
+        return self.held.end_ns - self.held.start_ns
+
+    @property
     def recovered_ns(self) -> int:
-        """What the right layer got."""
+        """The time in the right layer."""
         return self.blamed.get(self.layer, 0)
 
     @property
+    def verdict(self) -> Verdict:
+        """`found` within the target; `hidden` if the run did not wait for the delay; `wrong` otherwise."""
+        others = [ns for layer, ns in self.blamed.items() if layer != self.layer]
+        if self.held_ns < HELD_UP * self.injected.ns:
+            return "hidden"
+        if self.recovered_ns >= RIGHT * self.held_ns and max(others, default=0) <= WRONG * self.held_ns:
+            return "found"
+        return "hidden" if self.held.inside or sum(others) - self.moved_ns <= WRONG * self.held_ns else "wrong"
+
+    @property
     def ok(self) -> bool:
-        """Whether it is within the target."""
-        wrong = [ns for layer, ns in self.blamed.items() if layer != self.layer]
-        return self.recovered_ns >= RIGHT * self.injected.ns and max(wrong, default=0) <= WRONG * self.injected.ns
+        """Whether the delay was found."""
+        return self.verdict == "found"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """recovered = slope x injected + intercept, over a layer's delays; None where all were of one size."""
+    """recovered = slope x held up + intercept, over the delays of a layer; None if all had the same length."""
 
     delays: int
-    injected_ns: int
+    held_ns: int
     recovered_ns: int
     slope: float | None
     intercept_ns: float | None
 
 
-def blame(injected: Injection, attribution: Attribution, run: str) -> Recovery:
-    """What attribution says of the time in which a delay was injected; outside the window it is unattributed."""
+def held_up(injected: Injection, calls: Sequence[Call] | None) -> HeldUp:
+    """Returns the part of a delay that held up the job, by the calls of the RPC client beside it.
+
+    A stopped daemon holds up its client from the call that waits at the end of the delay; without such a call it
+    held up nothing. A stopped JVM of Spark must not be inside a call, which would look like a slow daemon.
+
+    Args:
+        calls: those of the client of a stopped daemon, or of the stopped JVM; None if there is no such log.
+    """
+    start_ns, end_ns = injected.start_ns, injected.end_ns
+    if calls is None:
+        return HeldUp(start_ns, end_ns)
+    layer = POINTS[injected.point].layer
+    pending = [call for call in calls if call.start_ns < end_ns <= call.end_ns]
+    if layer == "spark":
+        return HeldUp(start_ns, end_ns, next((call.method for call in pending if call.start_ns < start_ns), ""))
+    first_ns = min((call.start_ns for call in pending if call.layer == layer), default=end_ns)
+    return HeldUp(max(start_ns, first_ns), end_ns)
+
+
+def blame(injected: Injection, attribution: Attribution, run: str, calls: Sequence[Call] | None = None) -> Recovery:
+    """Looks up a delay in the attributed wall. Time outside of the window is unattributed.
+
+    Args:
+        calls: as for `held_up`.
+    """
+    held = held_up(injected, calls)
     blamed: Counter[str] = Counter()
+    moved_ns = 0
     point = POINTS[injected.point]
     for segment in attribution.segments:
-        overlap_ns = min(segment.end_ns, injected.end_ns) - max(segment.start_ns, injected.start_ns)
+        overlap_ns = min(segment.end_ns, held.end_ns) - max(segment.start_ns, held.start_ns)
         if overlap_ns > 0:
-            blamed[_blamed(point, segment)] += overlap_ns
-    outside_ns = injected.ns - blamed.total()
+            name = _blamed(point, segment)
+            blamed[name] += overlap_ns
+            if name in LAYERS and name != point.layer and segment.span and _edge_within(segment, held):
+                moved_ns += overlap_ns
+    outside_ns = held.end_ns - held.start_ns - blamed.total()
     if outside_ns:
         blamed[UNATTRIBUTED] += outside_ns
-    return Recovery(run, injected, dict(blamed))
+    return Recovery(run, injected, held, dict(blamed), moved_ns)
 
 
 def _blamed(point: Point, segment: Segment) -> str:
     if segment.kind == "unexplained":
         return UNEXPLAINED
-    named = segment.span.name if segment.span else ""
-    return ELSEWHERE if segment.layer == point.layer and point.part not in ("", named) else segment.layer
+    name = segment.span.name if segment.span else ""
+    return ELSEWHERE if segment.layer == point.layer and point.part not in ("", name) else segment.layer
 
 
-def confusion(found: Iterable[Recovery]) -> dict[str, dict[str, int]]:
-    """Layer that was delayed -> who was blamed -> nanoseconds, in the order of the layers."""
+def _edge_within(segment: Segment, held: HeldUp) -> bool:
+    span = segment.span
+    return span is not None and any(held.start_ns < edge_ns < held.end_ns for edge_ns in (span.start_ns, span.end_ns))
+
+
+def confusion(recoveries: Iterable[Recovery]) -> dict[str, dict[str, int]]:
+    """Returns delayed layer -> blamed layer -> nanoseconds, in the order of the layers."""
     total: dict[str, Counter[str]] = {}
-    for one in found:
-        total.setdefault(one.layer, Counter()).update(one.blamed)
+    for recovery in recoveries:
+        total.setdefault(recovery.layer, Counter()).update(recovery.blamed)
     return {
         layer: {name: total[layer][name] for name in BLAMED if total[layer][name]} for layer in LAYERS if layer in total
     }
 
 
-def lines(found: Sequence[Recovery]) -> dict[str, Line]:
-    """The regression of each layer."""
+def lines(recoveries: Sequence[Recovery]) -> dict[str, Line]:
+    """Fits the regression line of each layer."""
     fitted = {}
     for layer in LAYERS:
-        own = [one for one in found if one.layer == layer]
+        own = [recovery for recovery in recoveries if recovery.layer == layer]
         if not own:
             continue
-        injected = [float(one.injected.ns) for one in own]
-        recovered = [float(one.recovered_ns) for one in own]
-        line = (
-            statistics.linear_regression(injected, recovered)
-            if len({one.injected.asked_ns for one in own}) > 1
-            else None
-        )
+        held = [float(recovery.held_ns) for recovery in own]
+        recovered = [float(recovery.recovered_ns) for recovery in own]
+        sizes = {recovery.injected.asked_ns for recovery in own}
+        line = statistics.linear_regression(held, recovered) if len(sizes) > 1 else None
         fitted[layer] = Line(
             len(own),
-            sum(one.injected.ns for one in own),
-            sum(one.recovered_ns for one in own),
+            sum(recovery.held_ns for recovery in own),
+            sum(recovery.recovered_ns for recovery in own),
             line.slope if line else None,
             line.intercept if line else None,
         )
@@ -116,6 +191,6 @@ def lines(found: Sequence[Recovery]) -> dict[str, Line]:
 
 
 def missing(planned: Mapping[str, Sequence[float]], injected: Iterable[Injection]) -> list[str]:
-    """The points of a plan at which fewer delays were made than planned."""
-    made = Counter(one.point for one in injected)
-    return [point for point, seconds in planned.items() if made[point] < len(seconds)]
+    """Returns the points of a plan with fewer delays than planned."""
+    count = Counter(injection.point for injection in injected)
+    return [point for point, seconds in planned.items() if count[point] < len(seconds)]

@@ -1,10 +1,9 @@
-"""What recording adds to a step: the real trainer's loop, with the recorder on and off by turns in one process.
+"""Measures the cost of recording in a step: the real training loop, with the recorder on and off in one process.
 
-Whole runs differ from each other by more than recording costs. Here the two ways alternate every `BLOCK_STEPS` steps,
-in an order drawn for each pair, so that what drifts drifts for both alike. What one process finds is one value, however
-many pairs it has: another process lies elsewhere in memory, and finds another one. What a block has recorded is made
-to text and written before its time ends. The blocks of records lie in memory: nothing but the step itself hides the
-cost.
+Whole runs differ by more than the recorder costs. Here the two ways alternate every `BLOCK_STEPS` steps, in an order
+drawn for each pair, so that both suffer from the same drift. A process gives one value, whatever its number of pairs,
+because another process has another memory layout. The records of a block are written before its time ends. The training
+data lies in memory, so that only the step itself can hide the cost.
 
     python -m dlobd.selftest.step_loop DIRECTORY SEED      one loop; the last line is a `Loop` as JSON
 """
@@ -44,29 +43,29 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One process. Nanoseconds a step, one value a block of `BLOCK_STEPS` steps; `off_ns[k]`, `on_ns[k]` are a pair."""
+    """One process: nanoseconds per step, a value per block of `BLOCK_STEPS`; `off_ns[k]`, `on_ns[k]` are a pair."""
 
     off_ns: tuple[float, ...]
     on_ns: tuple[float, ...]
 
     @property
     def added_ns(self) -> float:
-        """What recording adds to a step: the median of the pairs' differences."""
+        """The added time of a step: the median difference of the pairs."""
         return statistics.median(on - off for off, on in zip(self.off_ns, self.on_ns, strict=True))
 
     @property
     def step_ns(self) -> float:
-        """A step without recording: the median of the blocks."""
+        """The time of a step without recording: the median of the blocks."""
         return statistics.median(self.off_ns)
 
 
 def added_ns(loops: Sequence[Loop]) -> Estimate | None:
-    """What recording adds to a step: the median over processes, with its interval."""
+    """Returns the added time of a step: the median over processes, with its interval."""
     return median(loop.added_ns for loop in loops)
 
 
 class AlternatingFeed:
-    """A feed that never makes the trainer wait, with the span that real feeds have; a turn ends where it is asked."""
+    """A feed without waits, with the span of a real feed. It switches the recorder at the end of each turn."""
 
     def __init__(self, block: bytes, recorder: tracing.Recorder, seed: int) -> None:
         self._block = block
@@ -79,7 +78,7 @@ class AlternatingFeed:
         self._began_ns = 0
 
     def next_block(self) -> bytes:
-        """The same block each time."""
+        """Returns the same block each time."""
         if not self._left:
             self._turn()
         self._left -= 1
@@ -88,7 +87,7 @@ class AlternatingFeed:
             return self._block
 
     def stop(self) -> None:
-        """It feeds when it is asked, and only then."""
+        """Does nothing: no thread feeds ahead."""
 
     def _turn(self) -> None:
         self._recorder.flush()
@@ -104,12 +103,12 @@ class AlternatingFeed:
         self._began_ns = time.perf_counter_ns()
 
     def loop(self) -> Loop:
-        """What was found, after the last turn."""
+        """Returns the measured times after the last turn."""
         return Loop(tuple(self._took["off"]), tuple(self._took["on"]))
 
 
 def run(directory: Path, seed: int) -> Loop:
-    """The loop of one rank on SoftMax, in this process, which records from now on."""
+    """Runs the loop of one rank on SoftMax in this process, which records from now on."""
     recorder = tracing.start(directory, "chief")
     if recorder is None:
         raise ValueError(f"{tracing.SWITCH} is off")
@@ -124,19 +123,17 @@ def run(directory: Path, seed: int) -> Loop:
     files_ = {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes}
     paths = {"test_path": f"{directory}/test", "run_dir": str(directory)}
     feed = AlternatingFeed(block, recorder, seed)
-    # one rank: no peers to be told of, and nothing to read from the environment
     trainer.main(Job(**(known | facts | files_ | paths)), Node("chief", 0, ("",), feed))
     return feed.loop()
 
 
 def _records(dataset: Dataset, split: Split, samples: int) -> bytes:
-    """The first samples of a split, as a block of the feed or a file."""
     ((images, labels),) = dataset.chunks(split, range(samples), samples)
     return tfrecord.encode(images, labels, layout_of(dataset))
 
 
 def measure(seed: int) -> Loop | None:
-    """`run` in a process of its own; None if it did not end well within `TIMEOUT_S`."""
+    """Executes `run` in a new process; None if it fails or exceeds `TIMEOUT_S`."""
     environment = {name: value for name, value in os.environ.items() if name != tracing.SWITCH}
     with tempfile.TemporaryDirectory(prefix="step-loop-") as directory:
         command = [sys.executable, "-m", __name__, directory, str(seed)]
@@ -150,7 +147,7 @@ def measure(seed: int) -> Loop | None:
 
 
 def processes(seed: int) -> list[Loop]:
-    """`measure` in `PROCESSES` of them, one after the other; those that ended well."""
+    """Executes `measure` `PROCESSES` times; returns the successful results."""
     return [loop for number in range(PROCESSES) if (loop := measure(PROCESSES * seed + number))]
 
 

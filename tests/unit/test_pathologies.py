@@ -1,4 +1,4 @@
-"""The bench of pathologies: its table, faults that undo themselves, and a page that counts what was found."""
+"""The bench of pathologies: its table, faults that undo themselves, and the page with the results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,18 +21,20 @@ import pytest
 from records import run_record
 
 from bench.pathologies import __main__ as bench
-from bench.pathologies import faults, moments, network, publish, results, stage, table
+from bench.pathologies import faults, network, publish, results, stage, table
 from bench.pathologies.results import Result
-from bench.pathologies.stage import Ended, Scene, Stage
+from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import markers
 from dlobd.attribution.findings.find import REMEDIES
 from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
+from dlobd.faults import injection_log, queue_filler, slow_disk
+from dlobd.faults.observed_run import ObservedRun
+from dlobd.faults.triggers import FileAppears, LogLine
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.run import page_cache
-from dlobd.selftest import queue_holder, slow_disk
 from dlobd.tracing import names
 
 S = 10**9
@@ -45,7 +46,7 @@ SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
-    """Each by a name of its own, also as a directory; what is expected is a remedy with a section in the docs."""
+    """Names and directories are unique; each expected finding has a section in the docs."""
     assert (len(PATHOLOGIES), len(HEALTHY)) == (24, 6)
     assert len({results.directory(Path(), one) for one in bench.EVERY}) == 30
     page = (TOP / "docs" / "findings.md").read_text()
@@ -55,14 +56,14 @@ def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
     assert all("|" not in one.name + one.how for one in bench.EVERY)
 
 
-def test_every_remedy_but_one_is_expected_of_some_run() -> None:
-    """HDFS's close retry is part of each checkpoint."""
+def test_every_remedy_but_one_is_expected_in_a_run() -> None:
+    """HDFS's close retry is part of every checkpoint."""
     assert REMEDIES.keys() - {one.expected for one in PATHOLOGIES} == {"close-retry"}
 
 
 @pytest.mark.parametrize("pathology", bench.EVERY, ids=lambda one: one.name)
-def test_each_run_can_be_asked_for(pathology: Pathology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its experiment is valid, or its script is there; nothing of what was made for it is left."""
+def test_a_pathology_starts_a_valid_run(pathology: Pathology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its experiment is valid, or its script exists; no file is left."""
     asked: list[list[str]] = []
 
     def run(directory: Path, words: list[str], *others: Any, **named: Any) -> Ended:
@@ -92,7 +93,7 @@ def test_each_run_can_be_asked_for(pathology: Pathology, tmp_path: Path, monkeyp
 
 
 def test_only_names_of_the_table_can_be_chosen() -> None:
-    """In the order in which they were named; all without a name."""
+    """They keep the order of the names; without names, all run."""
     assert [one.name for one in bench.chosen(["slow disk", "garbage"])] == ["slow disk", "garbage"]
     assert bench.chosen([]) == [*HEALTHY, *PATHOLOGIES]
     with pytest.raises(UsageError, match="No pathology is called slow disc"):
@@ -104,7 +105,7 @@ def test_only_names_of_the_table_can_be_chosen() -> None:
 
 @contextmanager
 def child(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], ProcessId]]:
-    """A process of our own."""
+    """Starts a process."""
     process = subprocess.Popen([*(words or SLEEPS)])
     try:
         known = identify(process.pid)
@@ -116,26 +117,32 @@ def child(*words: str) -> Iterator[tuple[subprocess.Popen[bytes], ProcessId]]:
 
 
 def state(process: subprocess.Popen[bytes]) -> str:
-    """T: it is stopped."""
+    """Returns the state of a process; T means stopped."""
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def until(holds: Any, within_s: float = 10.0) -> None:
-    """Waits, and fails if it never comes to be."""
+    """Waits until a condition holds, and fails at the deadline."""
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
 
-def scene(tmp_path: Path, **members: Any) -> Scene:
-    """On a cluster of which only a directory is there."""
+def observed(tmp_path: Path, **members: Any) -> ObservedRun:
+    """A run on a cluster that consists of a directory."""
     cluster: Any = SimpleNamespace(work_dir=tmp_path / "cluster", log_files=dict, daemons_now=list, **members)
-    return Scene(cluster, tmp_path / "runs")
+    (tmp_path / "runs").mkdir(exist_ok=True)
+    return ObservedRun(cluster, tmp_path / "runs", bundles=tmp_path / "runs")
 
 
-def spans(of: Scene, role: str, pid: int, *marks: str) -> Path:
-    """What a process in a container of the run has recorded."""
+def injected(run: ObservedRun) -> list[str]:
+    """Returns the names in the injection log."""
+    return [injection.point for injection in injection_log.read(run.directory)]
+
+
+def spans(of: ObservedRun, role: str, pid: int, *marks: str) -> Path:
+    """Writes the span file of a process in a container of the run."""
     path = of.cluster.work_dir / f"nodemanager-0/userlogs/application_1/container_1_01_000002/spans-{pid}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"k": "process", "role": role, "pid": pid}, separators=(",", ":")), *marks]
@@ -143,29 +150,19 @@ def spans(of: Scene, role: str, pid: int, *marks: str) -> Path:
     return path
 
 
-def test_a_stopped_process_goes_on_when_the_time_is_over(tmp_path: Path) -> None:
-    """And no sooner."""
-    with child() as (process, known):
-        thread = threading.Thread(target=faults.stopped, args=([known], 0.3, threading.Event()))
-        thread.start()
-        until(lambda: state(process) == "T")
-        thread.join()
-        until(lambda: state(process) != "T")
-
-
-def test_a_stopped_daemon_goes_on_when_the_run_is_over(tmp_path: Path) -> None:
-    """As soon as it is, long before the time, also if that is by Ctrl-C. The moment is a line after the run began."""
+def test_a_stopped_daemon_continues_at_the_end_of_the_run(tmp_path: Path) -> None:
+    """Also if Ctrl-C ends the run. Lines from before the run do not trigger the stop."""
     log = tmp_path / "log"
     log.write_text("begins\n")
     with child() as (process, _):
-        one = scene(tmp_path, daemon_pids=lambda: {"namenode": process.pid})
+        one = observed(tmp_path, daemon_pids=lambda: {"namenode": process.pid})
         one.cluster.log_files = lambda: {"namenode": log}  # type: ignore[method-assign]
-        fault = faults.daemon_stopped("namenode", 60, moments.line("name.*", re.compile("begins")))
+        fault = faults.daemon_stopped("namenode", 60, LogLine("name.*", re.compile("begins")))
 
         def interrupted() -> None:
             with fault(one):
                 time.sleep(0.1)
-                assert one.made == []
+                assert injected(one) == []
                 with log.open("a") as file:
                     file.write("begins again\n")
                 until(lambda: state(process) == "T")
@@ -176,21 +173,21 @@ def test_a_stopped_daemon_goes_on_when_the_run_is_over(tmp_path: Path) -> None:
             interrupted()
         until(lambda: state(process) != "T")
         assert time.monotonic() - began < 30
-        assert one.planned == one.made == ["namenode stopped"]
+        assert one.planned == injected(one) == ["namenode stopped"]
 
 
-def test_a_fault_whose_moment_never_comes_is_planned_and_not_made(tmp_path: Path) -> None:
+def test_a_fault_without_its_trigger_is_planned_and_missing(tmp_path: Path) -> None:
     """The context ends at once."""
-    one = scene(tmp_path)
-    with faults.daemon_stopped("datanode", 60, moments.IMPORTED)(one):
+    one = observed(tmp_path)
+    with faults.daemon_stopped("datanode", 60, faults.IMPORTED)(one):
         pass
-    assert (one.planned, one.made) == (["datanode stopped"], [])
+    assert (one.planned, injected(one)) == (["datanode stopped"], [])
 
 
 def test_a_trainer_is_stopped_while_it_imports(tmp_path: Path) -> None:
-    """Neither the chief, nor one that has imported TensorFlow; afterwards it goes on."""
+    """The chief is not stopped. The trainer continues afterwards."""
     with child() as (chief, _), child() as (late, _):
-        one = scene(tmp_path)
+        one = observed(tmp_path)
         with faults.trainer_stopped(60)(one):
             spans(one, "chief", chief.pid)
             spans(one, "trainer", late.pid)
@@ -200,9 +197,9 @@ def test_a_trainer_is_stopped_while_it_imports(tmp_path: Path) -> None:
 
 
 def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> None:
-    """Again and again."""
+    """It stops and continues several times."""
     with child() as (process, _):
-        one = scene(tmp_path)
+        one = observed(tmp_path)
         with faults.trainer_hampered(0.05, 0.05)(one):
             spans(one, "worker", process.pid, names.FIRST_STEP_DONE)
             for _ in range(3):
@@ -211,15 +208,15 @@ def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> No
             spans(one, "worker", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
             time.sleep(0.3)
             assert state(process) != "T"
-        assert one.made == ["trainer hampered"]
+        assert set(injected(one)) == {"trainer hampered"}
 
 
 def test_a_container_is_killed_once_its_job_has_begun(tmp_path: Path) -> None:
-    """The process is known by the container's id in its environment, and by its program."""
+    """The container ID in its environment and its program identify the process."""
     begun, java = tmp_path / "begun", tmp_path / "java"
     java.symlink_to("/bin/sleep")
     container = f"container_{os.getpid()}_01_000002"
-    one = scene(tmp_path)
+    one = observed(tmp_path)
     mine = subprocess.Popen([str(java), "60"], env={"CONTAINER_ID": container})
     shell = subprocess.Popen(["/bin/sleep", "60"], env={"CONTAINER_ID": container})
     try:
@@ -228,15 +225,15 @@ def test_a_container_is_killed_once_its_job_has_begun(tmp_path: Path) -> None:
             begun.touch()
             assert mine.wait(20) == -signal.SIGKILL
         assert shell.poll() is None
-        assert one.made == ["container killed"]
+        assert injected(one) == ["container killed"]
     finally:
         for process in (mine, shell):
             process.kill()
             process.wait()
 
 
-def test_busy_processes_are_gone_with_the_run(tmp_path: Path) -> None:
-    """Whatever ended it."""
+def test_busy_processes_end_with_the_run(tmp_path: Path) -> None:
+    """Also after Ctrl-C."""
     kept: list[subprocess.Popen[bytes]] = []
 
     def interrupted() -> None:
@@ -251,7 +248,7 @@ def test_busy_processes_are_gone_with_the_run(tmp_path: Path) -> None:
 
 
 def test_a_busy_process_ends_with_its_parent() -> None:
-    """However that ends."""
+    """Whatever ends the parent."""
     words = f"[sys.executable, '-c', {faults.BUSY!r}, str(os.getpid())]"
     parent = f"import os, subprocess, sys; print(subprocess.Popen({words}, stdout=subprocess.DEVNULL).pid)"
     told = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True, timeout=30)
@@ -269,7 +266,7 @@ def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest
         counts.append(0)
 
     monkeypatch.setattr(faults, "hogs", counted)
-    one = scene(tmp_path)
+    one = observed(tmp_path)
     with child() as (process, _), faults.busy_in_training(8)(one):
         time.sleep(0.2)
         assert counts == []
@@ -279,51 +276,52 @@ def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest
         until(lambda: counts == [8, 0])
 
 
-def test_a_held_queue_is_released_after_the_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And in any case at the end of the run."""
+def test_a_filled_queue_is_released_after_the_trigger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And at the latest at the end of the run."""
     released: list[float] = []
 
     @contextmanager
-    def held(cluster: Any, memory_mb: int = 0) -> Iterator[queue_holder.Holder]:
-        yield queue_holder.Holder("application_1", lambda: released.append(time.monotonic()))
+    def held(cluster: Any, memory_mb: int = 0) -> Iterator[queue_filler.Filler]:
+        yield queue_filler.Filler("application_1", lambda: released.append(time.monotonic()))
         released.append(memory_mb)
 
-    monkeypatch.setattr(queue_holder, "held", held)
+    monkeypatch.setattr(queue_filler, "filled", held)
     begun = tmp_path / "begun"
-    one = scene(tmp_path)
-    with faults.queue_held(0.2, moments.file(begun), 4096)(one):
+    one = observed(tmp_path)
+    with faults.queue_filled(0.2, FileAppears(begun), 4096)(one):
         came = time.monotonic()
         begun.touch()
         until(lambda: released)
         assert released[0] >= came + 0.2
     assert released[1:] == [4096]
-    assert one.made == ["queue held"]
+    assert injected(one) == ["queue filled"]
 
 
-def test_files_are_dropped_and_none_is_missed(tmp_path: Path) -> None:
-    """What nobody may read, or is gone, is left alone."""
+def test_files_are_dropped_from_memory(tmp_path: Path) -> None:
+    """Unreadable and missing files are skipped."""
     path = tmp_path / "file"
     path.write_bytes(bytes(1 << 16))
     faults.drop([tmp_path / "gone", path])
     assert any("libtensorflow" in one.name for one in faults.environment(tmp_path))
 
 
-def test_an_environment_comes_from_a_slow_disk_while_the_run_lasts(
+def test_the_environment_is_read_from_a_slow_disk_during_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What NodeManagers start is as slow as they are; afterwards they are not."""
+    """NodeManagers and their containers are slow, and normal afterwards."""
     if reason := slow_disk.obstacle(tmp_path):
         pytest.skip(reason)
     file = tmp_path / "library"
     file.write_bytes(os.urandom(1 << 20))
     monkeypatch.setattr(faults, "environment", lambda java_home: [file])
-    (tmp_path / "runs").mkdir()
 
     def group(pid: int) -> str:
         return next(line for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines() if ":blkio:" in line)
 
     with child() as (process, _):
-        one = scene(tmp_path, java=SimpleNamespace(home=tmp_path), daemon_pids=lambda: {"nodemanager-0": process.pid})
+        one = observed(
+            tmp_path, java=SimpleNamespace(home=tmp_path), daemon_pids=lambda: {"nodemanager-0": process.pid}
+        )
         before = group(process.pid)
         with faults.environment_dropped(1 << 20)(one):
             assert page_cache.residency([file]).resident_bytes == 0
@@ -335,7 +333,7 @@ def test_an_environment_comes_from_a_slow_disk_while_the_run_lasts(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a network namespace needs root")
 def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
-    """Its loopback is up, and limited; also where no limit is known there, nothing stays."""
+    """Its loopback is up and limited, and no namespace is left."""
 
     def there() -> set[str]:
         return set(
@@ -355,7 +353,7 @@ def test_a_slow_network_is_a_namespace_of_its_own_and_is_removed() -> None:
 
 
 def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason says so."""
+    """The error names the reason."""
     monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
     with pytest.raises(SetupError, match="needs root"), network.narrow_loopback():
         pass
@@ -365,9 +363,9 @@ def test_without_root_there_is_no_slow_network(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_run_that_is_interrupted_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By SIGTERM, as Ctrl-C does; faults are undone."""
+    """SIGTERM ends it, and faults are undone."""
     one = Stage(tmp_path, lambda line: None)
-    one._cluster = scene(tmp_path).cluster
+    one._cluster = observed(tmp_path).cluster
     monkeypatch.setattr(stage.sys, "executable", "/bin/sleep")
     monkeypatch.setattr(stage.subprocess, "Popen", begun := _Kept())
 
@@ -378,7 +376,7 @@ def test_a_run_that_is_interrupted_is_ended(tmp_path: Path, monkeypatch: pytest.
     undone: list[str] = []
 
     @contextmanager
-    def fault(scene: Scene) -> Iterator[None]:
+    def fault(run: ObservedRun) -> Iterator[None]:
         try:
             yield
         finally:
@@ -391,7 +389,7 @@ def test_a_run_that_is_interrupted_is_ended(tmp_path: Path, monkeypatch: pytest.
 
 
 class _Kept:
-    """Starts `sleep 60`, whatever is asked for."""
+    """Starts `sleep 60` instead of any command."""
 
     def __init__(self) -> None:
         self.made: list[subprocess.Popen[bytes]] = []
@@ -403,7 +401,7 @@ class _Kept:
 
 
 def test_a_cluster_that_lost_a_daemon_is_started_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else every later run would be refused. One that is whole is used again. Each has the settings of the bench."""
+    """Otherwise every later run would be refused. A healthy cluster is used again."""
     calls: list[str] = []
 
     class Cluster:
@@ -435,7 +433,7 @@ def test_a_cluster_that_lost_a_daemon_is_started_anew(tmp_path: Path, monkeypatc
 
 
 def test_the_bundle_is_the_one_that_the_last_line_names() -> None:
-    """A failed start has none."""
+    """A failed start has no bundle."""
     assert stage.bundle_named("what\nbundle: /a/b\n") == Path("/a/b")
     assert stage.bundle_named("what\n") is None
     assert stage.bundle_named("") is None
@@ -448,38 +446,38 @@ ONE = Pathology("one", "by hand", "queue", lambda stage, directory: Ended(0, Non
 
 
 def finding(name: str, saves_s: float, loud: bool) -> dict[str, Any]:
-    """As run.json has it."""
+    """Returns a finding of run.json."""
     ns = round(saves_s * S)
     return asdict(Finding(name, "yarn", "it does.", ns, ns, ns, loud, ("a line",), "less of it", "it does not"))
 
 
 def result(expected: str, *found: dict[str, Any], why_not: str = "", **changes: Any) -> Result:
-    """Of a run of 40 s with these findings."""
+    """Returns the result of a run of 40 s with these findings."""
     record = {"status": "ok", "reason": None, "wall_ns": 40 * S, "findings": list(found), **changes}
     pathology = Pathology("one", "by hand", expected, ONE.make)
     return results.of_record(pathology, record, "bundle", why_not, 1.0)
 
 
 def test_the_first_finding_above_noise_counts() -> None:
-    """Whatever else is there, and whatever is below noise."""
+    """Other findings, and findings below noise, do not count."""
     quiet, loud, other = finding("feed", 1, False), finding("queue", 15, True), finding("polls", 9, True)
     assert result("queue", loud, other, quiet).right
     assert not result("polls", loud, other, quiet).right
     assert not result("feed", quiet).right
     assert result("queue", loud, status="invalid").right
     assert not result("queue", loud, status="failed").right
-    assert not result("queue", loud, why_not="its moment never came").right
+    assert not result("queue", loud, why_not="its trigger never came").right
     assert result("", quiet).right
     assert not result("", loud).right
 
 
 def test_the_page_says_what_was_found(tmp_path: Path) -> None:
-    """A row each, and the totals; what could not be made has its reason, and is not right."""
+    """A row per run, and the totals. A run that could not start has its reason, and is not right."""
     made = [
         result("queue", finding("queue", 15, True)),
         result("feed", finding("queue", 15, True), status="failed", reason="it | broke"),
-        results.unmade(ONE, "it needs root", 1.0),
-        result("queue", finding("queue", 15, True), why_not="its moment never came: queue held"),
+        results.not_run(ONE, "it needs root", 1.0),
+        result("queue", finding("queue", 15, True), why_not="its trigger never came: queue filled"),
     ]
     healthy = [result("", finding("feed", 1, False)), result("", finding("feed", 9, True))]
     (tmp_path / "findings.md").write_text("before\n\n" + "\n".join(markers("pathologies")) + "\n\nafter\n")
@@ -488,15 +486,15 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
     assert page.endswith("<!-- pathologies: end -->\n\nafter\n")
     assert "| one | by hand | queue | queue | 15.0 s | 40.0 s | yes |" in page
     assert "| one | by hand | feed | queue; run failed: it / broke | 15.0 s | 40.0 s | no |" in page
-    assert "| one | by hand | queue | not made: it needs root | - | - | no |" in page
-    assert "| one | by hand | queue | queue; not made: its moment never came: queue held |" in page
+    assert "| one | by hand | queue | not run: it needs root | - | - | no |" in page
+    assert "| one | by hand | queue | queue; no fault: its trigger never came: queue filled |" in page
     assert "| one | by hand | feed | 9.0 s | 40.0 s | no |" in page
     assert "**Right in 1 of 4; findings above noise in 1 of 2 healthy runs.**" in page
 
 
-def test_a_result_is_kept_until_the_table_says_something_else(tmp_path: Path) -> None:
-    """Or it is damaged."""
-    kept = results.unmade(ONE, "it needs root", 1.0)
+def test_a_result_is_stored_until_the_table_changes(tmp_path: Path) -> None:
+    """Damaged results are ignored."""
+    kept = results.not_run(ONE, "it needs root", 1.0)
     results.store(tmp_path, ONE, kept)
     assert results.stored(tmp_path, ONE) == kept
     assert results.stored(tmp_path, Pathology("one", "otherwise", "queue", ONE.make)) is None
@@ -504,20 +502,20 @@ def test_a_result_is_kept_until_the_table_says_something_else(tmp_path: Path) ->
     assert results.stored(tmp_path, ONE) is None
 
 
-def test_a_run_without_a_bundle_has_the_line_of_its_failure(tmp_path: Path) -> None:
-    """So has one whose bundle is damaged, and one whose fault was never made."""
+def test_a_run_without_a_bundle_has_its_failure_line(tmp_path: Path) -> None:
+    """So has a run with a damaged bundle. A missing fault has a reason too."""
     assert results.of_run(ONE, Ended(3, None, "no Java"), 1.0).why_not == "no Java"
     assert results.of_run(ONE, Ended(1, None), 1.0).why_not == "exit code 1, and no bundle"
     assert results.of_run(ONE, Ended(0, tmp_path / "gone"), 1.0).why_not
     record = run_record(findings=[finding("queue", 15, True)])
     (tmp_path / "run.json").write_text(json.dumps(record))
-    found = results.of_run(ONE, Ended(0, tmp_path, unmade=("queue held",)), 1.0)
+    found = results.of_run(ONE, Ended(0, tmp_path, missing=("queue filled",)), 1.0)
     assert (found.first, found.status, found.right) == ("queue", "ok", False)
-    assert found.why_not == "its moment never came: queue held"
+    assert found.why_not == "its trigger never came: queue filled"
 
 
-def test_a_call_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has a result is not run again; what could not be made is. The page is written when all have one."""
+def test_the_command_continues_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only runs without a result, or that could not start, run again. The page needs all results."""
     ran: list[str] = []
 
     def pathology(name: str, expected: str) -> Pathology:
@@ -549,7 +547,7 @@ def test_a_call_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(KeyboardInterrupt):
         bench._measure(asked, Told())  # type: ignore[arg-type]
     assert ran == ["healthy", "queue", "needs root", "interrupts"]
-    assert "needs root: could not be made: It needs root." in told
+    assert "needs root: could not run: It needs root." in told
     assert not (tmp_path / "docs").exists()
     ran[:] = ["-"] * 5
     (written,) = bench._measure(asked, Told())  # type: ignore[arg-type]
@@ -561,11 +559,11 @@ def test_a_call_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_another_command_on_the_cluster_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no result of a run."""
+    """Busy is not the result of a run."""
 
     def make(stage: Stage, directory: Path) -> Ended:
         raise Busy("Another dlobd command is using the cluster.")
 
     monkeypatch.setattr(bench.series, "settled_busy_percent", lambda: 1.0)
     with pytest.raises(Busy):
-        bench.made(Stage(tmp_path, lambda line: None), Pathology("one", "by hand", "queue", make))
+        bench.run(Stage(tmp_path, lambda line: None), Pathology("one", "by hand", "queue", make))

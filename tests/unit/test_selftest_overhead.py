@@ -1,4 +1,4 @@
-"""On against off: the order of runs, the figures, and what is said of them."""
+"""The recording overhead: the order of the runs, the figures, and the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dlobd.selftest.step_loop import Loop
 
 
 def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:
-    """One run a figure; walls ten times as long as loops."""
+    """Returns a run per figure; walls are ten times as long as loops."""
     found = []
     for way, each in (("on", on_ns), ("off", off_ns)):
         for repeat, ns in enumerate(each, 1):
@@ -35,16 +35,16 @@ def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]
     return found
 
 
-def test_each_repeat_has_both_and_the_seed_decides_the_order() -> None:
-    """Equal seeds, equal order; neither way is always first."""
+def test_each_repeat_has_both_runs_in_an_order_by_the_seed() -> None:
+    """Equal seeds give equal orders; both ways are first at times."""
     order = overhead.order(20, 3)
     assert order == overhead.order(20, 3) != overhead.order(20, 4)
     assert sorted(order) == [(repeat, way) for repeat in range(1, 21) for way in ("off", "on")]
     assert {order[2 * k][1] for k in range(20)} == {"on", "off"}
 
 
-def test_difference_and_ratio_are_of_runs_within_a_repeat() -> None:
-    """A repeat that lacks one of both is in the medians and not in the pairs."""
+def test_difference_and_ratio_compare_the_runs_of_a_repeat() -> None:
+    """A repeat with one run counts in the medians, not in the pairs."""
     found = overhead.difference(runs([110, None, 130, 150], [100, 100, 100, 120]), "loop_ns")
     assert found.pairs == (10, 30, 30)
     assert (found.on.n, found.off.n) == (3, 4)
@@ -65,11 +65,11 @@ SECOND = 1_000_000_000
             [1.0, 1.0, 1.001, 1.0, 1.0, 1.0],
             "within the 1% that recording may cost",
         ),
-        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "cannot tell whether it is within 1%"),
+        ([1.2, 0.8, 1.1, 0.9, 1.0, 1.0], [1.1, 0.9, 1.0, 0.8, 1.2, 1.0], "decide whether it is within 1%"),
     ],
 )
 def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float], says: str) -> None:
-    """Seconds first, then the ratio with its interval; a warning only where the whole interval lies above."""
+    """Seconds first, then the ratio with its interval; a warning only if the whole interval exceeds the budget."""
     lines = overhead.report(runs([int(s * SECOND) for s in on], [int(s * SECOND) for s in off]), [])
     assert [line.partition(":")[0] for line in lines[:4]] == ["wall", "wall", "training loop", "training loop"]
     assert " s with recording, " in lines[2]
@@ -78,13 +78,13 @@ def test_the_verdict_follows_from_the_interval(on: list[float], off: list[float]
     assert lines[4] == "estimated in the training loop: 0.0070 s (spans times their cost)"
 
 
-def test_too_few_runs_and_failed_ones_are_said() -> None:
-    """No interval for five repeats, nothing at all without a pair, and what failed is named."""
+def test_too_few_and_failed_runs_are_reported() -> None:
+    """No interval for five repeats, no figure without a pair, and a line for the failed run."""
     five = overhead.report(runs([SECOND] * 5, [SECOND] * 5), [])
     assert "wall: no interval for fewer than 6 repeats" in five
-    assert "a step: unknown, its loop did not end well" in five
+    assert "a step: unknown, because its loop failed" in five
     none = overhead.report(runs([None], [SECOND]), [])
-    assert "wall: unknown, no repeat has both" in none
+    assert "wall: unknown, because no repeat has both runs" in none
     assert "not counted: /b/on1 (failed)" in none
 
 
@@ -98,8 +98,8 @@ def test_too_few_runs_and_failed_ones_are_said() -> None:
         (200_000, "2.00% of a step of these runs, 96.9 % interval 2.00% to 2.00%: warning: more than the 1% that"),
     ],
 )
-def test_a_step_of_the_loop_is_put_beside_one_of_the_runs(added_ns: int, says: str) -> None:
-    """Pairs drift together, and their differences do not; runs of 100 steps a second have steps of 10 ms."""
+def test_a_step_of_the_loop_is_compared_with_a_step_of_the_runs(added_ns: int, says: str) -> None:
+    """The drift cancels in the differences of pairs. Runs of 100 steps per second have steps of 10 ms."""
     drift = [1_000_000 + 50_000 * k for k in range(20)]
     loop = Loop(tuple(map(float, drift)), tuple(float(ns + added_ns) for ns in drift))
     three = runs([SECOND] * 3, [SECOND] * 3)
@@ -111,16 +111,16 @@ def test_a_step_of_the_loop_is_put_beside_one_of_the_runs(added_ns: int, says: s
     assert overhead.document(three, [loop] * 6, 0)["step"]["share"]["value"] == pytest.approx(added_ns / 10_000_000)
 
 
-def test_pairs_of_few_processes_have_no_interval() -> None:
-    """However many pairs a process has: it is one value."""
+def test_few_processes_have_no_interval() -> None:
+    """A process is one value, whatever its number of pairs."""
     loops = [Loop((1e6,) * 500, (1e6 + ns,) * 500) for ns in (10_000, 30_000, 20_000)]
     lines = [line for line in overhead.report(runs([SECOND], [SECOND]), loops) if line.startswith("a step: ")]
     assert lines[0].startswith("a step: +20.0 us with recording, +10.0 to +30.0 us in 3 processes of 500 pairs")
     assert lines[1:] == ["a step: no interval for fewer than 6 processes"]
 
 
-def test_the_feed_takes_both_turns_of_every_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A recorder that costs time costs it in the blocks in which it records, and spans are written in these alone."""
+def test_the_feed_alternates_the_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the blocks with recording cost more, and only they write spans."""
     for name, value in (("WARM_UP_STEPS", 3), ("PAIRS", 4), ("BLOCK_STEPS", 5)):
         monkeypatch.setattr(step_loop, name, value)
     recorder = tracing.Recorder(tmp_path, "chief", threaded=False)
@@ -151,8 +151,8 @@ print(json.dumps(asdict(step_loop.run(Path(sys.argv[1]), 0))))
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_the_loop_is_that_of_the_trainer(tmp_path: Path) -> None:
-    """With TensorFlow: every pair is measured, and only the steps of blocks that record are in the file."""
+def test_the_loop_runs_the_real_trainer(tmp_path: Path) -> None:
+    """Every pair is measured, and the file has the steps of the blocks with recording."""
     command = [sys.executable, "-c", SHORT_LOOP, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=True)
     loop = Loop(**json.loads(done.stdout.splitlines()[-1]))
@@ -163,10 +163,8 @@ def test_the_loop_is_that_of_the_trainer(tmp_path: Path) -> None:
     assert len(steps) == 5 + 3 * 4 + 1
 
 
-def test_runs_are_made_with_the_switch_and_read_from_their_bundles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Off is off for the run alone; figures come from the bundles; a run that did not end ok has none."""
+def test_the_switch_is_set_for_a_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures come from the bundles; a run that is not ok has none."""
     seen: list[str | None] = []
 
     def run(point: Any, out: Path, progress: Any, cluster: Any) -> Path:

@@ -11,12 +11,14 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from dlobd.faults import sigstop
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId
 from dlobd.hadoop.embedded.state import read_state
@@ -139,15 +141,13 @@ def test_a_namenode_that_dies_fails_the_run(alone: Any) -> None:
 @pytest.fixture
 def stopped(dlobd: Any) -> Iterator[Any]:
     """Stops a daemon of the shared cluster until the test's end."""
-    found: list[ProcessId] = []
+    with ExitStack() as stack:
 
-    def stop(name: str) -> None:
-        found.append(daemon(dlobd, name))
-        found[-1].kill(signal.SIGSTOP)
+        def stop(name: str) -> None:
+            process = daemon(dlobd, name)
+            assert stack.enter_context(sigstop.stopped(lambda: [process]))
 
-    yield stop
-    for process in found:
-        process.kill(signal.SIGCONT)
+        yield stop
 
 
 def test_a_namenode_that_hangs_is_said_before_anything_is_submitted(dlobd: Any, stopped: Any) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from cluster.conftest import until, warnings_of
 from cluster.test_ways import explained
 from faults import END_S, LONG, kept
 
+from dlobd.faults import queue_filler, sigstop
 from dlobd.hadoop import webhdfs
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.processes import ProcessId
@@ -31,49 +31,20 @@ ACCEPT_TIMEOUT_S = 15
 
 
 @contextmanager
-def queue_taken(cluster: EmbeddedCluster) -> Iterator[None]:
-    """Another application's ApplicationMaster has all the memory that its queue gives to ApplicationMasters."""
-    apps = f"{cluster.rm_url}/ws/v1/cluster/apps"
-    application_id = requests.post(f"{apps}/new-application", timeout=10).json()["application-id"]
-    other = {
-        "application-id": application_id,
-        "application-name": "another",
-        "max-app-attempts": 1,
-        "resource": {"memory": cluster.settings.nodemanager_memory_mb, "vCores": 1},
-        "am-container-spec": {"commands": {"command": "sleep 300"}},
-    }
-    requests.post(apps, json=other, timeout=10).raise_for_status()
-    try:
-        until(lambda: _app(apps, application_id)["allocatedMB"] > 0, 30, "the other application has its container")
-        yield
-    finally:
-        requests.put(f"{apps}/{application_id}/state", json={"state": "KILLED"}, timeout=10)
-        until(lambda: _app(apps, application_id)["state"] == "KILLED", 30, "the other application ends")
-
-
-def _app(apps: str, application_id: str) -> dict[str, Any]:
-    return dict(requests.get(f"{apps}/{application_id}", timeout=10).json()["app"])
-
-
-@contextmanager
 def no_node_reports(cluster: EmbeddedCluster) -> Iterator[None]:
     """The NodeManagers are stopped: they are there, and give the ResourceManager no heartbeat to allocate by."""
     state = read_state(cluster.work_dir)
     assert state is not None
     nodes = [process for name, process in state.processes.items() if name.startswith("nodemanager")]
-    for node in nodes:
-        node.kill(signal.SIGSTOP)
-    try:
+    with sigstop.stopped(lambda: nodes) as done:
+        assert done
         yield
-    finally:
-        for node in nodes:
-            node.kill(signal.SIGCONT)
-        until(lambda: cluster.status().state == "running", 60, "the NodeManagers are back")
+    until(lambda: cluster.status().state == "running", 60, "the NodeManagers are back")
 
 
-HOLDS: dict[str, tuple[Callable[[EmbeddedCluster], AbstractContextManager[None]], str]] = {
+HOLDS: dict[str, tuple[Callable[[EmbeddedCluster], AbstractContextManager[object]], str]] = {
     "queue taken": (
-        queue_taken,
+        queue_filler.filled,
         r"Application is added to the scheduler and is not yet activated\. Queue's AM resource limit exceeded\..*",
     ),
     "no node reports": (no_node_reports, r"Application is .* resources to be assigned for AM\..*"),

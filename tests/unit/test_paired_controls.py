@@ -1,4 +1,4 @@
-"""Layer totals against controls, and how much of a run a self-test proves."""
+"""Layer totals against controls, and the share of a run that a self-test proves."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from strategies import span
 
 from dlobd.attribution import degrees
 from dlobd.attribution.attribute import attribute
+from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution, Trace
-from dlobd.selftest import coverage, totals
-from dlobd.selftest.truth import Injection
+from dlobd.selftest import coverage, paired_controls
 
 S = 1_000_000_000
 MS = 1_000_000
 
 
 def run_of(yarn_ns: int, spark_ns: int) -> Attribution:
-    """YARN first, then Spark, then one second of nothing."""
+    """A run of YARN, then Spark, then one second without a span."""
     spans = (span("a", "yarn", 0, yarn_ns), span("b", "spark", yarn_ns, yarn_ns + spark_ns))
     return attribute(Trace(0, yarn_ns + spark_ns + S, spans))
 
 
-def compared(lost_ns: int, blocks: int) -> dict[str, totals.Total]:
-    """Two seconds into YARN in each block, of which `lost_ns` came out in Spark instead; runs differ a little."""
+def compared(lost_ns: int, blocks: int) -> dict[str, paired_controls.Total]:
+    """Compares blocks with two seconds in YARN, of which `lost_ns` appear in Spark; runs differ a little."""
     delay = Injection("yarn/queue", 2 * S, S, 3 * S)
     delayed, controls = [], []
     for block in range(blocks):
         noise_ns = (-1) ** block * block * MS
         found = run_of(5 * S - lost_ns + noise_ns, 4 * S + lost_ns - noise_ns)
-        delayed.append(totals.of_run("feed", block, [delay], found))
-        controls.append(totals.of_run("feed", block, [], run_of(3 * S, 4 * S)))
-    return {one.layer: one for one in totals.compared(delayed, controls)}
+        delayed.append(paired_controls.of_run("feed", block, [delay], found))
+        controls.append(paired_controls.of_run("feed", block, [], run_of(3 * S, 4 * S)))
+    return {one.layer: one for one in paired_controls.compared(delayed, controls)}
 
 
-def test_what_was_injected_comes_back_in_the_totals() -> None:
-    """Within the noise: zero lies in each interval, also that of the layer without a delay."""
+def test_the_totals_contain_the_injected_time() -> None:
+    """Within the noise: each interval contains zero, also that of the layer without a delay."""
     found = compared(0, 6)
     assert found["yarn"].injected_ns == (2 * S,) * 6
     assert found["yarn"].errors_ns == (0, -MS, 2 * MS, -3 * MS, 4 * MS, -5 * MS)
@@ -43,37 +43,37 @@ def test_what_was_injected_comes_back_in_the_totals() -> None:
     assert found["unattributed"].errors_ns == (0,) * 6
 
 
-def test_a_ripple_into_another_layer_is_noticed() -> None:
-    """A tenth of the delay came out elsewhere: neither total holds."""
+def test_a_later_effect_in_another_layer_is_noticed() -> None:
+    """A tenth of the delay appears elsewhere: both intervals exclude zero."""
     found = compared(S // 5, 6)
     assert (found["yarn"].holds, found["spark"].holds, found["unattributed"].holds) == (False, False, True)
     assert found["spark"].error_ns.value > S // 6
 
 
-def test_a_control_has_the_delays_too_but_of_no_length() -> None:
-    """What stopping and going on takes is in both, and is no part of what was injected."""
+def test_a_control_has_the_delays_with_length_0() -> None:
+    """The cost of stopping is in both runs, and does not count as injected."""
     delay, none = Injection("yarn/queue", 2 * S, S, 3 * S + MS), Injection("yarn/queue", 0, S, S + MS)
-    runs = [totals.of_run("feed", block, [delay], run_of(5 * S + MS, S)) for block in range(6)]
-    controls = [totals.of_run("feed", block, [none], run_of(3 * S + MS, S)) for block in range(6)]
-    found = {one.layer: one for one in totals.compared(runs, controls)}
+    runs = [paired_controls.of_run("feed", block, [delay], run_of(5 * S + MS, S)) for block in range(6)]
+    controls = [paired_controls.of_run("feed", block, [none], run_of(3 * S + MS, S)) for block in range(6)]
+    found = {one.layer: one for one in paired_controls.compared(runs, controls)}
     assert (found["yarn"].injected_ns, found["yarn"].holds) == ((2 * S,) * 6, True)
 
 
 def test_too_few_blocks_give_no_interval() -> None:
-    """Nor a verdict, whatever the error."""
+    """Nor a verdict."""
     found = compared(S, 5)
     assert (found["yarn"].error_ns.low, found["yarn"].holds) == (None, None)
 
 
 def test_runs_without_their_control_are_left_out() -> None:
-    """Another block's control is another time's."""
-    run = totals.of_run("feed", 0, [], run_of(S, S))
-    other = totals.of_run("feed", 1, [], run_of(S, S))
-    assert totals.compared([run], [other]) == []
+    """The control of another block does not count."""
+    run = paired_controls.of_run("feed", 0, [], run_of(S, S))
+    other = paired_controls.of_run("feed", 1, [], run_of(S, S))
+    assert paired_controls.compared([run], [other]) == []
 
 
-def test_a_span_is_proved_by_a_delay_that_lies_in_it() -> None:
-    """Not by one that touches its edge, nor by one of which it has the smaller part."""
+def test_a_delay_proves_the_span_that_contains_it() -> None:
+    """An overlap at the edge, or of the smaller part, proves nothing."""
     found = run_of(5 * S, 4 * S)
     inside = Injection("yarn/queue", S, S, 2 * S)
     across = Injection("yarn/queue", S, 5 * S - S // 10, 6 * S - S // 10)
@@ -84,16 +84,16 @@ def test_a_span_is_proved_by_a_delay_that_lies_in_it() -> None:
     assert covered.untouched_ns == ((("spark", "b"), 4 * S), (("unattributed", "unattributed"), S))
 
 
-def test_a_poll_is_not_proved_by_its_span() -> None:
-    """Of a wait only what is its own counts as its span."""
+def test_a_span_does_not_prove_its_poll() -> None:
+    """Only the own time of a wait counts for its span."""
     wait = span("w", "spark", 0, 4 * S, cause="poll", cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
     assert covered.untouched_ns == ((("spark", "poll"), S),)
-    assert covered.asleep_ns == 0, "its length is a default"
+    assert covered.asleep_ns == 0, "its length is a default value"
 
 
-def test_a_sleep_whose_length_was_read_is_counted_apart() -> None:
-    """Nothing is done in it, so that nothing can be delayed."""
+def test_a_sleep_of_known_length_is_counted_apart() -> None:
+    """No work happens in it that could be delayed."""
     read = next(cause for cause, is_read in degrees.WAITS.items() if is_read)
     wait = span("w", "spark", 0, 4 * S, cause=read, cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})

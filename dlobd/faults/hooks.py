@@ -1,8 +1,8 @@
-"""Delays inside a job's Python processes: what a slow layer does, at the place where it does it.
+"""Delays inside the job's own Python processes, at the place where a slow layer would spend its time.
 
-`sitecustomize` calls `install` at the start of every interpreter of the job, before any other code. A point's delay is
-put around the innermost function of the layer, so that dlobd's own spans lie outside of it, as they do around the real
-thing. Nothing here knows of spans.
+`sitecustomize` calls `install` at the start of every interpreter of the job, before any other code. A delay wraps the
+innermost function of its layer, so that dlobd's own spans enclose it as they enclose the real work. No spans are used
+here.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ import struct
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from dlobd.faults import injection_log
 from dlobd.job.launchers.imports import on_import
-from dlobd.selftest import truth
 
 FIRST, EVERY = 4, 4
-"""The first delay of a point comes at its fourth pass, the next ones every fourth: later than anything one-off."""
+"""The first delay of a point comes at its fourth pass, later than one-off work; then one every four passes."""
 
 PUT, GET = 2, 12
-"""So many passes later at these points: one delay at a time, and at the trainer's end none while blocks are held up."""
+"""Extra passes before the first delay, so that two points are not delayed at once."""
 
 STEP, DECODE = 8, 9
-"""So many steps before the last one at these points: by then the feeding side has nothing left to do meanwhile."""
+"""Steps before the last one, at which the delay comes: the feeding side has no work left by then."""
 
 PARTS = ("channel/wire", "channel/pack", "channel/wait", "channel/unpack")
-"""The parts of an exchange, each delayed in steps of its own: two delays at once would hide each other. After an unpack
-comes a wire: the barrier before it keeps the other ranks out of the next delay until this one is over."""
+"""The parts of an exchange. Each is delayed in its own steps, because two delays at once would hide each other. After
+unpack, the next delay is in wire: the barrier before it keeps the other ranks out until the first delay is over."""
 
 ARM_S = 30.0
 LOOK_S = 0.001
@@ -41,34 +42,25 @@ DRAINED_NS = 100_000_000
 COUNT = struct.Struct("<q")
 
 Armed = Callable[[], int | None]
-"""Since when a delay would hold the job up, on CLOCK_MONOTONIC; None while it would not."""
+"""Returns the time on CLOCK_MONOTONIC from which a delay holds up the job; None while it would not."""
 
 
 def install(directory: str) -> None:
-    """Prepares this process for the delays of `directory`/plan.json: point to seconds, one for each time."""
+    """Prepares this process for the delays of `directory`/plan.json: point to the seconds of each delay."""
     where = Path(directory)
     plan: dict[str, list[float]] = json.loads((where / "plan.json").read_text())
     for module, points, prepare in _PATCHES:
         if plan.keys() & set(points):
-            _patch(module, prepare, where, plan)
-
-
-def _patch(
-    module: str,
-    prepare: Callable[[ModuleType, Path, dict[str, list[float]]], None],
-    where: Path,
-    plan: dict[str, list[float]],
-) -> None:
-    on_import(module, None, lambda loaded: prepare(loaded, where, plan))
+            on_import(module, None, partial(prepare, directory=where, plan=plan))
 
 
 def sitecustomize(directory: Path) -> str:
-    """The text of a sitecustomize.py that prepares every Python process of a job."""
-    return f"from dlobd.selftest import hooks\n\nhooks.install({str(directory)!r})\n"
+    """Returns the text of a sitecustomize.py that prepares every Python process of a job."""
+    return f"from dlobd.faults import hooks\n\nhooks.install({str(directory)!r})\n"
 
 
 class _Delay:
-    """The delays of one point in this process; `passed` counts how often it came by."""
+    """The delays of one point in this process; `passed` counts the passes."""
 
     def __init__(self, directory: Path, plan: dict[str, list[float]], point: str, shift: int = 0) -> None:
         self._directory = directory
@@ -78,30 +70,29 @@ class _Delay:
         self.passed = 0
 
     def once(self, armed: Armed = time.monotonic_ns, wait: Callable[[float], object] = time.sleep) -> None:
-        """The only delay of a point where a run passes once."""
+        """Injects the only delay of a point that a run passes once."""
         if self._seconds:
-            self._make(0, armed, wait)
+            self._inject(0, armed, wait)
 
     def passing(self, armed: Armed = time.monotonic_ns, wait: Callable[[float], object] = time.sleep) -> None:
-        """To be called each time; makes a delay when one is due."""
+        """Counts a pass, and injects the delay that is due."""
         index, rest = divmod(self.passed - self.first, EVERY)
         self.passed += 1
         if rest == 0 and 0 <= index < len(self._seconds):
-            self._make(index, armed, wait)
+            self._inject(index, armed, wait)
 
-    def _make(self, index: int, armed: Armed, wait: Callable[[float], object]) -> None:
-        if not truth.claim(self._directory, self._point, index):
+    def _inject(self, index: int, armed: Armed, wait: Callable[[float], object]) -> None:
+        if not injection_log.claim(self._directory, self._point, index):
             return
         deadline = time.monotonic() + ARM_S
         while (since_ns := armed()) is None:
             if time.monotonic() > deadline:
-                return  # what was not injected is missed by the score
+                return  # the score reports it as missing
             time.sleep(LOOK_S)
-        truth.inject(self._directory, self._point, self._seconds[index], wait, since_ns)
+        injection_log.inject(self._directory, self._point, self._seconds[index], wait, since_ns)
 
 
 def _when(holds: Callable[[], bool]) -> Armed:
-    """From when it is seen that something holds."""
     return lambda: time.monotonic_ns() if holds() else None
 
 
@@ -133,7 +124,7 @@ def _step(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> 
 
 
 def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
-    """The parts of an exchange outside of the step, around the code that does them."""
+    """Delays the parts of an exchange outside of the compiled step."""
     original = module._compute_function
 
     def compute_function(tf: Any, job: Any, workload: Any, update: Any, exchange: Any) -> Any:
@@ -144,14 +135,14 @@ def _exchange(module: ModuleType, directory: Path, plan: dict[str, list[float]])
         for number, (owner, name, armed) in enumerate(
             (
                 (all_reduce.Ring, "__call__", None),
-                # until the others are in the barrier they compute, and a delay would hold up nothing
+                # before the others enter the barrier they compute, and a delay would not hold them up
                 (Fusion, "pack", ranks.others_have),
                 (mesh, "barrier", ranks.others_have),
                 (Fusion, "unpack", None),
             )
         ):
             delay = _Delay(directory, plan, PARTS[number])
-            delay.first = job.steps - DECODE + number  # the last step holds nobody up any more
+            delay.first = job.steps - DECODE + number  # nothing waits for the last step
             if PARTS[number] == "channel/unpack" and exchange._rank:
                 continue  # while others than the chief unpack, the chief goes on to its next step
             setattr(owner, name, _late(getattr(owner, name), delay, armed))
@@ -170,7 +161,7 @@ def _late(function: Callable[..., Any], delay: _Delay, armed: Callable[[int], bo
 
 
 class _Entered:
-    """How many barriers each rank has entered, in a file each that the others read."""
+    """The number of barriers that each rank has entered; each rank writes a file that the others read."""
 
     def __init__(self, directory: Path, rank: int, ranks: int) -> None:
         self._files = [os.open(directory / f"entered-{r}", os.O_RDWR | os.O_CREAT, 0o600) for r in range(ranks)]
@@ -178,7 +169,7 @@ class _Entered:
         self._count = itertools.count(1)
 
     def counted(self, barrier: Callable[..., Any]) -> Callable[..., Any]:
-        """The same barrier, whose entries are counted."""
+        """Wraps the barrier, and counts its entries."""
 
         def entered(*args: Any) -> Any:
             os.pwrite(self._own, COUNT.pack(next(self._count)), 0)
@@ -187,9 +178,9 @@ class _Entered:
         return entered
 
     def others_have(self, count: int) -> bool:
-        """Whether all other ranks have entered so many."""
-        read = [os.pread(file, COUNT.size, 0) for file in self._files]
-        return all(len(found) == COUNT.size and COUNT.unpack(found)[0] >= count for found in read)
+        """Returns whether all other ranks have entered `count` barriers."""
+        counts = [os.pread(file, COUNT.size, 0) for file in self._files]
+        return all(len(data) == COUNT.size and COUNT.unpack(data)[0] >= count for data in counts)
 
 
 def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -> None:
@@ -212,7 +203,6 @@ def _inputs(module: ModuleType, directory: Path, plan: dict[str, list[float]]) -
 
 
 def _asked(directory: Path) -> int:
-    """How many blocks the step loop has asked for."""
     try:
         return int(COUNT.unpack((directory / "asked").read_bytes())[0])
     except (FileNotFoundError, struct.error):
@@ -223,7 +213,7 @@ def _read_ahead(module: ModuleType, directory: Path, plan: dict[str, list[float]
     ahead = module.ReadAhead
     original = ahead.next_block
     asked = itertools.count(1)
-    file: list[int] = []  # the counter's, opened in the process that asks
+    file: list[int] = []  # of the counter; opened in the process that asks
 
     def next_block(self: Any) -> Any:
         if not file:
@@ -240,7 +230,7 @@ def _data_feed(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     delay = _Delay(directory, plan, "feed/get", GET)
 
     def next_batch(self: Any, *args: Any) -> Any:
-        # once the step loop has nothing left that was taken ahead of it
+        # once the step loop has consumed every block that was read ahead
         delay.passing(_when(lambda: _asked(directory) >= delay.passed))
         return original(self, *args)
 
@@ -264,12 +254,12 @@ def _feed_task(module: ModuleType, directory: Path, plan: dict[str, list[float]]
 
     def timed(self: Any, blocks: Iterator[bytes]) -> Iterator[bytes]:
         task, put = _Delay(directory, plan, "spark/slow-task"), _Delay(directory, plan, "feed/put", PUT)
-        # what comes inside the original is Spark's reading; what comes after it, TensorFlowOnSpark's put
+        # the inner delay is in Spark's reading, the outer one in TensorFlowOnSpark's put
         return delayed(original(self, delayed(blocks, task)), put)
 
     def delayed(blocks: Iterator[bytes], delay: _Delay) -> Iterator[bytes]:
         for block in blocks:
-            # once the step loop asks for a block that it has not been given: until then it would hold up nothing
+            # once the step loop waits for a block: before that, a delay would not hold it up
             delay.passing(_when(lambda: _asked(directory) >= delay.passed))
             yield block
 
@@ -297,7 +287,7 @@ def _barrier(module: ModuleType, directory: Path, plan: dict[str, list[float]]) 
 
 
 class _EmptyPipe:
-    """Since when a pipe has been empty, once that is so long that its reader waits."""
+    """The time since which a pipe has been empty, once its reader surely waits."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -311,12 +301,12 @@ class _EmptyPipe:
         now_ns = time.monotonic_ns()
         since_ns = self._since_ns or now_ns
         known = now_ns - since_ns > DRAINED_NS
-        self._since_ns = None if known else since_ns  # the next delay's is looked for anew
+        self._since_ns = None if known else since_ns  # the next delay needs a new look
         return since_ns if known else None
 
 
 class _SlowPipe:
-    """A pipe of which some blocks are written late; a block is its length and then itself."""
+    """A pipe that writes some blocks late. A block is its length, then its bytes."""
 
     def __init__(self, pipe: IO[bytes], delay: _Delay, drained: _EmptyPipe) -> None:
         self._pipe = pipe
@@ -336,7 +326,7 @@ def _task_context(module: ModuleType, directory: Path, plan: dict[str, list[floa
     original = context.allGather
 
     def all_gather(self: Any, message: str = "") -> Any:
-        # before that the trainer's own start is what everybody waits for
+        # before that, all wait for the trainer's own start
         _Delay(directory, plan, "launcher/rendezvous").once(_when((directory / "imported").exists))
         return original(self, message)
 
@@ -353,10 +343,9 @@ def _framework(module: ModuleType, directory: Path, plan: dict[str, list[float]]
     module.import_tensorflow = import_tensorflow  # type: ignore[attr-defined]
 
 
-_Prepare = Callable[[ModuleType, Path, dict[str, list[float]]], None]
 _FED = ("feed/get", "feed/put", "spark/slow-task")
 
-_PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
+_PATCHES: Sequence[tuple[str, tuple[str, ...], Callable[..., None]]] = (
     ("dlobd.job.training.step", ("tensorflow/first-step", "tensorflow/step"), _step),
     ("dlobd.job.training.step", PARTS, _exchange),
     ("dlobd.job.training.inputs", ("tensorflow/decode",), _inputs),
@@ -368,4 +357,4 @@ _PATCHES: Sequence[tuple[str, tuple[str, ...], _Prepare]] = (
     ("tensorflowonspark.reservation", ("launcher/rendezvous",), _reservation),
     ("pyspark.taskcontext", ("launcher/rendezvous",), _task_context),
 )
-"""Module, the points that need it, and what is done to it once it is imported."""
+"""Module, the points that need it, and the function that prepares it after its import."""

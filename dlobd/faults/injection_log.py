@@ -1,0 +1,83 @@
+"""The injection log: the ground truth of every fault, as the injector measured it.
+
+Attribution never reads it. Standard library only, because processes of the job write to it as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+FILE = "injections.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """A fault during [start_ns, end_ns) on CLOCK_MONOTONIC: its measured interval, not the requested one.
+
+    `point` is an injection point of the self-test, or the name of another fault."""
+
+    point: str
+    asked_ns: int
+    start_ns: int
+    end_ns: int
+
+    @property
+    def ns(self) -> int:
+        """The measured length."""
+        return self.end_ns - self.start_ns
+
+
+def claim(directory: Path, point: str, index: int) -> bool:
+    """Returns True in exactly one process per delay, so that each delay is injected once."""
+    try:
+        os.close(os.open(directory / f"{point.replace('/', '-')}.{index}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def inject(
+    directory: Path,
+    point: str,
+    seconds: float,
+    wait: Callable[[float], object] = time.sleep,
+    since_ns: int | None = None,
+) -> None:
+    """Waits in the calling thread, and logs the delay.
+
+    Args:
+        since_ns: the start of the delay, if the job has been held up since an earlier time; by default now.
+    """
+    start_ns = time.monotonic_ns() if since_ns is None else since_ns
+    wait(seconds)
+    write(directory, Injection(point, round(seconds * 1e9), start_ns, time.monotonic_ns()))
+
+
+def write(directory: Path, injection: Injection) -> None:
+    """Appends a record. Lines stay whole with concurrent writers."""
+    line = json.dumps(asdict(injection)).encode() + b"\n"
+    fd = os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)
+
+
+def read(directory: Path) -> list[Injection]:
+    """Returns all records by their start."""
+    try:
+        lines = (directory / FILE).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return sorted((Injection(**json.loads(line)) for line in lines), key=lambda injection: injection.start_ns)
+
+
+def missing(directory: Path, planned: list[str]) -> list[str]:
+    """Returns the planned faults that were never injected."""
+    injected = {injection.point for injection in read(directory)}
+    return [name for name in planned if name not in injected]

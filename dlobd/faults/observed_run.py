@@ -1,0 +1,130 @@
+"""A run on the embedded cluster seen from outside: new log lines, containers, and recorded instants while it runs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.processes import ProcessId, identify
+
+APPEARED = ""
+"""The first line that `LogTail` yields for a log that did not exist at the start."""
+
+SPARK_SUBMIT, DRIVER = "spark-submit", "driver"
+
+RANKS = ("chief", "worker", "trainer")
+
+
+@dataclass(slots=True)
+class ObservedRun:
+    """A run that is about to begin or under way. Logs and containers of earlier runs are ignored.
+
+    Attributes:
+        directory: for the injection log.
+        bundles: the directory in which the bundle appears; None if `began` announces the bundle.
+        other: another application beside the run, without its first word: _1795257292722_0001. It is ignored too.
+        over: set at the end of the run; every fault ends then.
+        planned: the names of the faults that wait for their triggers, or did.
+    """
+
+    cluster: EmbeddedCluster
+    directory: Path
+    cluster_mode: bool = False
+    bundles: Path | None = None
+    other: str = ""
+    driver_log: Path | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    planned: list[str] = field(default_factory=list)
+    _before: frozenset[Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._before = frozenset((*self._applications(), *self._driver_logs()))
+
+    def began(self, bundle: Bundle) -> None:
+        """Announces the run's bundle."""
+        self.driver_log = bundle.logs / "driver.stderr"
+
+    def logs(self) -> dict[str, Path]:
+        """Returns name and path of each log that exists.
+
+        A daemon's log has the daemon's name; `spark-submit` is the client's log; `container-N` is that of the N-th
+        container; `driver` is one of the latter two."""
+        logs = {name: path for name, path in self.cluster.log_files().items() if path.exists()}
+        logs |= {f"container-{_number(path)}": path for path in self._container_files("container_*/stderr")}
+        if self.driver_log is None:
+            self.driver_log = next((path for path in self._driver_logs() if path not in self._before), None)
+        if self.driver_log and self.driver_log.exists():
+            logs[SPARK_SUBMIT] = self.driver_log
+        driver = logs.get("container-1" if self.cluster_mode else SPARK_SUBMIT)
+        return logs | ({DRIVER: driver} if driver else {})
+
+    def concerns(self, line: str) -> bool:
+        """Returns whether a log line belongs to the run, not to the other application."""
+        return not self.other or self.other not in line
+
+    def container(self, number: int) -> str:
+        """Returns the ID of the N-th container; empty before it has a log directory."""
+        return next((path.name for path in self._container_files(f"container_*_{number:06}")), "")
+
+    def ranks(self, passed: str, but: str = "") -> Iterator[tuple[str, ProcessId]]:
+        """Yields role and process of each live rank that recorded `passed`, and did not record `but`."""
+        for path in self._container_files("container_*/spans-*.jsonl"):
+            text = path.read_text(errors="replace")
+            if passed not in text or (but and but in text):
+                continue
+            headers = [json.loads(line) for line in text.splitlines() if line.startswith('{"k":"process"')]
+            if headers and headers[-1]["role"] in RANKS and (process := identify(headers[-1]["pid"])):
+                yield headers[-1]["role"], process
+
+    def _container_files(self, pattern: str) -> list[Path]:
+        new = [path for path in self._applications() if path not in self._before]
+        own = [path for path in new if not (self.other and path.name.endswith(self.other))]
+        return sorted(file for path in own for file in path.glob(pattern))
+
+    def _applications(self) -> Iterator[Path]:
+        return self.cluster.work_dir.glob("nodemanager-*/userlogs/application_*")
+
+    def _driver_logs(self) -> Iterator[Path]:
+        return self.bundles.glob("*/*/logs/driver.stderr") if self.bundles else iter(())
+
+
+class LogTail:
+    """The lines that are appended to logs from now on; logs may appear later."""
+
+    def __init__(self, logs: Callable[[], Mapping[str, Path]]) -> None:
+        self._logs = logs
+        self._offsets = {name: path.stat().st_size for name, path in logs().items()}
+        self._rest: dict[str, str] = {}
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Yields log name and text of each complete line since the last call."""
+        for name, path in self._logs().items():
+            if name not in self._offsets:
+                self._offsets[name] = 0
+                yield name, APPEARED
+            data = _read_from(path, self._offsets[name])
+            self._offsets[name] += len(data)
+            *whole, self._rest[name] = (self._rest.get(name, "") + data.decode(errors="replace")).split("\n")
+            for line in whole:
+                yield name, line
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    try:
+        if path.stat().st_size <= offset:
+            return b""
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read()
+    except FileNotFoundError:
+        return b""  # YARN removes a container's log at the end of its application
+
+
+def _number(stderr: Path) -> int:
+    """Returns 1 for container_1795257292722_0002_01_000001/stderr."""
+    return int(stderr.parent.name.rpartition("_")[2])

@@ -1,0 +1,120 @@
+"""Stops processes by SIGSTOP for a known time. Other processes see a hung daemon, a paused machine or a stalled disk.
+
+The logged interval begins when the kernel shows every thread as stopped, and ends just before SIGCONT.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from dlobd.faults import injection_log
+from dlobd.faults.injection_log import Injection
+from dlobd.hadoop.embedded.processes import ProcessId
+
+LOOK_S = 0.001
+SEARCH_S = 0.01
+"""Between two searches for a process that does not exist yet: each reads all of /proc."""
+STOPPED_WITHIN_S = 2.0
+"""Deadline for stopping every thread of the processes that exist."""
+FREE_WITHIN_S = 30.0
+"""Deadline for other stops of the same processes to end."""
+
+
+class _Gate:
+    """The processes that are stopped now. A second stop of a process begins after the first one: SIGCONT would end
+    both."""
+
+    def __init__(self) -> None:
+        self._stopped: set[ProcessId] = set()
+        self._changed = threading.Condition()
+
+    def enter(self, processes: Sequence[ProcessId]) -> bool:
+        with self._changed:
+            free = self._changed.wait_for(lambda: self._stopped.isdisjoint(processes), FREE_WITHIN_S)
+            if free:
+                self._stopped.update(processes)
+            return free
+
+    def leave(self, processes: Sequence[ProcessId]) -> None:
+        with self._changed:
+            self._stopped.difference_update(processes)
+            self._changed.notify_all()
+
+
+_GATE = _Gate()
+
+
+@contextmanager
+def stopped(targets: Callable[[], Sequence[ProcessId]]) -> Iterator[bool]:
+    """Stops processes while the context lasts. Yields False if nothing could be stopped in time.
+
+    Args:
+        targets: called again until all its processes are stopped, because a process may be starting another one.
+    """
+    processes: list[ProcessId] = []
+    try:
+        yield _stop_all(targets, processes)
+    finally:
+        for process in processes:
+            process.kill(signal.SIGCONT)
+        _GATE.leave(processes)
+
+
+def _stop_all(targets: Callable[[], Sequence[ProcessId]], stopped: list[ProcessId]) -> bool:
+    deadline_s = time.monotonic() + STOPPED_WITHIN_S
+    while time.monotonic() < deadline_s:
+        more = [process for process in targets() if process not in stopped]
+        if more:
+            if not _GATE.enter(more):
+                return False
+            stopped += more
+            deadline_s = time.monotonic() + STOPPED_WITHIN_S
+        for process in more:
+            process.kill(signal.SIGSTOP)
+        if stopped and not more and all(map(_is_stopped, stopped)):
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
+def stop(
+    point: str,
+    targets: Callable[[], Sequence[ProcessId]],
+    seconds: float,
+    directory: Path,
+    over: threading.Event,
+    within_s: float = STOPPED_WITHIN_S,
+) -> None:
+    """Stops processes for some time, and logs the interval. Logs nothing if there was nothing to stop in time.
+
+    Args:
+        targets: as for `stopped`.
+        over: ends the stop early.
+        within_s: deadline for the first process to appear.
+    """
+    search_until_s = time.monotonic() + within_s
+    while not targets():
+        if time.monotonic() > search_until_s or over.wait(SEARCH_S):
+            return
+    with stopped(targets) as done:
+        if not done:
+            return
+        start_ns = time.monotonic_ns()
+        over.wait(seconds)
+        end_ns = time.monotonic_ns()
+    injection_log.write(directory, Injection(point, round(seconds * 1e9), start_ns, end_ns))
+
+
+def _is_stopped(process: ProcessId) -> bool:
+    """Returns whether the kernel has stopped every thread, or the process is gone."""
+    try:
+        threads = list(Path(f"/proc/{process.pid}/task").iterdir())
+        states = [(thread / "stat").read_bytes().rpartition(b")")[2].split()[0] for thread in threads]
+    except OSError:
+        return not process.alive
+    return all(state in (b"T", b"t", b"Z", b"X") for state in states)

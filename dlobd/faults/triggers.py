@@ -1,0 +1,127 @@
+"""Triggers: the moment at which a fault begins. One thread per run waits for all of them.
+
+A trigger is a new line of a log, an instant that a rank has recorded, or a file that appears. A fault that should begin
+later waits in its action.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlobd.faults.observed_run import LogTail, ObservedRun
+from dlobd.hadoop.embedded.processes import ProcessId
+
+LINE_S, MARK_S = 0.001, 0.1
+"""Between two looks at the logs, and at files and recorded spans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The occurrence of a trigger: the log's name and the match; or a rank's role and process; or the file's name."""
+
+    source: str
+    match: re.Match[str] | None = None
+    process: ProcessId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A new line of a log. `log` is a pattern for the full name of the log."""
+
+    log: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A rank has recorded the instant `passed`, and not yet the instant `but`."""
+
+    passed: str
+    but: str = ""
+    chief: bool = True
+
+    def seen(self, run: ObservedRun) -> Moment | None:
+        """Returns the first rank; the chief counts only if `chief` is set."""
+        ranks = run.ranks(self.passed, self.but)
+        return next((Moment(role, None, process) for role, process in ranks if self.chief or role != "chief"), None)
+
+
+@dataclass(frozen=True, slots=True)
+class FileAppears:
+    """A file appears."""
+
+    path: Path
+
+    def seen(self, run: ObservedRun) -> Moment | None:
+        """Returns the file, once it exists."""
+        return Moment(self.path.name) if self.path.exists() else None
+
+
+Trigger = LogLine | Recorded | FileAppears
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault with its trigger. `inject` gets the run and the moment, and returns when the fault is over."""
+
+    name: str
+    trigger: Trigger
+    inject: Callable[[ObservedRun, Moment], None]
+
+
+@contextmanager
+def armed(run: ObservedRun, faults: Sequence[Fault]) -> Iterator[None]:
+    """Injects each fault once, at its trigger. At the end of the context the run counts as over, and so does every
+    fault."""
+    run.planned.extend(fault.name for fault in faults)
+    watcher = threading.Thread(target=_watch, args=(run, LogTail(run.logs), list(faults)))
+    watcher.start()
+    try:
+        yield
+    finally:
+        run.over.set()
+        watcher.join()
+
+
+def wait_for(run: ObservedRun, trigger: Recorded | FileAppears) -> Moment | None:
+    """Waits for a trigger; None if the run ends before."""
+    while (moment := trigger.seen(run)) is None:
+        if run.over.wait(MARK_S):
+            return None
+    return moment
+
+
+def _watch(run: ObservedRun, tail: LogTail, waiting: list[Fault]) -> None:
+    threads: list[threading.Thread] = []
+
+    def begin(fault: Fault, moment: Moment) -> None:
+        # a thread each: two faults may overlap
+        waiting.remove(fault)
+        threads.append(threading.Thread(target=fault.inject, args=(run, moment), name=fault.name))
+        threads[-1].start()
+
+    next_look_s = 0.0
+    while not run.over.wait(LINE_S):
+        for log, line in tail.lines():
+            for fault in [*waiting]:
+                if isinstance(fault.trigger, LogLine) and (match := _match(run, fault.trigger, log, line)):
+                    begin(fault, Moment(log, match))
+        if time.monotonic() >= next_look_s:
+            next_look_s = time.monotonic() + MARK_S
+            for fault in [*waiting]:
+                if not isinstance(fault.trigger, LogLine) and (moment := fault.trigger.seen(run)):
+                    begin(fault, moment)
+    for thread in threads:
+        thread.join()
+
+
+def _match(run: ObservedRun, trigger: LogLine, log: str, line: str) -> re.Match[str] | None:
+    if not re.fullmatch(trigger.log, log) or not run.concerns(line):
+        return None
+    return trigger.pattern.search(line)
