@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from bench.pathologies.stage import Scene
+from dlobd import spans as kinds
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.selftest.log_tail import SPARK_SUBMIT, LogTail
-from dlobd.tracing import names
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def ranks(scene: Scene, passed: str, but: str = "") -> Iterator[tuple[str, Proce
             yield lines[-1]["role"], process
 
 
-IMPORTS = trainer("", names.TENSORFLOW_IMPORTED)
+IMPORTS = trainer("", kinds.TENSORFLOW_IMPORTED)
 """A trainer imports TensorFlow."""
-TRAINS = trainer(names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
-IMPORTED, FIRST_STEP, LAST_STEP = map(mark, (names.TENSORFLOW_IMPORTED, names.FIRST_STEP_DONE, names.LAST_STEP_DONE))
+TRAINS = trainer(kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE)
+IMPORTED, FIRST_STEP, LAST_STEP = map(mark, (kinds.TENSORFLOW_IMPORTED, kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE))

@@ -11,7 +11,7 @@ once and gives each piece of it to one layer, by these rules.
 5. Where nothing is open in the main lane, the time is `unattributed`. So is the own time of a span, and a gap in it, if
    the source that would tell whose it is, is missing.
 
-How well each piece is known, its degree of evidence, follows from its span by the table of `degrees`.
+The quality of the evidence for each piece follows from the kind of its span; see `evidence_quality`.
 
 All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
 clock, no file.
@@ -25,11 +25,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dlobd.attribution.degrees import Degree, degree, is_read
+from dlobd.attribution.evidence_quality import Quality, quality
 from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane, extent
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+from dlobd.spans import Cause
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
 
@@ -279,18 +280,20 @@ def _sum(
     trace: Trace, wall_ns: int, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]
 ) -> Attribution:
     total: Counter[str] = Counter()
-    known: dict[str, Counter[Degree]] = defaultdict(Counter)
+    known: dict[str, Counter[Quality]] = defaultdict(Counter)
     uncertain: Counter[str] = Counter()
     causes: dict[str, Counter[str]] = defaultdict(Counter)
+    rows_of_causes: dict[str, Cause | None] = {}
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in segments:
         length_ns = segment.end_ns - segment.start_ns
         total[segment.layer] += length_ns
-        known[segment.layer][degree(segment)] += length_ns
+        known[segment.layer][quality(segment)] += length_ns
         if segment.span:
             names[segment.layer][segment.span.name] += length_ns
             if segment.kind == "cause":
                 causes[segment.layer][segment.span.cause] += length_ns
+                rows_of_causes[segment.span.cause] = segment.span.cause_kind
     # Moving an uncertain boundary takes from one layer what it gives to the other: both are uncertain by it.
     for left, right in pairwise(segments):
         if left.layer != right.layer:
@@ -318,7 +321,7 @@ def _sum(
             known[layer]["unexplained"],
             max(0, low[layer]),
             min(wall_ns, high[layer]),
-            tuple((cause, ns, _length(cause)) for cause, ns in _largest_first(causes[layer])),
+            tuple((cause, ns, _length(rows_of_causes[cause])) for cause, ns in _largest_first(causes[layer])),
             _largest_first(names[layer]),
             known[layer]["measured"],
             known[layer]["between marks"],
@@ -362,9 +365,9 @@ def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _length(cause: str) -> str | None:
-    """Where the length of a cause's period is from, if that is known."""
-    return {True: "read", False: "default", None: None}[is_read(cause)]
+def _length(cause: Cause | None) -> str | None:
+    """Returns the source of the length of a cause's period; None if the cause is not registered."""
+    return None if cause is None else "read" if cause.period_is_read else "default"
 
 
 def _alike(segment: Segment) -> tuple[str, str, str, str]:

@@ -12,9 +12,9 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.run import Run
-from dlobd.tracing import names
 
 PREPARED = ("cluster_up_ns", "staging_ns", "page_cache_ns", "noise_ns")
 """The parts of `setup` that come one after another between the run's begin and its window."""
@@ -66,7 +66,7 @@ def _versions(run: Run, evidence: Evidence) -> Iterator[str]:
     if not evidence.own:
         for process in evidence.processes:
             for instant in process.instants:
-                if instant.name == names.TENSORFLOW_IMPORTED:
+                if instant.name == kinds.TENSORFLOW_IMPORTED:
                     here = f"{process.process.role} {process.process.index}"
                     found = instant.attrs.get("version")
                     yield from _differ("versions.tensorflow", said.get("tensorflow"), here, found)

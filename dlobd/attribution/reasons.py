@@ -7,11 +7,11 @@ import signal
 import textwrap
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
 from dlobd.schema import Runnable
-from dlobd.tracing import names
 
 MAX_REASON_CHARACTERS = 300
 
@@ -118,14 +118,14 @@ def _last_line(evidence: Evidence) -> str:
 
 def diverged(evidence: Evidence) -> bool:
     """Whether a rank gave up because its loss was no number any more."""
-    return any(process.instant(names.DIVERGED) for process in evidence.processes)
+    return any(process.instant(kinds.DIVERGED) for process in evidence.processes)
 
 
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """(time, sentence) of each rank that recorded why it failed. HDFS may have been too ill to take its marker."""
     for process in evidence.processes:
         for instant in process.instants:
-            if instant.name == names.RANK_FAILED:
+            if instant.name == kinds.RANK_FAILED:
                 yield instant.at_ns, str(instant.attrs.get("cause"))
 
 
@@ -199,7 +199,7 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
         for instant in process.instants:
             match = _TRAINER_DIED.search(str(instant.attrs.get("cause", "")))
             # 15: the NodeManager's own, at the end of an application
-            if instant.name == names.TRAINER_DIED and match and match[2] != "15":
+            if instant.name == kinds.TRAINER_DIED and match and match[2] != "15":
                 rank = ranks.get(int(match[1]))
                 yield instant.at_ns, f"{rank.role} {rank.index}: {match[0]}" if rank else match[0]
 
@@ -262,7 +262,7 @@ def _said(evidence: Evidence) -> str | None:
     said = [str(line) for text in texts for line in _SAID.findall(text)]
     # the user's own script prints what it likes; the driver's record has its last line
     driver = evidence.driver_process
-    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == names.JOB_FAILED] if driver else []
+    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
     return said[-1].strip() if said else None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution import core_waits, environment_cache, reasons, recording_cost, statistics, warnings
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.audits import audit
@@ -34,7 +35,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.bundle.transport import Plane
 from dlobd.errors import BundleError
 from dlobd.schema import Attribution, OwnJob, Runnable, Status, Trace
-from dlobd.tracing import clock, names
+from dlobd.tracing import clock
 
 WINDOW = "spark-submit exec -> exit"
 BY_HAND_WINDOW = "RM startedTime -> finishedTime"
@@ -195,7 +196,7 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> dict[str, Any
 
 def _feed_waits(process: RecordedProcess) -> list[RecordedSpan]:
     """Those of the step loop: a thread that takes blocks ahead of it holds nobody up."""
-    return [span for name in (names.GET, names.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
+    return [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
 
 
 def _machine(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +208,7 @@ def _own_rank(rank: Rank) -> dict[str, Any]:
     """Only the length of the user's own main function is known, not where its steps are."""
     unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
     main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
-    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(names.GET))
+    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
     return {"role": rank.role, "index": rank.index, **unknown, "main_ns": main_ns, "feed_wait_ns": wait_ns}
 
 
@@ -216,8 +217,8 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
     results = evidence.results
     samples = sum(result["samples"] for result in results.values()) if results else None
     steps = min((result["steps"] for result in results.values()), default=None)
-    begun = [i.at_ns for p in ranks if (i := p.instant(names.FIRST_BATCH))]
-    ended = [i.at_ns for p in ranks if (i := p.instant(names.LAST_STEP_DONE))]
+    begun = [i.at_ns for p in ranks if (i := p.instant(kinds.FIRST_BATCH))]
+    ended = [i.at_ns for p in ranks if (i := p.instant(kinds.LAST_STEP_DONE))]
     rate = samples / (max(ended) - min(begun)) * 1e9 if samples and begun and ended else None
     losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
     test = results.get(0, {}).get("test") or {}
@@ -284,7 +285,7 @@ def _other_clocks(evidence: Evidence, trace: Trace) -> Iterator[str]:
 def _own_warnings(evidence: Evidence) -> list[str]:
     """What a script's own SparkConf says against the line that submitted it."""
     driver = evidence.driver_process if evidence.own else None
-    ready = driver.instant(names.SPARK_CONTEXT_READY) if driver else None
+    ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     if ready is None:
         return []
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dlobd.tracing import names
+from dlobd import spans as kinds
 
 By = Literal["signal", "application", "control group", "hook"]
 """From outside: a process is stopped; another application holds the queue; the kernel limits a process. By a hook of
@@ -102,18 +102,18 @@ _ROWS = (
     Point("tensorflow/step", "tensorflow", "hook", "one rank computes for so long in a step", True),
     Point("tensorflow/decode", "tensorflow", "hook", "one rank waits before a step, while the others are in it", True),
     Point(
-        "channel/pack", "channel", "hook", "one rank waits while it packs, as the others wait for it", True, names.PACK
+        "channel/pack", "channel", "hook", "one rank waits while it packs, as the others wait for it", True, kinds.PACK
     ),
     Point(
         "channel/wait", "channel", "hook", "one rank waits inside the barrier before a collective", True,
-        names.WAIT_FOR_PEERS,
+        kinds.WAIT_FOR_PEERS,
     ),
     Point(
         "channel/wire", "channel", "hook", "one rank waits inside a collective, which no other can end", True,
-        names.WIRE,
+        kinds.WIRE,
     ),
     Point(
-        "channel/unpack", "channel", "hook", "the chief waits while it makes tensors of the means", True, names.UNPACK
+        "channel/unpack", "channel", "hook", "the chief waits while it makes tensors of the means", True, kinds.UNPACK
     ),
     Point("user/script", "user", "hook", "the user's own script waits between two calls of Spark"),
     Point("user/task", "user", "hook", "the user's own function waits in a Spark task"),

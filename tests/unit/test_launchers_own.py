@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.job.own import hooks
-from dlobd.tracing import names
 
 
 def python(code: str, spans: Path) -> RecordedProcess:
@@ -76,7 +76,7 @@ assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker
 """,
         tmp_path,
     )
-    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(names.USER_CODE)]
+    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(kinds.USER_CODE)]
     assert found == [("chief", 0, True), ("chief", 0, False), ("worker", 2, True)]
     assert process.process.role == "chief"  # a process of its own says so; a Python worker does not
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
 from dlobd.job.description import Job, Markers
@@ -184,7 +185,7 @@ def take():
         wanted.wait(20)
     if block is None:
         there.set()
-    with tracing.span("feed", "get", bytes=len(block or b"")):
+    with tracing.span(kinds.GET, bytes=len(block or b"")):
         return block
 feed = ReadAhead(take, wanted=9, ahead=5)
 threading.Timer(0.2, wanted.set).start()
@@ -219,7 +220,7 @@ def _broken() -> bytes | None:
 
 def test_this_process_records_nothing() -> None:
     """The tests above leave no recorder here: spans of this process are still no-ops."""
-    assert type(tracing.span("hdfs", "x")).__name__ == "_NoSpan"
+    assert type(tracing.span(kinds.SpanKind("x", "hdfs"))).__name__ == "_NoSpan"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
 from dlobd.job.launchers import tfos
@@ -119,7 +120,7 @@ client.request_stop()
 WATCH = """
 import json, os, signal, sys, time
 from argparse import Namespace
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFSparkNode
@@ -131,7 +132,7 @@ ends = {
     "well": lambda: None,
 }
 def trainer(tf_args, context):
-    with tracing.span("tensorflow", "trainer"):
+    with tracing.span(kinds.TRAINER):
         ends[sys.argv[1]]()
 told = []
 class Markers:
@@ -389,7 +390,7 @@ worker_daemon.serve()
 
 def test_this_process_records_nothing() -> None:
     """The tests above leave no recorder here: spans of this process are still no-ops."""
-    assert type(tracing.span("hdfs", "x")).__name__ == "_NoSpan"
+    assert type(tracing.span(kinds.SpanKind("x", "hdfs"))).__name__ == "_NoSpan"
 
 
 def test_a_start_task_is_the_launchers_from_its_begin_to_its_end(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Scene, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import markers
+from dlobd import spans as kinds
 from dlobd.attribution.findings.find import REMEDIES
 from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
@@ -34,7 +35,6 @@ from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.run import page_cache
 from dlobd.selftest import queue_holder, slow_disk
-from dlobd.tracing import names
 
 S = 10**9
 TOP = Path(__file__).parents[2]
@@ -204,11 +204,11 @@ def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> No
     with child() as (process, _):
         one = scene(tmp_path)
         with faults.trainer_hampered(0.05, 0.05)(one):
-            spans(one, "worker", process.pid, names.FIRST_STEP_DONE)
+            spans(one, "worker", process.pid, kinds.FIRST_STEP_DONE)
             for _ in range(3):
                 until(lambda: state(process) == "T")
                 until(lambda: state(process) != "T")
-            spans(one, "worker", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
+            spans(one, "worker", process.pid, kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE)
             time.sleep(0.3)
             assert state(process) != "T"
         assert one.made == ["trainer hampered"]
@@ -273,9 +273,9 @@ def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest
     with child() as (process, _), faults.busy_in_training(8)(one):
         time.sleep(0.2)
         assert counts == []
-        spans(one, "chief", process.pid, names.FIRST_STEP_DONE)
+        spans(one, "chief", process.pid, kinds.FIRST_STEP_DONE)
         until(lambda: counts == [8])
-        spans(one, "chief", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
+        spans(one, "chief", process.pid, kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE)
         until(lambda: counts == [8, 0])
 
 

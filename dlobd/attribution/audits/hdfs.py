@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import (
     EQUAL,
     NOT_MORE,
@@ -25,7 +26,6 @@ from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.attribution.sources import logs
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.tracing import names
 
 BLOCK_BYTES = 128 << 20
 """dfs.blocksize by default."""
@@ -38,7 +38,7 @@ dfs.blocksize). The NameNode logs each time as an open."""
 def troubled(evidence: Evidence) -> str:
     """Why HDFS may have been asked more than once for the same; empty if nothing says so."""
     why = foreign(evidence) or disturbed(evidence, "namenode", "datanode") or _untold(evidence)
-    if not why and any(i.name == names.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
+    if not why and any(i.name == kinds.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
         why = "a DataNode did not respond and another one was used"
     if not why and any(_is_trouble(line) for line in _java_clients(evidence)):
         why = "a Java HDFS client logged a warning about a read or write"

@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, worst
 from dlobd.attribution.audits.clocks import APART_NS, jvm_logs
 from dlobd.attribution.importers import jvm
@@ -13,7 +14,6 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import trainers
-from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 JVM_ENDS_NS = 10 * 10**9
@@ -34,7 +34,7 @@ STILL_NS = 2_000_000
 COLLECTED_NS = 50_000_000
 """The JVM times a pause for its log and for those who ask, one beside the other."""
 
-JVM_CALLS = (names.SPARK_CONTEXT, names.SPARK_CONTEXT_STOP)
+JVM_CALLS = (kinds.SPARK_CONTEXT, kinds.SPARK_CONTEXT_STOP)
 """Spans that are calls of the JVM in every job."""
 
 MS = 1_000_000
@@ -153,11 +153,11 @@ def _seen_to_exit(evidence: Evidence) -> Figures:
         by_rank[instant.attrs["rank"]] - instant.at_ns
         for process in evidence.processes
         for instant in process.instants
-        if instant.name == names.RANK_EXITED and instant.attrs.get("rank") in by_rank
+        if instant.name == kinds.RANK_EXITED and instant.attrs.get("rank") in by_rank
     ]
     for process in evidence.processes:
         for instant in process.instants:
-            died = _DIED.search(str(instant.attrs.get("cause", ""))) if instant.name == names.TRAINER_DIED else None
+            died = _DIED.search(str(instant.attrs.get("cause", ""))) if instant.name == kinds.TRAINER_DIED else None
             if died and int(died[1]) in by_pid:
                 early.append(by_pid[int(died[1])] - instant.at_ns)
     # elsewhere containers may have process ids of their own

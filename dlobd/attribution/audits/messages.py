@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, incomplete, other_clocks, training_job, worst
 from dlobd.attribution.audits.hdfs import BLOCK_BYTES, staged_blocks
 from dlobd.attribution.importers import rpc
@@ -12,7 +13,6 @@ from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import trainers
 from dlobd.bundle import files
-from dlobd.tracing import names
 
 LOG_NS = 50_000_000
 """A line is logged beside what it tells of: a busy machine may hold the thread up between the two."""
@@ -133,12 +133,12 @@ def _ranks(evidence: Evidence) -> Iterator[Message]:
     ranks = {process.rank: process for process in trainers(evidence.processes)}
     if driver is None or not training_job(evidence):
         return
-    for awaiting in driver.named(names.AWAIT_TRAINERS) if not incomplete(evidence) else ():
+    for awaiting in driver.named(kinds.AWAIT_TRAINERS) if not incomplete(evidence) else ():
         for process in ranks.values():
-            yield from ((span.start_ns, awaiting.end_ns) for span in process.named(names.WRITE_DONE_MARKER))
+            yield from ((span.start_ns, awaiting.end_ns) for span in process.named(kinds.WRITE_DONE_MARKER))
     for heard in driver.instants:
-        if heard.name == names.RANK_DONE and (rank := ranks.get(heard.attrs["rank"])):
-            for told in rank.named(names.TELL_DRIVER):
+        if heard.name == kinds.RANK_DONE and (rank := ranks.get(heard.attrs["rank"])):
+            for told in rank.named(kinds.TELL_DRIVER):
                 yield told.start_ns, heard.at_ns
                 yield heard.at_ns, None if told.truncated else told.end_ns
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, training_job, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import SampledProcess
-from dlobd.tracing import names
 
 MB = 1 << 20
 
@@ -59,7 +59,7 @@ def _page_cache(evidence: Evidence) -> Figures:
 
 def _read_bytes(evidence: Evidence) -> int:
     """What the ranks of a job on local files read of them, in one epoch."""
-    spans = [s for p in evidence.processes for s in p.spans if s.attrs.get("purpose") == names.INPUT]
+    spans = [s for p in evidence.processes for s in p.spans if s.attrs.get("purpose") == kinds.INPUT]
     epochs: int = training_job(evidence).get("epochs", 1)
     return sum(int(span.attrs.get("bytes", 0)) for span in spans) // epochs
 
@@ -87,7 +87,7 @@ def _peak(evidence: Evidence) -> Figures:
 def _interfaces(evidence: Evidence) -> Iterator[tuple[int, str, int]]:
     """(when, interface, bytes received) by the ranks' readings on the machine of the sampler."""
     for process in evidence.processes:
-        instant = process.instant(names.TRANSPORT)
+        instant = process.instant(kinds.TRANSPORT)
         if instant is None or evidence.resources is None or process.domain != evidence.resources.domain:
             continue
         for reading in filter(None, map(instant.attrs.get, ("before", "after"))):

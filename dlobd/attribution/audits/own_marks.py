@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from dlobd.attribution import degrees
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import (
     EQUAL,
     NOT_MORE,
@@ -26,7 +26,7 @@ from dlobd.attribution.audits.clocks import APART_NS
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.axes import RENAMED_EXCHANGES
-from dlobd.tracing import names
+from dlobd.spans import kind_of
 from dlobd.tracing.recorder import FLUSH_S
 
 FIRST_WRITE_NS = round(0.9 * FLUSH_S * 1e9)
@@ -38,55 +38,55 @@ _SECONDS = re.compile(r"\(\D*([\d.]+) s\b")
 INTERFACES_NS = 300_000_000
 """To read the counters of a machine's interfaces takes Python so long at most. Measured on a busy machine: 86 ms."""
 
-TOLD: dict[str, str] = {names.FEED_TASK: "task_attempt"}
+TOLD: dict[str, str] = {kinds.FEED_TASK: "task_attempt"}
 """A span of this name has this attribute."""
 
 INSIDE = "tf-ring"
 """The exchange inside of the step, whose steps are collectives; also of bundles whose job does not name one."""
 
 WAITS: dict[str, tuple[str, ...]] = {
-    names.GET: (names.WAIT_FEEDER,),
-    names.AWAIT_BLOCK: (names.WAIT_READER,),
-    names.NEXT_BATCH: (names.WAIT_READER,),
-    names.FEED_JOB: (names.WAIT_TRAINERS,),
-    names.AWAIT_TRAINERS: (names.WAIT_TRAINERS,),
-    names.WAIT_FOR_RANKS: (names.WAIT_TRAINERS,),
-    names.AWAIT_RESERVATIONS: (names.WAIT_LAST_RESERVATION,),
-    names.WAIT_FOR_TRAINER: (names.WAIT_TRAINER,),
-    names.AWAIT_PLACE: (names.WAIT_FEEDER,),
+    kinds.GET: (kinds.WAIT_FEEDER,),
+    kinds.AWAIT_BLOCK: (kinds.WAIT_READER,),
+    kinds.NEXT_BATCH: (kinds.WAIT_READER,),
+    kinds.FEED_JOB: (kinds.WAIT_TRAINERS,),
+    kinds.AWAIT_TRAINERS: (kinds.WAIT_TRAINERS,),
+    kinds.WAIT_FOR_RANKS: (kinds.WAIT_TRAINERS,),
+    kinds.AWAIT_RESERVATIONS: (kinds.WAIT_LAST_RESERVATION,),
+    kinds.WAIT_FOR_TRAINER: (kinds.WAIT_TRAINER,),
+    kinds.AWAIT_PLACE: (kinds.WAIT_FEEDER,),
 }
 """A span of this name waits for this."""
 
 CAUSES: dict[str, str] = {
-    names.AWAIT_TRAINERS: "done-marker poll",
-    names.AWAIT_RESERVATIONS: "",
-    names.SLEEP: "",
+    kinds.AWAIT_TRAINERS: "done-marker poll",
+    kinds.AWAIT_RESERVATIONS: "",
+    kinds.SLEEP: "",
 }
 """A span of this name has a cause that begins so, with a period."""
 
-ALL_OF_IT = (names.DRIVER, names.PARENT, names.USER_CODE)
+ALL_OF_IT = (kinds.DRIVER, kinds.PARENT, kinds.USER_CODE)
 """Spans of a driver, of a parent, or of the user's own script, that hold all others."""
 
 RENDEZVOUS: dict[str, str] = {
-    names.JOIN_RANKS: names.JOIN_RANKS,
-    names.WAIT_FOR_PEERS: names.PEERS_RENDEZVOUS,
-    names.AGREE: names.AGREE,
+    kinds.JOIN_RANKS: kinds.JOIN_RANKS,
+    kinds.WAIT_FOR_PEERS: kinds.PEERS_RENDEZVOUS,
+    kinds.AGREE: kinds.AGREE,
 }
 """A span of this name is a member of a collective of this kind."""
 
 SIDE_BY_SIDE: dict[bool, tuple[tuple[str, str, str], ...]] = {
     True: (
-        (names.SPARK_CONTEXT, "begin", names.SPARK_CONTEXT_START),
-        (names.SPARK_CONTEXT, "end", names.SPARK_CONTEXT_READY),
-        (names.SPARK_CONTEXT_STOP, "end", names.SPARK_CONTEXT_STOPPED),
+        (kinds.SPARK_CONTEXT, "begin", kinds.SPARK_CONTEXT_START),
+        (kinds.SPARK_CONTEXT, "end", kinds.SPARK_CONTEXT_READY),
+        (kinds.SPARK_CONTEXT_STOP, "end", kinds.SPARK_CONTEXT_STOPPED),
     ),
     False: (
-        (names.IMPORT_TENSORFLOW, "end", names.TENSORFLOW_IMPORTED),
-        (names.JOIN_RANKS, "end", names.RANKS_JOINED),
-        (names.FIRST_STEP, "begin", names.FIRST_BATCH),
-        (names.FIRST_STEP, "end", names.FIRST_STEP_DONE),
-        (names.SAVE_MODEL, "end", names.SAVED),
-        (names.EVALUATE, "end", names.EVALUATED),
+        (kinds.IMPORT_TENSORFLOW, "end", kinds.TENSORFLOW_IMPORTED),
+        (kinds.JOIN_RANKS, "end", kinds.RANKS_JOINED),
+        (kinds.FIRST_STEP, "begin", kinds.FIRST_BATCH),
+        (kinds.FIRST_STEP, "end", kinds.FIRST_STEP_DONE),
+        (kinds.SAVE_MODEL, "end", kinds.SAVED),
+        (kinds.EVALUATE, "end", kinds.EVALUATED),
     ),
 }
 """Whether a process is the driver, to the begin or end of a span and the instant that the same thread makes beside it.
@@ -101,7 +101,7 @@ def _whole(evidence: Evidence) -> Iterator[RecordedProcess]:
 
 def _names(evidence: Evidence) -> Figures:
     spans = [span for process in evidence.processes for span in process.spans]
-    wrong = sum(degrees.own(span.layer, span.name) is None or _misplaced(evidence, span) for span in spans)
+    wrong = sum(kind_of(span.layer, span.name) is None or _misplaced(evidence, span) for span in spans)
     return Figures(wrong, 0) if spans else Figures()
 
 
@@ -109,7 +109,7 @@ def _misplaced(evidence: Evidence, span: RecordedSpan) -> bool:
     """Files of a job are in HDFS, or are local: `fs_uri` says which, and so does the layer of reading and writing."""
     if "fs_uri" not in evidence.job or not {"path", "purpose"} <= span.attrs.keys():
         return False
-    if span.attrs["purpose"] == names.MODEL_FILE:
+    if span.attrs["purpose"] == kinds.MODEL_FILE:
         return False
     return (span.layer == "hdfs") != str(evidence.job["fs_uri"]).startswith("hdfs://")
 
@@ -137,7 +137,7 @@ def _waits_right(span: RecordedSpan, steps: bool) -> bool:
         return False
     if span.name in RENDEZVOUS and span.rendezvous != RENDEZVOUS[span.name]:
         return False
-    return not (steps and span.name in (names.STEP, names.FIRST_STEP)) or span.rendezvous == names.STEP_RENDEZVOUS
+    return not (steps and span.name in (kinds.STEP, kinds.FIRST_STEP)) or span.rendezvous == kinds.STEP_RENDEZVOUS
 
 
 def _members(evidence: Evidence) -> dict[tuple[str, int | None], list[RecordedSpan]]:
@@ -214,8 +214,8 @@ def _beside(evidence: Evidence) -> Figures:
                 apart.append(min(abs(at_ns - mark.at_ns) for at_ns in bounds))
         read_ns = _interfaces_read_ns(process)
         if read_ns is not None and not several_clocks(evidence):  # it is a figure of the host's own clock
-            apart += [abs(span.start_ns - read_ns) for span in process.named(names.JOIN_RANKS)[:1]]
-            ends = [span.end_ns for span in process.named(names.IMPORT_TENSORFLOW)]
+            apart += [abs(span.start_ns - read_ns) for span in process.named(kinds.JOIN_RANKS)[:1]]
+            ends = [span.end_ns for span in process.named(kinds.IMPORT_TENSORFLOW)]
             apart += [abs(read_ns - end_ns) - INTERFACES_NS for end_ns in ends[-1:]]
     return worst(apart, APART_NS * slowness(evidence))
 
@@ -223,7 +223,7 @@ def _beside(evidence: Evidence) -> Figures:
 def _interfaces_read_ns(process: RecordedProcess) -> int | None:
     """When a rank read the counters of its interfaces for the first time: as soon as it had imported TensorFlow and
     began to join the others."""
-    said = process.instant(names.TRANSPORT)
+    said = process.instant(kinds.TRANSPORT)
     before = said.attrs.get("before") if said else None
     return int(before["at_ns"]) if before else None
 
@@ -266,9 +266,9 @@ def _waiting(evidence: Evidence) -> Figures:
     that it does: it has nothing to do but to wait."""
     driver = evidence.driver_process
     ranks = trainers(evidence.processes)
-    first = [mark.at_ns for rank in ranks if (mark := rank.instant(names.FIRST_BATCH))]
-    last = [mark.at_ns for rank in ranks if (mark := rank.instant(names.LAST_STEP_DONE))]
-    last += [span.end_ns for rank in ranks for span in rank.named(names.WRITE_DONE_MARKER)]
+    first = [mark.at_ns for rank in ranks if (mark := rank.instant(kinds.FIRST_BATCH))]
+    last = [mark.at_ns for rank in ranks if (mark := rank.instant(kinds.LAST_STEP_DONE))]
+    last += [span.end_ns for rank in ranks for span in rank.named(kinds.WRITE_DONE_MARKER)]
     if driver is None or not training_job(evidence) or not first or not last:
         return Figures()
     gaps, until_ns = [], min(first)
@@ -287,7 +287,7 @@ def _told(evidence: Evidence) -> Figures:
             if (key := TOLD.get(span.name)) and not span.truncated and "error" not in span.attrs:
                 seen += 1
                 without += key not in span.attrs
-            elif span.name == names.UNPICKLE_FUNCTION:
+            elif span.name == kinds.UNPICKLE_FUNCTION:
                 seen += 1
                 without += bool(span.attrs)
     return Figures(without, 0) if seen else Figures()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, cut_short, training_job, worst
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.feed import given_ns
 from dlobd.attribution.importers.recorder import trainers
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.tracing import names
 
 
 def _bytes(evidence: Evidence, name: str) -> int | None:
@@ -19,9 +19,9 @@ def _bytes(evidence: Evidence, name: str) -> int | None:
 
 def _input_bytes(evidence: Evidence) -> int | None:
     """What ranks read of their input; the chief reads its test set in the same way."""
-    wanted = (names.STREAM, names.READ_INPUT)
+    wanted = (kinds.STREAM, kinds.READ_INPUT)
     spans = [span for process in evidence.processes for span in process.spans if span.name in wanted]
-    found = [int(span.attrs.get("bytes", 0)) for span in spans if span.attrs.get("purpose") == names.INPUT]
+    found = [int(span.attrs.get("bytes", 0)) for span in spans if span.attrs.get("purpose") == kinds.INPUT]
     return sum(found) if any(found) else None
 
 
@@ -35,11 +35,11 @@ def _fed(evidence: Evidence) -> str:
 
 def _read_and_put(evidence: Evidence) -> Figures:
     files, epochs = sum(evidence.file_bytes.values()), training_job(evidence).get("epochs", 0)
-    return Figures(_bytes(evidence, names.PUT), files * epochs or None, why=_fed(evidence) or cut_short(evidence))
+    return Figures(_bytes(evidence, kinds.PUT), files * epochs or None, why=_fed(evidence) or cut_short(evidence))
 
 
 def _put_and_got(evidence: Evidence) -> Figures:
-    put, got = _bytes(evidence, names.PUT), _bytes(evidence, names.GET)
+    put, got = _bytes(evidence, kinds.PUT), _bytes(evidence, kinds.GET)
     return Figures(put, got, why=_fed(evidence) or cut_short(evidence))
 
 
@@ -48,8 +48,8 @@ def _in_order(evidence: Evidence) -> Figures:
     early = []
     for container in evidence.executor_of:
         recorded = evidence.recorded_in(container)
-        takers = [gets for process in recorded if (gets := process.named(names.GET))]
-        puts = sorted((put for process in recorded for put in process.named(names.PUT)), key=lambda put: put.start_ns)
+        takers = [gets for process in recorded if (gets := process.named(kinds.GET))]
+        puts = sorted((put for process in recorded for put in process.named(kinds.PUT)), key=lambda put: put.start_ns)
         if training_job(evidence) and len(takers) == 1 and puts:
             begun = {put.end_ns: put.start_ns for put in puts}
             given = given_ns(takers[0], puts)
@@ -63,7 +63,7 @@ def _taken_and_trained(evidence: Evidence) -> Figures:
         return Figures(why="only your script knows what a sample is")
     # by WebHDFS or from a local file; a piece that was asked for again counts once, since only an answer has bytes
     fed = job["input"] == "feed"
-    taken = _bytes(evidence, names.GET) if fed else _input_bytes(evidence)
+    taken = _bytes(evidence, kinds.GET) if fed else _input_bytes(evidence)
     trained = _sum(evidence, "samples")
     taken = taken // Layout.of_job(job).record_bytes if taken else None
     return Figures(taken, trained, why=cut_short(evidence))  # a rank takes batches ahead of its steps

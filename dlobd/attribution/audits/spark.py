@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from math import ceil
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, outside_ns, worst
 from dlobd.attribution.audits.messages import LOG_NS
 from dlobd.attribution.audits.own_marks import ALL_OF_IT
 from dlobd.attribution.importers.event_log import TaskMetrics, stage_sums
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
-from dlobd.tracing import names
 from dlobd.tracing.clock import WallToMonotonic
 
 MS = 1_000_000
@@ -70,7 +70,7 @@ def _tasks_in_both_logs(evidence: Evidence) -> Figures:
 def _marks_and_log(evidence: Evidence) -> Figures:
     outside = [
         outside_ns(span, line.at_ns)
-        for name, point in ((names.SPARK_CONTEXT, "JVM SparkContext"), (names.SPARK_CONTEXT_STOP, "stopped"))
+        for name, point in ((kinds.SPARK_CONTEXT, "JVM SparkContext"), (kinds.SPARK_CONTEXT_STOP, "stopped"))
         for span in (evidence.driver_process.named(name)[:1] if evidence.driver_process else ())
         if not span.truncated and (line := evidence.driver_log.points.get(point))
     ]
@@ -201,7 +201,7 @@ def _jobs_of_script(evidence: Evidence) -> Figures:
     driver = evidence.driver_process
     if not evidence.own or driver is None or not any(span.attrs.get("jvm_call") for span in driver.spans):
         return Figures(why="no calls of a script were recorded")
-    if driver.named(names.TFCLUSTER_RUN):
+    if driver.named(kinds.TFCLUSTER_RUN):
         return Figures(why="TensorFlowOnSpark waits for jobs in a thread of its own")
     lines = [line for line in evidence.driver_lines if _CONNECTION.fullmatch(line.thread)]
     told = [(line.at_ns, match) for line in lines if (match := _JOB_TOOK.match(line.message))]

@@ -7,14 +7,14 @@ from math import isclose
 from statistics import fmean
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, training_job, worst
 from dlobd.attribution.audits.clocks import APART_NS
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.bundle import files
-from dlobd.tracing import names
 
-PAUSES = (names.CHECKPOINT, names.EVALUATE, names.AGREE)
+PAUSES = (kinds.CHECKPOINT, kinds.EVALUATE, kinds.AGREE)
 """What the chief does between steps."""
 
 
@@ -29,7 +29,7 @@ def _ranks(evidence: Evidence) -> Iterator[tuple[RecordedProcess, dict[str, Any]
 def _loops(evidence: Evidence) -> Figures:
     apart = []
     for process, result in _ranks(evidence):
-        first, last = process.instant(names.FIRST_BATCH), process.instant(names.LAST_STEP_DONE)
+        first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
         if first and last and result.get("loop_ns"):
             apart.append(abs(last.at_ns - first.at_ns - result["loop_ns"]))
     return worst(apart, APART_NS)
@@ -40,7 +40,7 @@ def _loop_steps(evidence: Evidence) -> Figures:
     outside = []
     for process, _ in _ranks(evidence):
         steps = [step for step in process.steps() if not step.truncated]
-        first, last = process.instant(names.FIRST_BATCH), process.instant(names.LAST_STEP_DONE)
+        first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
         if steps and first and last:
             # a checkpoint or an evaluation of the last step may come before the mark
             ends = [span.end_ns for name in PAUSES for span in process.named(name) if span.end_ns <= last.at_ns]
@@ -53,7 +53,7 @@ def _epoch_losses(evidence: Evidence) -> Figures:
     """Of each epoch the mean of the losses that the rank reports, and the one that it marked."""
     same = seen = 0
     for process, result in _ranks(evidence):
-        marks = [mark for mark in process.instants if mark.name == names.EPOCH_DONE]
+        marks = [mark for mark in process.instants if mark.name == kinds.EPOCH_DONE]
         steps = evidence.job["steps"] // evidence.job["epochs"]
         for mark in marks:
             epoch = mark.attrs["epoch"]
@@ -71,7 +71,7 @@ def _evaluations(evidence: Evidence) -> Figures:
         marks = [
             (mark.attrs["epoch"], mark.attrs["samples"], mark.attrs["right"])
             for mark in process.instants
-            if mark.name == names.EPOCH_EVALUATED
+            if mark.name == kinds.EPOCH_EVALUATED
         ]
         reported += max(len(said), len(marks))
         marked += len(set(said) & set(marks))
@@ -81,11 +81,11 @@ def _evaluations(evidence: Evidence) -> Figures:
 def _right(evidence: Evidence) -> Figures:
     """Test samples that the stored model had right: by the chief's report, and batch by batch as it was predicted."""
     chief, test = evidence.chief, evidence.results.get(0, {}).get("test")
-    evaluated = chief.named(names.EVALUATE)[-1:] if chief else []
+    evaluated = chief.named(kinds.EVALUATE)[-1:] if chief else []
     batches = [
         span.attrs["right"]
         for whole in evaluated
-        for span in chief.named(names.PREDICT)  # type: ignore[union-attr]  # it has evaluated
+        for span in chief.named(kinds.PREDICT)  # type: ignore[union-attr]  # it has evaluated
         if whole.start_ns <= span.start_ns < whole.end_ns and "right" in span.attrs
     ]
     said = round(test["accuracy"] * test["samples"]) if test else None
@@ -97,7 +97,7 @@ def _marker_bytes(evidence: Evidence) -> Figures:
     length = {f"rank-{result['rank']}.json": result for result in evidence.results.values()}
     wrote: dict[tuple[str, int], int] = {}
     for process in evidence.processes:
-        for span in process.named(names.WRITE_DONE_MARKER):
+        for span in process.named(kinds.WRITE_DONE_MARKER):
             if "bytes" in span.attrs:
                 wrote[process.process.role, process.process.index] = int(span.attrs["bytes"])
     pairs = [
@@ -114,14 +114,14 @@ def _checkpoints(evidence: Evidence) -> Figures:
     steps = evidence.results.get(0, {}).get("steps")
     if chief is None or every is None or steps is None:
         return Figures()
-    return Figures(len(chief.named(names.CHECKPOINT)), steps // every if every else 0)
+    return Figures(len(chief.named(kinds.CHECKPOINT)), steps // every if every else 0)
 
 
 def _stored(evidence: Evidence) -> Figures:
     """In a checkpoint, and where a model is saved, files are written."""
     chief = evidence.chief
-    phases = [span for name in (names.CHECKPOINT, names.SAVE_MODEL) for span in (chief.named(name) if chief else ())]
-    writes = [span for span in chief.spans if span.name.startswith(f"{names.WRITE} ")] if chief else []
+    phases = [span for name in (kinds.CHECKPOINT, kinds.SAVE_MODEL) for span in (chief.named(name) if chief else ())]
+    writes = [span for span in chief.spans if span.kind in (kinds.WRITE_FILE, kinds.WRITE_LOCAL_FILE)] if chief else []
     empty = sum(not any(p.start_ns <= w.start_ns < p.end_ns for w in writes) for p in phases)
     return Figures(empty, 0) if phases else Figures()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from dlobd.attribution.degrees import degree
+from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.what_if import Kept, WhatIf
 from dlobd.layers import LAYERS
@@ -92,14 +91,14 @@ class Taken:
 
     ns: int = 0
     uncertain_ns: int = 0
-    lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, degree, source
+    lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, quality, source
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     def add(self, segment: Segment, span: Span) -> None:
         """One more piece of the wall, of that span."""
         length_ns = segment.end_ns - segment.start_ns
         name = span.cause if segment.kind == "cause" else span.name
-        key = (segment.layer, name, degree(segment), span.source)
+        key = (segment.layer, name, quality(segment), span.source)
         self.ns += length_ns
         self.uncertain_ns += min(length_ns, span.resolution_ns)
         self.lengths[key] += length_ns
@@ -118,11 +117,6 @@ def taken(case: Case, wanted: Callable[[Span, bool], bool]) -> Taken:
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):
             found.add(segment, segment.span)
     return found
-
-
-def any_of(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a name fits one of several; a star stands for any words."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _line(layer: str, name: str, how: str, source: str, ns: int, count: int) -> str:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from dlobd.attribution.findings.base import Case, Draft, Remedy, taken
 from dlobd.attribution.findings.rules import Rule, S
 from dlobd.schema import Experiment, Span
-from dlobd.tracing import names
+from dlobd.spans import CHECKPOINT, STEP
 
 SHORT_STEP_NS = 10_000_000
 """Of shorter steps a good part is what a step costs however few samples it has: a call into TensorFlow, and messages
@@ -28,16 +28,8 @@ MOST = Fraction(2, 3)
 MUCH_LONGER = 3
 """Times the median of its kind."""
 
-PAUSES = (names.CHECKPOINT, names.EVALUATE, names.SAVE_MODEL)
-"""What the chief does while the others wait for it."""
-
-IN_STEP = (names.STEP, names.FORWARD_AND_BACKWARD, names.APPLY, names.EXCHANGE, names.PACK, names.WAIT_FOR_PEERS,
-           names.WIRE, names.UNPACK, names.PUSH, names.PULL, names.AGREE)  # fmt: skip
-
 COLD = Rule(
     "cold-start", "tensorflow", "Python's packages were imported, and their files were not in memory",
-    (("tensorflow", names.IMPORT_TENSORFLOW), ("spark", names.IMPORT_PYSPARK), ("spark", "import *"),
-     ("launcher", names.IMPORT_TENSORFLOWONSPARK), ("launcher", names.IMPORT_DISTRIBUTOR)),
     "run it once more: the page cache of each node is warm then; or an environment on a faster disk, and nodes with "
     "memory to keep it",
     "the next run is as slow: then it is not the disk",
@@ -48,11 +40,11 @@ COLD = Rule(
 
 def checkpoints(case: Case) -> Draft | None:
     """What checkpoints take by their number: of one much longer than the others, the rest is another cause's."""
-    every = [span for span in case.trace.spans if span.name == names.CHECKPOINT and span.layer == "tensorflow"]
+    every = [span for span in case.trace.spans if span.kind is CHECKPOINT]
     usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
 
     def around(span: Span) -> Span | None:
-        return next((one for one in case.spans_around(span) if one.name == names.CHECKPOINT), None)
+        return next((one for one in case.spans_around(span) if one.kind is CHECKPOINT), None)
 
     def kept(span: Span, waited: bool) -> Fraction | int:
         one = around(span)
@@ -92,7 +84,7 @@ def straggler(case: Case) -> Draft | None:
     Without it the next to last rank is the last: of each collective that is what it costs, but for what that rank does
     for all: checkpoints and evaluations, which are findings of their own."""
     groups = case.what_if.members
-    pauses = [span for span in case.trace.spans if span.name in PAUSES]
+    pauses = [span for span in case.trace.spans if span.kind.pauses_training]
     late: Counter[str] = Counter()
     times: Counter[str] = Counter()
     uncertain: Counter[str] = Counter()
@@ -132,7 +124,7 @@ def short_steps(case: Case) -> Draft | None:
     """Many steps of few samples, each so short that most of it is not computing."""
     lengths: dict[str, list[int]] = defaultdict(list)
     for span in case.trace.spans:
-        if span.layer == "tensorflow" and span.name == names.STEP and span.call:
+        if span.kind is STEP and span.call:
             lengths[span.lane].append(span.end_ns - span.start_ns)
     medians = [statistics.median(each) for each in lengths.values()]
     if not isinstance(case.chosen, Experiment) or case.chosen.batch_size >= SMALL_BATCH:
@@ -141,7 +133,7 @@ def short_steps(case: Case) -> Draft | None:
         return None
 
     def wanted(span: Span, waited: bool) -> bool:
-        return not waited and span.layer in ("tensorflow", "channel") and span.name in IN_STEP
+        return not waited and "short-steps" in span.kind.findings
 
     found = taken(case, wanted)
     if not found.ns:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import event_log, rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
@@ -15,6 +16,7 @@ from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind
 
 LANE = "application"
 RM_LOG = "RM log"
@@ -22,12 +24,6 @@ NM_LOG = "NM log"
 RM_REST = "RM REST"
 REST_RESOLUTION_NS = 1_000_000
 """REST speaks of milliseconds."""
-NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
-NM_HEARTBEAT_SET = "NodeManager heartbeat, by the driver's settings"
-NM_HEARTBEAT_NS = 1_000_000_000
-AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
-AM_HEARTBEAT_NS = 3_000_000_000
-AM_HEARTBEAT_READ = "ApplicationMaster asks while containers are missing (intervals of its log)"
 
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
@@ -35,17 +31,15 @@ def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
     settings = event_log.hadoop_settings(evidence.event_log)
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
-        return {"cause": NM_HEARTBEAT_SET, "cause_period_ns": int(set_ms) * 1_000_000}
-    return {"cause": NM_HEARTBEAT, "cause_period_ns": NM_HEARTBEAT_NS}
+        return kinds.NM_HEARTBEAT_SET.fields(int(set_ms) * 1_000_000)
+    return kinds.NM_HEARTBEAT.fields()
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
     """The application's spans; empty where it was never submitted."""
     lane = LaneBuilder(LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
-    lane.add(
-        "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
     for container in evidence.attempts.ams[:-1]:
         asked_ns, source = _add_lost_attempt(lane, evidence, container, asked_ns, source), RM_LOG
@@ -58,14 +52,14 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     until_ns = unregister or finished
     if evidence.cluster_mode:
         # the container's process is the driver: its start ends where its Python's begins
-        name = "AM runs the driver"
+        kind = kinds.AM_RUNS_DRIVER
         until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
     else:
-        name = "AM serves the driver"  # an idle ApplicationMaster only waits for its driver
-    lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+        kind = kinds.AM_SERVES_DRIVER  # an idle ApplicationMaster only waits for its driver
+    lane.add(kind, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
     _add_jvm(lane, evidence, last, from_ns)
-    lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
-    lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.AM_STOPS, until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
     return lane.spans
 
 
@@ -89,13 +83,11 @@ def _add_start(
         registering_ns = am.registering.at_ns if am.registering else None
     add_process_start(
         lane,
-        "AM",
+        AM_START,
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
         (registering_ns or from_ns, "/proc" if evidence.cluster_mode else "AM log", from_ns is None),
     )
-    lane.add(
-        "yarn", "register application", registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
     return from_ns
 
 
@@ -115,12 +107,12 @@ def _add_lost_attempt(
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
     if evidence.cluster_mode:
-        lane.add("spark", "lost attempt", asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.LOST_ATTEMPT, asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
     else:
         from_ns = _add_start(lane, evidence, container, asked_ns, asked_source)
         _add_jvm(lane, evidence, container, from_ns)
-        lane.add("spark", "AM serves the driver", from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=("driver",))
-    lane.add("yarn", "notice lost attempt", gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.AM_SERVES_DRIVER, from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=("driver",))
+    lane.add(kinds.NOTICE_LOST_ATTEMPT, gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
     return again_ns
 
 
@@ -171,21 +163,22 @@ def add_container_start(
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
-        steps_ = "allocate and launch" if "START_REQUEST" in marks else "allocate, localise and start"
+        launched = "START_REQUEST" in marks
+        kind = kinds.ALLOCATE_AND_LAUNCH_CONTAINER if launched else kinds.ALLOCATE_TO_START_CONTAINER
         source, resolution_ns = f"{asked_source}, {until[1]}", _resolution_ns(asked_source)
-        lane.add("yarn", f"{steps_} {what} container", asked_ns, until[0], source, resolution_ns=resolution_ns)
+        lane.add(kind, asked_ns, until[0], source, detail=what, resolution_ns=resolution_ns)
     elif "START_REQUEST" not in marks:
         handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
         source = f"{RM_LOG}, {begun_source}"
         lane.add(
-            "yarn", f"localise and start {what} container", handed_ns, begun_ns, source, resolution_ns=RESOLUTION_NS
+            kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what, resolution_ns=RESOLUTION_NS
         )
     lane.add(
-        "yarn",
-        f"allocate {what} container",
+        kinds.ALLOCATE_CONTAINER,
         asked_ns,
         marks.get("ALLOCATED"),
         f"{asked_source}, {RM_LOG}",
+        detail=what,
         resolution_ns=RESOLUTION_NS,
         # the CapacityScheduler allocates when a node reports
         **allocated_by,
@@ -193,18 +186,14 @@ def add_container_start(
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")
     # the ResourceManager itself launches its AM's container; executors' are launched by the AM
-    launcher = ("yarn", "launch AM container") if what == "AM" else ("spark", "AM launches executor container")
-    lane.add(
-        *launcher, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS
-    )  # fmt: skip
-    for verb, opens, closes in (
-        ("prepare", "START_REQUEST", "LOCALIZING"),
-        ("localise", "LOCALIZING", "SCHEDULED"),
-        ("start", "SCHEDULED", "RUNNING"),
+    launch = kinds.LAUNCH_AM_CONTAINER if what == "AM" else kinds.AM_LAUNCHES_CONTAINER
+    lane.add(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+    for kind, opens, closes in (
+        (kinds.PREPARE_CONTAINER, "START_REQUEST", "LOCALIZING"),
+        (kinds.LOCALISE_CONTAINER, "LOCALIZING", "SCHEDULED"),
+        (kinds.START_CONTAINER, "SCHEDULED", "RUNNING"),
     ):
-        lane.add(
-            "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), NM_LOG, resolution_ns=RESOLUTION_NS
-        )
+        lane.add(kind, marks.get(opens), marks.get(closes), NM_LOG, detail=what, resolution_ns=RESOLUTION_NS)
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
@@ -212,31 +201,45 @@ def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: A
     until the AM asks again, which YARN has told it to do now and then. What it asks later than that is Spark's."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
-        heartbeat = {} if what == "AM" else {"cause": AM_HEARTBEAT, "cause_period_ns": AM_HEARTBEAT_NS}
-        lane.add("yarn", f"hand out {what} container", allocated_ns, handed_ns, RM_LOG, resolution_ns=RESOLUTION_NS,
+        heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
+        lane.add(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, resolution_ns=RESOLUTION_NS,
                  **heartbeat)  # fmt: skip
         return
     before_ns, next_ns = asking.around(allocated_ns)
     due_ns = min(max(next_ns, allocated_ns), handed_ns)
     if before_ns < next_ns:
         lane.add(
-            "yarn", f"hand out {what} container", allocated_ns, due_ns, f"{RM_LOG}, AM log",
-            resolution_ns=RESOLUTION_NS, cause=AM_HEARTBEAT_READ, cause_period_ns=next_ns - before_ns,
+            kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log",
+            detail=what, resolution_ns=RESOLUTION_NS, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
         )  # fmt: skip
     else:
         due_ns = allocated_ns  # it had not begun to ask
-    lane.add(
-        "spark", f"AM asks for {what} container", due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
 
 
 def _resolution_ns(source: str) -> int:
     return REST_RESOLUTION_NS if source == RM_REST else RESOLUTION_NS
 
 
+class ProcessStart(NamedTuple):
+    """Kinds of spans and sources of the start of a container's process."""
+
+    script: SpanKind
+    boots: SpanKind
+    registers: SpanKind
+    jvm_log: str
+    log: str
+
+
+AM_START = ProcessStart(kinds.AM_LAUNCH_SCRIPT, kinds.AM_JVM_BOOTS, kinds.AM_REGISTERS, "AM JVM log", "AM log")
+EXECUTOR_START = ProcessStart(
+    kinds.EXECUTOR_LAUNCH_SCRIPT, kinds.EXECUTOR_JVM_BOOTS, kinds.EXECUTOR_REGISTERS, "executor JVM log", "executor log"
+)
+
+
 def add_process_start(
     lane: LaneBuilder,
-    what: str,
+    start: ProcessStart,
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
@@ -248,7 +251,6 @@ def add_process_start(
     """
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
-    jvm_log, own_log = f"{what} JVM log", f"{what} log"
-    lane.add("spark", f"{what} launch script", running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {jvm_log}")
-    lane.add("spark", f"{what} JVM boots", jvm_ns, logged_ns or end_ns, f"{jvm_log}, {own_log}")
-    lane.add("spark", f"{what} registers", logged_ns, end_ns, f"{own_log}, {end_source}", truncated=truncated)
+    lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")
+    lane.add(start.boots, jvm_ns, logged_ns or end_ns, f"{start.jvm_log}, {start.log}")
+    lane.add(start.registers, logged_ns, end_ns, f"{start.log}, {end_source}", truncated=truncated)

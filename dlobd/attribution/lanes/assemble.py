@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.lanes import anatomy, causality, exchange, hdfs_use, native
@@ -26,9 +27,8 @@ from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.sources.missing import missing, not_measured, unknown
 from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
-from dlobd.tracing import names
 
-FEEDS = (names.FEED_JOB, names.TFCLUSTER_TRAIN)
+FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
 """Waits of the driver that end with Spark's tasks, and that the trainers hold up."""
 
 IN_OWN_MAIN = NotMeasured(
@@ -74,7 +74,7 @@ def assembled(evidence: Evidence) -> Trace:
         )  # fmt: skip
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
-        puts = [put for process in evidence.recorded_in(container) for put in process.named(names.PUT)]
+        puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
             # the same role may have been elsewhere before
@@ -126,14 +126,14 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.by_hand:
         lane.add(
-            "client", "application", window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
+            kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
             waits_for=(application_lane.LANE,), resolution_ns=application_lane.REST_RESOLUTION_NS,
         )  # fmt: skip
         return lane.spans
     submitted = driver_lane.SUBMITTER if evidence.cluster_mode else driver_lane.LANE
-    lane.add("client", "start spark-submit", window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
+    lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
     lane.add(
-        "client", "wait for spark-submit", window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
+        kinds.WAIT_FOR_SPARK_SUBMIT, window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
         waits_for=(submitted,),
     )  # fmt: skip
     return lane.spans
@@ -154,9 +154,9 @@ class _Waits:
         self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
         # the lanes in which reservations were handed in, and when
-        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(names.REGISTER_RESERVATION))
+        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(kinds.REGISTER_RESERVATION))
         # TensorFlowOnSpark as published does not tell; its last start task to begin is the last to reserve
-        self._starts = sorted((s.start_ns, lane) for s, lane in self._named(names.START_TASK))
+        self._starts = sorted((s.start_ns, lane) for s, lane in self._named(kinds.START_TASK))
 
     def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
         """The spans of that name in all containers, with their lanes."""
@@ -172,14 +172,14 @@ class _Waits:
     def exit_of(self, rank: Rank) -> int | None:
         """When the executor's task saw its trainer's process end, if it waited for it."""
         container = self._containers[rank.executor]
-        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(names.WAIT_FOR_TRAINER)]
+        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(kinds.WAIT_FOR_TRAINER)]
         return max(ends, default=None)
 
     def in_task(self, rank: Rank) -> tuple[int, int] | None:
         """From when to when a trainer ran inside a Spark task; None if it was forked beside it."""
         if not rank.whole:
             return rank.start_ns, rank.end_ns
-        trainer = next(iter(rank.named(names.TRAINER)), None)
+        trainer = next(iter(rank.named(kinds.TRAINER)), None)
         if trainer is None or not rank.process.forked:
             return None  # a process of its own, which the task waits for by a recorded wait
         if self._left_behind(rank):
@@ -193,7 +193,7 @@ class _Waits:
     def _left_behind(self, rank: Rank) -> bool:
         """Whether a task started the trainer as a process of its own, and ended: so TensorFlowOnSpark feeds one."""
         here = self._evidence.recorded_in(self._containers[rank.executor])
-        started = {process.process.pid for process in here if process.named(names.START_TASK)}
+        started = {process.process.pid for process in here if process.named(kinds.START_TASK)}
         return rank.process.parent in started
 
     def held_ns(self, wait: RecordedSpan) -> int | None:
@@ -225,23 +225,23 @@ class _Waits:
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         """Fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
-        if target == names.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
+        if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
-        if target == names.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
+        if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
             return {**wait, "waits_for": (last[1],)}
-        if target == names.WAIT_TRAINERS:
+        if target == kinds.WAIT_TRAINERS:
             meant = [r for r in self._ranks if r.start_ns < span.end_ns and r.finished > (False, span.start_ns)]
             training = [rank for rank in meant if rank.role in TRAINING]
             trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
             if trainer is None:
                 return {**wait, "waits_for": ()}
-            if span.name == names.SLEEP:
+            if span.name == kinds.SLEEP:
                 return {**wait, **self._slept_for(span, trainer)}
-            if span.name == names.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
+            if span.name == kinds.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
                 return {"waits_for": (trainer.lane,)}  # told, not seen: no poll delayed it
-            done = trainer.named(names.WRITE_DONE_MARKER)
+            done = trainer.named(kinds.WRITE_DONE_MARKER)
             # the marker is there before the call that writes it has returned
-            released = min(done[-1].end_ns, span.end_ns) if done and span.name == names.AWAIT_TRAINERS else None
+            released = min(done[-1].end_ns, span.end_ns) if done and span.name == kinds.AWAIT_TRAINERS else None
             return {**wait, "waits_for": (trainer.lane,), "released_ns": released}
         return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.layers import YARN
 from dlobd.schema import Span
 
 
@@ -34,9 +36,9 @@ def place(
         if not carries(call) or any(_holds(wait, call.start_ns) for wait in waits):
             continue
         attrs = {"path": call.path} if call.path else {}
-        name = f"{call.method} RPC" if call.layer == "yarn" else f"{call.method} NameNode"
+        kind = kinds.RPC if call.layer == YARN else kinds.NAMENODE_CALL
         for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
-            lane.add(call.layer, name, start_ns, end_ns, source, resolution_ns=RESOLUTION_NS, attrs=attrs)
+            lane.add(kind, start_ns, end_ns, source, detail=call.method, resolution_ns=RESOLUTION_NS, attrs=attrs)
 
 
 def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -13,22 +13,24 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CLOSE_RETRY_SEEN, CloseRetry, Transfer
+from dlobd.attribution.importers.hdfs import CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.bundle import files
+from dlobd.layers import HDFS
 from dlobd.schema import Interval, Span
-from dlobd.tracing import names
 
 CLIENT_TRACE = "DN client trace"
 AUDIT_LOG = "NN audit log"
 ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
 OPENED = f"executor log, {CLIENT_TRACE}"
-COMPLETE = "complete NameNode"
-"""The client's call that closes a file, where it logs its calls."""
+COMPLETE = "complete"
+"""The client's call of the NameNode that closes a file."""
+VERBS = {kinds.READ_FILE: "read", kinds.WRITE_FILE: "write", kinds.STREAM: "read"}
 MIN_RATE_BYTES = 1 << 20
 """Only transfers of this size say anything about the peak rate; small ones measure latency."""
 
@@ -62,9 +64,9 @@ def intervals(evidence: Evidence) -> list[Interval]:
 
 def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
     """The client's sleeps inside writes, with their cause: HDFS's time, but a setting's and not a disk's."""
-    with_path = [span for span in spans if span.layer == "hdfs" and span.attrs.get("path")]
-    tries = [span for span in with_path if span.name == COMPLETE]
-    written = [span for span in with_path if span.name != COMPLETE]
+    with_path = [span for span in spans if span.layer == HDFS and span.attrs.get("path")]
+    tries = [span for span in with_path if _completes(span)]
+    written = [span for span in with_path if not _completes(span)]
     found: list[Span] = []
     for retry in evidence.close_retries:
         path = retry.path.removesuffix(".inprogress")
@@ -73,6 +75,10 @@ def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
                 mine = [t for t in tries if t.lane == span.lane and t.attrs["path"] == retry.path]
                 found.append(_retry_span(span, retry, _sleep(span, retry, mine), len(found)))
     return found
+
+
+def _completes(span: Span) -> bool:
+    return span.kind is kinds.NAMENODE_CALL and span.detail == COMPLETE
 
 
 def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
@@ -84,19 +90,17 @@ def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, 
 
 def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
     by: dict[str, Any] = (
-        {"cause": CLOSE_RETRY, "source": "NN log, client's default"}
+        {**kinds.CLOSE_RETRY.fields(retry.delay_ns), "source": "NN log, client's default"}
         if retry.next_ns is None
-        else {"cause": CLOSE_RETRY_SEEN, "source": "NN log"}
+        else {**kinds.CLOSE_RETRY_READ.fields(retry.delay_ns), "source": "NN log"}
     )
     return Span(
         f"{write.id}/retry-{number}",
         None,
-        "hdfs",
-        "sleep before closing again",
+        kinds.SLEEP_BEFORE_CLOSE,
         write.process,
         write.lane,
         *slept,
-        cause_period_ns=retry.delay_ns,
         **by,
         resolution_ns=RESOLUTION_NS,
     )
@@ -130,7 +134,7 @@ def outages(evidence: Evidence) -> list[str]:
         (instant.attrs["address"], instant.attrs["how"])
         for process in evidence.processes
         for instant in process.instants
-        if instant.name == names.DATANODE_GIVEN_UP
+        if instant.name == kinds.DATANODE_GIVEN_UP
     )
     return [
         f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
@@ -149,10 +153,10 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         if span.layer != "hdfs" or not purpose:
             continue
         begin, _, end = span.source.partition(", ")
-        verb = span.name.split(" ")[0]
-        if verb == names.STREAM and purpose != names.INPUT:  # whose row was called so before anything else was streamed
-            verb = names.READ
-        name = purpose if verb not in (names.READ, names.WRITE) or purpose == "staging" else f"{verb} {purpose}"
+        verb = VERBS.get(span.kind, "")
+        if span.kind is kinds.STREAM and purpose == kinds.INPUT:
+            verb = ""  # the row "read input" is the interval of Spark's own reads
+        name = f"{verb} {purpose}" if verb else purpose
         row = rows.setdefault(name, _row(name, 0, begin, end or begin))
         row["operations"] += 1
         row["ns"] += max(0, span.end_ns - span.start_ns)  # one that ends before it starts is counted as a clip

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import RESOLUTION_NS, STATUS_RESOLUTION_NS, LogLine
 from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.spans import SpanKind
 
 PAUSE_RESOLUTION_NS = 1_000_000
 """Of a collection: its line comes after it, and tells its length to a microsecond."""
@@ -25,12 +27,12 @@ _RM_PROXY = "^Connecting to ResourceManager"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """The name of a span, and regular expressions of the messages by which it begins and ends.
+    """A kind of span, and regular expressions of the messages at its begin and end.
 
-    handed_on: another thread goes on, and sees the end.
+    handed_on: another thread continues, and logs the end.
     """
 
-    name: str
+    kind: SpanKind
     begins: str
     ends: str
     handed_on: bool = False
@@ -38,47 +40,49 @@ class Phase:
 
 EXECUTOR = (
     # CoarseGrainedExecutorBackend.run: SparkHadoopUtil.runAsSparkUser, until its body runs
-    Phase("executor logs in", _SIGNALS, _SECURITY),
+    Phase(kinds.EXECUTOR_LOGS_IN, _SIGNALS, _SECURITY),
     # the body's first half: an RpcEnv of its own, by which it asks the driver for its settings
-    Phase("executor fetches settings", _SECURITY, _SECURITY),
+    Phase(kinds.EXECUTOR_FETCHES_SETTINGS, _SECURITY, _SECURITY),
     # SparkEnv.createExecutorEnv, until the endpoint in it starts
-    Phase("executor creates SparkEnv", _SECURITY, "^Connecting to driver: ", handed_on=True),
+    Phase(kinds.EXECUTOR_CREATES_SPARK_ENV, _SECURITY, "^Connecting to driver: ", handed_on=True),
     # CoarseGrainedExecutorBackend.onStart, until its message was answered
-    Phase("executor asks to be registered", "^Connecting to driver: ", "^Successfully registered with driver"),
+    Phase(kinds.EXECUTOR_ASKS_TO_BE_REGISTERED, "^Connecting to driver: ", "^Successfully registered with driver"),
 )
 APPLICATION_MASTER = (
     # ApplicationMaster.main, until run
-    Phase("AM logs in", _SIGNALS, "^ApplicationAttemptId: "),
+    Phase(kinds.AM_LOGS_IN, _SIGNALS, "^ApplicationAttemptId: "),
     # run: the file system of the staging directory
-    Phase("AM opens staging", "^ApplicationAttemptId: ", _SECURITY),
+    Phase(kinds.AM_OPENS_STAGING, "^ApplicationAttemptId: ", _SECURITY),
     # YarnRMClient.register: AMRMClient.start
-    Phase("AM creates proxy of ResourceManager", _RM_PROXY, "^Registering the ApplicationMaster"),
+    Phase(kinds.AM_CREATES_RM_PROXY, _RM_PROXY, "^Registering the ApplicationMaster"),
 )
 REQUEST = (
     # ApplicationMaster.runExecutorLauncher: RpcEnv.setupEndpointRef
-    Phase("AM connects to driver", "Response <- .*: registerApplicationMaster", "^Preparing Local resources"),
+    Phase(kinds.AM_CONNECTS_TO_DRIVER, "Response <- .*: registerApplicationMaster", "^Preparing Local resources"),
     # createAllocator: prepareLocalResources, and the executors' launch context, whose text begins with a new line
-    Phase("AM prepares launch context", "^Preparing Local resources", "^$"),
+    Phase(kinds.AM_PREPARES_LAUNCH_CONTEXT, "^Preparing Local resources", "^$"),
     # YarnRMClient.createAllocator, until its first allocateResources
-    Phase("AM creates allocator", "^$", "^Will request "),
+    Phase(kinds.AM_CREATES_ALLOCATOR, "^$", "^Will request "),
     # YarnAllocator.updateResourceRequests
-    Phase("AM prepares container requests", "^Will request ", "^Submitted .* container requests"),
+    Phase(kinds.AM_PREPARES_CONTAINER_REQUESTS, "^Will request ", "^Submitted .* container requests"),
 )
 SUBMISSION = (
     # yarn.Client.submitApplication: YarnClient.start, until its first call
-    Phase("create proxy of ResourceManager", _RM_PROXY, "Call -> .*: getNewApplication"),
+    Phase(kinds.CREATE_RM_PROXY, _RM_PROXY, "Call -> .*: getNewApplication"),
     # the file system of the staging directory, until verifyClusterResources
-    Phase("open staging", "^Application ID is assigned", "^resource-types.xml not found|^Verifying our application"),
+    Phase(
+        kinds.OPEN_STAGING, "^Application ID is assigned", "^resource-types.xml not found|^Verifying our application"
+    ),
     # createContainerLaunchContext, which ends with a SecurityManager
-    Phase("create launch context", "^Setting up container launch context for our AM", _SECURITY_DONE),
+    Phase(kinds.CREATE_LAUNCH_CONTEXT, "^Setting up container launch context for our AM", _SECURITY_DONE),
 )
 DRIVER = (
     # SparkContext's constructor: its first block, until SparkEnv.create
-    Phase("prepare settings", "^Running Spark version", _SECURITY),
+    Phase(kinds.PREPARE_SETTINGS, "^Running Spark version", _SECURITY),
     # SparkEnv.create, whose first statement makes a SecurityManager, and whose last registers this endpoint
-    Phase("create SparkEnv", _SECURITY, "^Registering OutputCommitCoordinator"),
+    Phase(kinds.CREATE_SPARK_ENV, _SECURITY, "^Registering OutputCommitCoordinator"),
     # SparkContext.createTaskScheduler and its start, until yarn.Client starts
-    Phase("create task scheduler", "^Using .*ShuffleManager$", _RM_PROXY),
+    Phase(kinds.CREATE_TASK_SCHEDULER, "^Using .*ShuffleManager$", _RM_PROXY),
     *SUBMISSION,
 )
 
@@ -101,14 +105,14 @@ def add_phases(
         ended_ns = next((line.at_ns for line in alike if re.search(phase.ends, line.message)), None)
         if ended_ns is not None and (until_ns is None or first.at_ns < until_ns):
             end_ns = ended_ns if until_ns is None else min(ended_ns, until_ns)
-            lane.add("spark", phase.name, first.at_ns, end_ns, source, resolution_ns=RESOLUTION_NS)
+            lane.add(phase.kind, first.at_ns, end_ns, source, resolution_ns=RESOLUTION_NS)
 
 
 FIRST = (
     # CoarseGrainedExecutorBackend.run: Utils.initDaemon, whose argument configures log4j; it names the process
-    ("executor names its process", "Started daemon with process name: "),
+    (kinds.EXECUTOR_NAMES_ITS_PROCESS, "Started daemon with process name: "),
     # ApplicationMaster.main: SignalUtils.registerLogger, whose argument configures log4j
-    ("AM registers signal handlers", "Registering signal handler for TERM"),
+    (kinds.AM_REGISTERS_SIGNAL_HANDLERS, "Registering signal handler for TERM"),
 )
 """Phases from log4j's configuration to the first line of a log, and what that line begins with."""
 
@@ -128,12 +132,12 @@ def add_boot(
         first: the first line of the log.
     """
     if life:
-        lane.add("spark", "create JVM", life.start_ns, life.created_ns, jvm_log)
+        lane.add(kinds.CREATE_JVM, life.start_ns, life.created_ns, jvm_log)
     if configured:
-        lane.add("spark", "configure log4j", *configured, own_log, resolution_ns=STATUS_RESOLUTION_NS)
-    for name, begins in FIRST:
+        lane.add(kinds.CONFIGURE_LOG4J, *configured, own_log, resolution_ns=STATUS_RESOLUTION_NS)
+    for kind, begins in FIRST:
         if configured and first and first.message.startswith(begins):
-            lane.add("spark", name, configured[1], first.at_ns, own_log, resolution_ns=STATUS_RESOLUTION_NS)
+            lane.add(kind, configured[1], first.at_ns, own_log, resolution_ns=STATUS_RESOLUTION_NS)
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
@@ -147,4 +151,4 @@ def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, en
     for begin, until in life.pauses:
         waits = any(call.start_ns <= begin and until + RESOLUTION_NS < call.end_ns for call in calls)
         if start_ns <= begin and until <= end_ns and not waits:
-            lane.add("spark", "GC pause", begin, until, jvm_log, resolution_ns=PAUSE_RESOLUTION_NS)
+            lane.add(kinds.GC_PAUSE, begin, until, jvm_log, resolution_ns=PAUSE_RESOLUTION_NS)

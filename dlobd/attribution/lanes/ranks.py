@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.tracing import names
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = ("chief", "master", "worker", "ps", "evaluator")
@@ -57,7 +57,7 @@ class Rank:
         if self.main is not None:
             return self.main.truncated, self.main.end_ns
         # a process may live on: inside a Spark task it is Spark's own Python worker
-        done = self.named(names.WRITE_DONE_MARKER)
+        done = self.named(kinds.WRITE_DONE_MARKER)
         return not done, done[-1].end_ns if done else self.process.last_ns
 
 

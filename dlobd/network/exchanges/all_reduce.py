@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import Traffic
 from dlobd.network.channels.spec import ChannelSpec
@@ -35,7 +36,6 @@ from dlobd.network.formation.address_book import Entry
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import record
 from dlobd.schema import NotMeasured
-from dlobd.tracing import names
 
 PLACE = "_DLOBD_ADDRESS_BOOK"
 """The environment variable with the addresses of the book and of the PMI server and the run's secret, as JSON. Between
@@ -185,7 +185,7 @@ class AllReduceExchange(ABC):
     def _reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
         deadline_s = time.monotonic() + DEADLINE_S
         call, self._calls = self._calls, self._calls + 1
-        with tracing.span("channel", names.PACK) as span:
+        with tracing.span(kinds.PACK) as span:
             arrays = [np.asarray(memoryview(tensor)) for tensor in tensors]  # no copy: a tensor shows its memory
             fusion = self._fusion(arrays)
             fusion.pack(arrays)
@@ -193,20 +193,20 @@ class AllReduceExchange(ABC):
         if self.peers is not None:
             self.wait_for_peers(self.peers, call, deadline_s)
             self.peers.carried()
-            with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
+            with tracing.span(kinds.WIRE, bytes=fusion.bytes, call=call) as span:
                 transfers = []
                 for number, bucket in enumerate(fusion.buckets):
                     self.peers.all_reduce(bucket, deadline_s)
                     transfers += [(*transfer, number) for transfer in self.peers.carried()]
                 span.note(transfers=transfers)
-        with tracing.span("channel", names.UNPACK):
+        with tracing.span(kinds.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
             divisor = ranks if self.synchronous else 1
             return [tf.constant(total / total.dtype.type(divisor)) for total in fusion.unpack()]
 
     def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
         """A barrier of its own, so that what follows is the wire's time."""
-        with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
+        with tracing.span(kinds.WAIT_FOR_PEERS, {"call": call}):
             peers.barrier(call, deadline_s)
 
     def _fusion(self, arrays: Sequence[NDArray[Any]]) -> Fusion:
@@ -224,7 +224,7 @@ class AllReduceExchange(ABC):
                 found = record(
                     self._rank, self._settings.library, self._before, lanes=lanes, traffic=told, addresses=addresses
                 )
-                tracing.instant(names.TRANSPORT, **found)
+                tracing.instant(kinds.TRANSPORT, **found)
                 self._before = None
             self.peers.close()
         if self._entry is not None:

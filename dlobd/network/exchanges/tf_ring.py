@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import record
 from dlobd.schema import NotMeasured
-from dlobd.tracing import names
 
 
 class TfRing:
@@ -69,5 +69,5 @@ class TfRing:
         """Says what the kernel counted; TensorFlow's server ends with its process."""
         if self._before is not None:
             found = record(self._rank, "tensorflow", self._before, addresses=[self._address])
-            tracing.instant(names.TRANSPORT, **found)
+            tracing.instant(kinds.TRANSPORT, **found)
             self._before = None

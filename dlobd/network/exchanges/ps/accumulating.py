@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.ps.serving import Form, Key, Server, refuse
-from dlobd.tracing import names
 
 
 class AccumulatingServer(Server):
@@ -45,7 +45,7 @@ class AccumulatingServer(Server):
             refuse(connection, self._failure)
             raise ExchangeFailed(self._failure)
         key = form.key
-        with tracing.span("channel", names.SUM):
+        with tracing.span(kinds.SUM):
             taken = self._answers.get((rank, key))  # it was sent, so that its memory is free
             if taken is None:
                 taken = np.empty_like(own)

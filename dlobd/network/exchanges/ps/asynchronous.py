@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.exchanges.all_reduce import Peers
 from dlobd.network.exchanges.ps.connections import PsPeers
 from dlobd.network.exchanges.ps.serving import BETWEEN_CALLS_S
 from dlobd.network.exchanges.ps.synchronous import ParameterServer
-from dlobd.tracing import names
 
 
 class AsynchronousPeers(PsPeers):
@@ -26,16 +26,16 @@ class AsynchronousPeers(PsPeers):
 
     def push(self, server: int, part: NDArray[Any], form: list[Any], deadline_s: float) -> None:
         """See the base."""
-        with tracing.span("channel", names.PUSH, self._wait(server)):
+        with tracing.span(kinds.PUSH, self._wait(server)):
             super().push(server, part, form, deadline_s)
 
     def pull(self, server: int, part: NDArray[Any], deadline_s: float) -> None:
         """See the base."""
-        with tracing.span("channel", names.PULL, self._wait(server)):
+        with tracing.span(kinds.PULL, self._wait(server)):
             super().pull(server, part, deadline_s)
 
     def _wait(self, server: int) -> dict[str, Any]:
-        return {"waits_for": [names.server_lane(server, self.rank)]}
+        return {"waits_for": [kinds.server_lane(server, self.rank)]}
 
 
 class AsynchronousParameterServer(ParameterServer):

@@ -10,6 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import Channel, ChannelError, Connection, DeadlinePassed, Traffic
 from dlobd.network.collectives.mesh import ExchangeFailed
@@ -19,7 +20,6 @@ from dlobd.network.exchanges.ps.server import RANK
 from dlobd.network.exchanges.ps.serving import OK, TEXT_BYTES
 from dlobd.network.exchanges.shards import shards
 from dlobd.network.formation.address_book import FormationError
-from dlobd.tracing import names
 
 FAREWELL_S = 1.0
 """How long telling a server that this rank leaves may take: few bytes, which a healthy server reads at once."""
@@ -87,8 +87,7 @@ class PsPeers:
         """Leaves the servers, and ends this rank's own once all have left."""
         if not self._failed:
             self._leave(b"")
-            wait = {"rendezvous": names.LEAVE_SERVERS}
-            with tracing.span("channel", names.LEAVE_SERVERS, wait), suppress(FormationError):
+            with tracing.span(kinds.LEAVE_SERVERS), suppress(FormationError):
                 # a rank that ended otherwise is told of where it did
                 self._book.exchange("have left the servers", "", time.monotonic() + self._leave_s)
         self._channel.close()

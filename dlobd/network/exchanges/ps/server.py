@@ -16,6 +16,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LIBRARIES
 from dlobd.network.channels.base import Channel, ChannelError, Connection
@@ -25,7 +26,6 @@ from dlobd.network.exchanges.ps.serving import END_S, TEXT_BYTES, Server
 from dlobd.network.exchanges.ps.summing import SummingServer
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import record
-from dlobd.tracing import names
 
 RANK = struct.Struct("<I")
 """What a worker says first."""
@@ -76,7 +76,7 @@ def main() -> None:
         server[0].serve()
         told = channel.evidence()
         found = record(place.index, place.library, before, lanes=told.lanes, traffic=told, server=True)
-        tracing.instant(names.TRANSPORT, **found)
+        tracing.instant(kinds.TRANSPORT, **found)
     except (ChannelError, ExchangeFailed) as error:
         sys.exit(f"dlobd: ps-{place.index}: {error}")
     finally:

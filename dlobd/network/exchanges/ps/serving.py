@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import ChannelError, Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.tracing import names
+from dlobd.spans import SpanKind
 
 OK, FAILED = b"\0", b"\1"
 """The first byte of the last answer. A failure has no other one, so that it fits into any worker's buffers."""
@@ -142,7 +143,7 @@ class Server(ABC):
         form = Form(*announced)
         if (own := self._pushed.get((rank, form.key))) is None:
             own = self._pushed[rank, form.key] = np.empty(form.elements, form.dtype)
-        with self._span(names.RECEIVE, form, own, (rank, f"ps-{self._index}")):
+        with self._span(kinds.RECEIVE, form, own, (rank, f"ps-{self._index}")):
             size = connection.recv(own, time.monotonic() + self._within_s)
         if size != own.nbytes:
             raise ExchangeFailed(f"rank {rank} pushed {size} bytes, which is not what it has announced")
@@ -150,12 +151,12 @@ class Server(ABC):
 
     def answer(self, rank: int, connection: Connection, form: Form, values: NDArray[Any]) -> None:
         """Sends what was asked for. Raises ChannelError."""
-        with self._span(names.SEND, form, values, (f"ps-{self._index}", rank)):
+        with self._span(kinds.SEND, form, values, (f"ps-{self._index}", rank)):
             connection.send_parts([OK, values], time.monotonic() + self._within_s)
 
-    def _span(self, name: str, form: Form, values: NDArray[Any], ends: tuple[int | str, int | str]) -> Any:
+    def _span(self, kind: SpanKind, form: Form, values: NDArray[Any], ends: tuple[int | str, int | str]) -> Any:
         transfers = [(*ends, values.nbytes, form.buffer)] if form.buffer >= 0 else []
-        return tracing.span("channel", name, bytes=values.nbytes, call=form.call, transfers=transfers)
+        return tracing.span(kind, bytes=values.nbytes, call=form.call, transfers=transfers)
 
 
 def refuse(connection: Connection, reason: str) -> None:

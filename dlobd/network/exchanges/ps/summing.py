@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.ps.gathering import Gathering
 from dlobd.network.exchanges.ps.serving import Form, Key, Server, refuse, tell
-from dlobd.tracing import names
 
 
 class SummingServer(Server):
@@ -71,7 +71,7 @@ class SummingServer(Server):
         if key not in self._totals:
             self._totals[key] = np.empty_like(first)
         total = self._totals[key]
-        with tracing.span("channel", names.SUM):
+        with tracing.span(kinds.SUM):
             np.copyto(total, first)
             for other in others:
                 np.add(total, other, out=total)
