@@ -14,7 +14,7 @@ from dlobd.attribution.audits import audit
 from dlobd.attribution.checks import check
 from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.exchange_use import exchange_use
-from dlobd.attribution.findings.base import Case
+from dlobd.attribution.findings.base import Context
 from dlobd.attribution.findings.find import findings
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
@@ -63,7 +63,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     window = (trace.start_ns, trace.end_ns)
     environment = environment_cache.environment_cache(evidence.environment_cache)
     waits = core_waits.core_waits(evidence, attribution.segments, window)
-    case = Case(evidence, experiment, trace, attribution, waits, environment)
+    context = Context(evidence, experiment, trace, attribution, waits, environment)
     audits, transport = audit(evidence), planes(experiment, evidence)
     absences = missing(evidence)
     status, reason, checks = _status(experiment, evidence, attribution, audits, transport, absences)
@@ -93,7 +93,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "resources": resource_use(evidence, attribution.segments, window),
         "core_waits": waits,
         "imports": imports(evidence),
-        "findings": _dicts(findings(case)),
+        "findings": _dicts(findings(context)),
         "spark_metrics": _spark_metrics(evidence),
         "transport": None if transport is None else _dicts(transport),
         "exchange": _dicts(exchange_use(evidence)),

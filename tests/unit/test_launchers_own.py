@@ -131,9 +131,9 @@ assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imp
 
 def test_py4j_commands_have_names() -> None:
     """A call by its method, a constructor by its class."""
-    assert hooks._called("c\no12\ncollectAndServe\ne\n") == "JVM: collectAndServe"
-    assert hooks._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "JVM: new SparkConf"
-    assert hooks._called("r\nu\nPythonRDD\nrj\ne\n") == "JVM: look up"
+    assert hooks._called("c\no12\ncollectAndServe\ne\n") == "collectAndServe"
+    assert hooks._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "new SparkConf"
+    assert hooks._called("r\nu\nPythonRDD\nrj\ne\n") == "look up"
 
 
 def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_only_what_the_step_loop_waits_for_is_its_wait(tmp_path: Path) -> None:
     """A span for a block that is not there yet, and none for one that is; what the thread does is the thread's."""
     code = """
 import sys, threading
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.launchers.read_ahead import ReadAhead
 tracing.start(sys.argv[1], "chief")
 wanted, there = threading.Event(), threading.Event()

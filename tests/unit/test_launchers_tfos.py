@@ -212,15 +212,15 @@ def test_calls_of_the_driver_are_wrapped_once(tmp_path: Path) -> None:
     """Preparing the driver twice does not measure twice, and TFCluster's sleeps carry their cause and their limit."""
     code = """
 import sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.launchers import tfos, tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFSparkNode, reservation
 for _ in range(2):
     tfos.record_driver(TFSparkNode, 0)
 tracing.start(sys.argv[1], "driver")
-tfos.NamedSleep(tfos.SHUTDOWN_POLL).sleep(0.02)
-tfos.NamedSleep(tfos.SHUTDOWN_POLL, at_most_s=0.01).sleep(5)
+tfos.NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL).sleep(0.02)
+tfos.NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=0.01).sleep(5)
 server = reservation.Server(1)
 server.reservations.add({"executor_id": 0})
 server.await_reservations(None)

@@ -1,7 +1,7 @@
-"""Table of the remedies that concern certain kinds of spans: the setting, and the time that stays in any case.
+"""Table of rules about certain kinds of spans: the setting, and the time that stays in any context.
 
 The rows of `dlobd.spans` say which kinds of spans and which named waits support a finding. A rule takes these spans out
-of the trace, except for the time of each span that stays in any case.
+of the trace, except for the time of each span that stays in any context.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dlobd.attribution.findings.base import Case, Draft, taken
+from dlobd.attribution.findings.base import Candidate, Context, wall_share
 from dlobd.schema import Experiment, Span
 from dlobd.spans import EVALUATE, UPLOAD_TO_STAGING, WRITE_STAGING, SpanKind
 
@@ -18,18 +18,18 @@ S = 10**9
 MS = 10**6
 
 HEARTBEAT_NS = S
-"""yarn.resourcemanager.nodemanagers.heartbeat-interval-ms: a container is not allocated faster than by the next one."""
+"""yarn.resourcemanager.nodemanagers.heartbeat-interval-ms: a container is allocated at a heartbeat, never before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One remedy.
+    """A rule about the kinds of spans and waits that have its code.
 
     Attributes:
         finding: code in the columns `findings` of span kinds and causes.
         inside: only spans inside a span of one of these kinds count.
         outside: spans inside a span of one of these kinds do not count.
-        at_least_ns: time of each span that stays in any case.
+        at_least_ns: time of each span that stays in any context.
         helps: False if the experiment has the remedy already.
     """
 
@@ -47,9 +47,9 @@ class Rule:
     def _anyway(self) -> str:
         return f"; {self.at_least_ns / S:.1f} s of each would be there anyway" if self.at_least_ns else ""
 
-    def __call__(self, case: Case) -> Draft | None:
+    def __call__(self, context: Context) -> Candidate | None:
         """Returns the candidate finding; None if no wall time is involved, or if the setting is there already."""
-        if self.helps and isinstance(case.chosen, Experiment) and not self.helps(case.chosen):
+        if self.helps and isinstance(context.chosen, Experiment) and not self.helps(context.chosen):
             return None
 
         def wanted(span: Span, waited: bool) -> bool:
@@ -58,28 +58,28 @@ class Rule:
                 return False
             if not (self.inside or self.outside):
                 return True
-            around = [outer.kind for outer in case.spans_around(span)]
+            around = [outer.kind for outer in context.spans_around(span)]
             inside = not self.inside or any(kind in self.inside for kind in around)
             return inside and not any(kind in self.outside for kind in around)
 
-        def kept(span: Span, waited: bool) -> Fraction | int:
+        def retain(span: Span, waited: bool) -> Fraction | int:
             if not wanted(span, waited):
                 return 1
             length_ns = span.end_ns - span.start_ns
             return Fraction(min(self.at_least_ns, length_ns), length_ns) if length_ns > 0 else 1
 
-        found = taken(case, wanted)
+        found = wall_share(context, wanted)
         if not found.ns:
             return None
-        return Draft(
+        return Candidate(
             self.finding,
             self.layer,
-            f"{self.what}: {case.share(found.ns)}{self._anyway}.",
+            f"{self.what}: {context.share(found.ns)}{self._anyway}.",
             found.ns,
             found.evidence,
             self.remedy,
             self.unless,
-            kept,
+            retain,
             uncertain_ns=found.uncertain_ns,
         )
 
