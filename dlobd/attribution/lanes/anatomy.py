@@ -1,6 +1,6 @@
-"""Startup and teardown as dated events, along the container whose executor was ready last.
+"""Finds the dated events of start-up and teardown, along the container whose executor was ready last.
 
-Each event has its source and resolution; one that no source shows is left out, never guessed.
+Each event has its source and resolution; an event without a source is left out, never guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Events = list[Event]
 
 
 def events(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Startup and teardown, each in the order in which it happened.
+    """Returns the events of start-up and of teardown, each sorted by time.
 
     Args:
         ranks: the trainers.

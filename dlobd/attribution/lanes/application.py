@@ -1,4 +1,4 @@
-"""The lane of the YARN application: from the submit RPC over the ApplicationMaster's start to its end."""
+"""Builds the lane of the YARN application: from the submit RPC over the start of the ApplicationMaster to its end."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RM_LOG = "RM log"
 NM_LOG = "NM log"
 RM_REST = "RM REST"
 REST_RESOLUTION_NS = 1_000_000
-"""REST speaks of milliseconds."""
+"""REST has milliseconds."""
 
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
-    """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
+    """Returns the heartbeat of NodeManagers as fields of a span, from the run's settings if they are known."""
     settings = event_log.hadoop_settings(evidence.event_log)
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
@@ -36,7 +36,7 @@ def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
-    """The application's spans; empty where it was never submitted."""
+    """Returns the spans of the application; none if it was never submitted."""
     lane = LaneBuilder(LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
     lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
@@ -51,7 +51,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     python = evidence.driver_process
     until_ns = unregister or finished
     if evidence.cluster_mode:
-        # the container's process is the driver: its start ends where its Python's begins
+        # the container's process is the driver: its start ends at the start of its Python
         kind = kinds.AM_RUNS_DRIVER
         until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
     else:
@@ -66,7 +66,7 @@ def build(evidence: Evidence, host: str) -> list[Span]:
 def _add_start(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """An ApplicationMaster's container and process, until it serves or is the driver. Returns when it does."""
+    """Adds an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
     marks = evidence.yarn.containers.get(container, Marks()).at
     am = evidence.am_log_of(container)
     life = evidence.container_jvm(container) if container else None
@@ -78,7 +78,7 @@ def _add_start(
         from_ns = python.process.start_ns if python else None
         registering_ns = None
     else:
-        # it registers, and requests containers at once
+        # it registers, and requests containers immediately
         from_ns = running_ns or (am.requested.at_ns if am.requested else None)
         registering_ns = am.registering.at_ns if am.registering else None
     add_process_start(
@@ -92,7 +92,7 @@ def _add_start(
 
 
 def lost_ns(evidence: Evidence, container: str) -> int | None:
-    """When the ApplicationMaster of a lost attempt was gone, as far as any log says."""
+    """Returns the last known time of the ApplicationMaster of a lost attempt."""
     life, marks = evidence.container_jvm(container), evidence.yarn.containers.get(container, Marks()).at
     last = evidence.container_log(container)[-1:]
     ends = (life.exit_ns if life else None, marks.get("EXITED"), last[0].at_ns if last else None)
@@ -102,8 +102,9 @@ def lost_ns(evidence: Evidence, container: str) -> int | None:
 def _add_lost_attempt(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """An attempt whose ApplicationMaster was lost. With the driver in it all of it was lost, else the driver went on.
-    Returns when the next attempt was made."""
+    """Adds an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
+
+    In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
     if evidence.cluster_mode:
@@ -117,7 +118,7 @@ def _add_lost_attempt(
 
 
 def lost_attempts(evidence: Evidence) -> Iterator[str]:
-    """A line for each attempt of the application that was made again."""
+    """Yields a line for each attempt of the application that was repeated."""
     for container in evidence.attempts.ams[:-1]:
         gone_ns, number = lost_ns(evidence, container), attempt_of(container)
         begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
@@ -127,7 +128,7 @@ def lost_attempts(evidence: Evidence) -> Iterator[str]:
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_ns: int | None) -> None:
-    """What the ApplicationMaster's JVM says of its start. In cluster mode the lane is the driver's from then on."""
+    """Adds phases of the ApplicationMaster's JVM. In cluster mode the driver's lane continues after them."""
     if not container:
         return
     lines = evidence.container_log(container)
@@ -153,12 +154,12 @@ def add_container_start(
     allocated_by: dict[str, Any],
     asking: Asking | None = None,
 ) -> None:
-    """A container from its request to the start of its process: the same steps for the AM and for executors.
+    """Adds a container from its request to the start of its process, with the same steps for AM and executors.
 
     Args:
-        asking: how the ApplicationMaster asks for executors' containers, if it says so.
-        begun: when the process itself says that it began, and where: the end of what no daemon's log tells apart.
-        allocated_by: the heartbeat that its allocation waits for, as fields of a span.
+        asking: the times at which the ApplicationMaster requests containers, if its log shows them.
+        begun: start of the process and its source, for steps that no log of a daemon separates.
+        allocated_by: heartbeat that the allocation waits for, as fields of a span.
     """
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
@@ -197,8 +198,10 @@ def add_container_start(
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
-    """An allocated container until it is handed over: the ResourceManager takes its AM's itself; an executor's waits
-    until the AM asks again, which YARN has told it to do now and then. What it asks later than that is Spark's."""
+    """Adds the time from the allocation of a container to its handover.
+
+    The ResourceManager itself takes the AM's container. An executor's container waits for the next request of the AM,
+    whose interval YARN sets; a later request is Spark's time."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
         heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
@@ -213,7 +216,7 @@ def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: A
             detail=what, resolution_ns=RESOLUTION_NS, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
         )  # fmt: skip
     else:
-        due_ns = allocated_ns  # it had not begun to ask
+        due_ns = allocated_ns  # before its first request
     lane.add(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
 
 
@@ -243,11 +246,11 @@ def add_process_start(
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """A container's process from its start to its registration, as far as its own records tell the parts apart.
+    """Adds the process of a container from its start to its registration, in the parts that its own records show.
 
     Args:
-        begun: when the NodeManager started it, when its JVM began, and when it first logged.
-        ended: when it was registered or was gone, the source of that, and whether it was cut short.
+        begun: start by the NodeManager, start of the JVM, and first line of its log.
+        ended: registration or end, the source of that time, and True if it never registered.
     """
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended

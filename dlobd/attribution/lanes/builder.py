@@ -1,4 +1,4 @@
-"""Makes spans with ids, and carries recorded spans over into a lane."""
+"""Makes spans with IDs, and copies recorded spans to a lane."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN_MARK = "own mark"
 
 
 class LaneBuilder:
-    """Collects the spans of one lane."""
+    """Collector of the spans of one lane."""
 
     def __init__(self, lane: str, process: Process) -> None:
         self.lane = lane
@@ -61,7 +61,7 @@ class LaneBuilder:
                     process.process,
                     self.lane,
                     span.start_ns,
-                    # the last span begun before its process died has no known length
+                    # a span without an end has no known length
                     span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
                     detail=detail,
                     source=OWN_MARK,
@@ -84,7 +84,7 @@ def _registered(span: RecordedSpan, process: RecordedProcess) -> tuple[SpanKind,
 
 
 def _key(span: RecordedSpan) -> str:
-    """What the members of one collective share: `step 7`."""
+    """Returns the key that all members of a collective share, such as `step 7`."""
     return f"{span.rendezvous} {span.call}" if span.rendezvous and span.call is not None else span.rendezvous
 
 
@@ -94,7 +94,7 @@ def of_threads(
     spans: Sequence[RecordedSpan],
     resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
 ) -> list[Span]:
-    """What other threads of a process recorded: they work at the same time, so that each has a lane of its own."""
+    """Returns spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
     found: list[Span] = []
     for thread in sorted({span.thread for span in spans if span.thread}):
         beside = LaneBuilder(f"{lane}/{thread}", process.process)

@@ -1,6 +1,6 @@
-"""Calls of Hadoop's RPC clients as spans of YARN and HDFS, inside the span of Spark that they interrupt.
+"""Places calls of Hadoop's RPC clients as spans of YARN and HDFS, inside the span of Spark that they interrupt.
 
-Only those of the thread that carries the lane: what other threads call meanwhile holds nothing up by itself.
+Only calls of the lane's own thread count: calls of other threads delay nothing by themselves.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def place(
     source: str,
     elsewhere: Sequence[tuple[int, int]] = (),
 ) -> None:
-    """Places the calls of the lane's own thread.
+    """Adds the calls of the lane's own thread.
 
-    Not those inside a wait for another lane that is not over yet, such as a poll for a state: they do not delay it.
+    Leaves out calls inside a wait for another lane before its release, such as a poll of a state: they do not delay it.
 
     Args:
-        carries: whether the thread of a call carries the lane then.
-        elsewhere: when something else carries the lane, in order and apart: what a call takes then is left out.
+        carries: returns True if the call's thread executes the lane at that time.
+        elsewhere: sorted, disjoint intervals in which another thread executes the lane; they are left out.
     """
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
@@ -42,7 +42,7 @@ def place(
 
 
 def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """[start_ns, end_ns) without the `others`, which are in order and apart."""
+    """Yields the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
     for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
         if begun_ns >= end_ns:
             break
@@ -58,8 +58,9 @@ def _holds(wait: Span, at_ns: int) -> bool:
 
 
 def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
-    """How long a poller slept before its last call of `method` that began before `end_ns`: from the answer to the call
-    before it, of the same thread. None where there are not two."""
+    """Returns the sleep of a poller before its last call of `method` that began before `end_ns`.
+
+    It lasts from the answer to the previous call of the same thread; None without two such calls."""
     last, before = None, None
     for call in calls:
         if call.method == method and call.start_ns < end_ns:

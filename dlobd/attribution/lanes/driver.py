@@ -1,7 +1,7 @@
-"""The driver's lane: its Python, and the JVM's work under its calls.
+"""Builds the driver's lane: its Python, and the JVM's work under its calls.
 
-In client mode it begins with spark-submit's JVM, whose child the Python is. In cluster mode spark-submit is a lane of
-its own that waits for the application, and the driver lives in the ApplicationMaster's container.
+In client mode it begins with spark-submit's JVM, the parent of the Python process. In cluster mode spark-submit has a
+lane of its own that waits for the application, and the driver runs in the ApplicationMaster's container.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ HeldNs = Callable[[RecordedSpan], int | None]
 def build(
     evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
 ) -> list[Span]:
-    """The spans of the driver, and in cluster mode those of spark-submit, which then is a lane of its own.
+    """Returns the spans of the driver, and in cluster mode also those of spark-submit's own lane.
 
     Args:
-        last_executor: the executor that registered last, if any did.
-        resolve: names the lanes of recorded waits.
-        held_ns: until when trainers held up a feed that was waited for; None for any other wait.
+        last_executor: the last executor that registered, if any.
+        resolve: replaces the roles in a recorded wait by lanes.
+        held_ns: end of the time in which trainers delayed a feed; None for any other wait.
     """
     driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(LANE, python, python.spans, resolve) if python else []
     if evidence.by_hand:
-        # the window begins after spark-submit did, and ends before it
+        # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return driver.spans
     if evidence.cluster_mode:
@@ -70,7 +70,7 @@ def build(
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
-    """From exec to the SparkSubmit JVM, and on to whatever it starts at `next_ns`."""
+    """Adds the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
     window, life = evidence.window, evidence.submit_jvm
     jvm_ns = life.start_ns if life else None
     lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
@@ -88,7 +88,7 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 def _add_driver(
     lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
 ) -> None:
-    """The driver's Python from its start to its end, with the JVM's work under its calls."""
+    """Adds the driver's Python from start to end, with the JVM's work under its calls."""
     python = evidence.driver_process
     if python is None:
         return
@@ -105,13 +105,13 @@ def _add_driver(
 
 
 def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
-    """When the driver had heard the last rank say that it is done, inside of its wait for them; None if it did not."""
+    """Returns the time of the last rank's done notice inside a wait for trainers; None without one."""
     told = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
     return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
-    """What the JVM did in the thread that Python's calls wait for."""
+    """Adds the JVM's work in the thread that Python's calls wait for."""
     context = evidence.driver_log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
@@ -122,7 +122,7 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Client mode: the driver's Python ends, its JVM stops, spark-submit is gone."""
+    """Adds the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
     python, life = evidence.driver_process, evidence.driver_jvm
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
@@ -134,7 +134,7 @@ def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Cluster mode: spark-submit stages, submits, and looks once a second whether the application has ended."""
+    """Adds spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
     log, life, window = evidence.submit_log, evidence.submit_jvm, evidence.window
     assigned = log.points.get("application id")
     _add_start(lane, evidence, assigned.at_ns if assigned else None)
@@ -142,7 +142,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     lane.add(kinds.PREPARE_SUBMISSION, assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
     _add_submission(lane, evidence)
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
-    # clients are told FINISHED before the ResourceManager is through with it
+    # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
     lane.add(
         kinds.WAIT_FOR_APPLICATION,
@@ -160,7 +160,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
-    """The poll of a wait that ended at `end_ns`, and its period, which two calls in a row show: fields of a span."""
+    """Returns the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
     read_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
     return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
@@ -170,7 +170,7 @@ def _at(log: DriverLog, name: str) -> int | None:
 
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Staging and the submit RPC."""
+    """Adds staging and the submit RPC."""
     log = evidence.submit_log
     permitted = {call.path: call.end_ns for call in evidence.submit_calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
@@ -181,7 +181,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
                 resolution_ns=RESOLUTION_NS, attrs=attrs,
             )  # fmt: skip
             continue
-        # Spark sets the file's permission once it is copied: the NameNode's record of that is the upload's end
+        # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
         done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
             kinds.WRITE_STAGING,
@@ -195,7 +195,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
-    """Inside `SparkContext(...)`: the JVM's own start, then waiting for the ApplicationMaster and for the executors."""
+    """Adds the parts of `SparkContext(...)`: the JVM's start, and the waits for the ApplicationMaster and executors."""
     context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
     if context is None:
         return
@@ -241,7 +241,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
         )
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = _at(log, "ready") or context.end_ns
-    # Spark goes on without those that take longer than maxRegisteredResourcesWaitingTime: they released nothing
+    # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
     in_time = registered is not None and registered.at_ns <= ready_ns
     lane.add(
         kinds.WAIT_FOR_EXECUTORS,
@@ -256,7 +256,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
 
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
-    """Spark jobs. One inside a recorded wait was submitted for that wait: only its submission is the driver's own."""
+    """Adds Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
     waits = [span for span in spans if span.wait]
     calls = [span for span in spans if span.attrs.get("jvm_call")]
@@ -273,7 +273,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
             detail=job.name, resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     if evidence.own:
-        # nothing in this lane waits for what other threads submit
+        # this lane does not wait for jobs of other threads
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
     else:
         within = [([job], evidence.window["exit_ns"]) for job in free]
@@ -282,7 +282,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
 
 
 def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None:
-    """The task whose result the driver had last, of the jobs that it submitted inside of a wait."""
+    """Returns the last completed task of the jobs that were submitted inside a wait; None without one."""
     ended = [
         (task.end_ns, task.id, job, task)
         for job in evidence.driver_log.jobs
@@ -294,10 +294,10 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
 
 
 def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
-    """What a feed's job takes when the trainers hold it up no more: its last task ends and reports, the job ends.
+    """Adds the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
 
     Args:
-        held_ns: until when trainers held it up; None for a wait that is no feed's.
+        held_ns: end of the time in which trainers delayed it; None for a wait that is not for a feed.
     """
     if held_ns is None or (last := last_task(evidence, wait)) is None:
         return
@@ -314,7 +314,7 @@ def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, 
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
-    """Jobs that this lane waits for, one after another or at once, until `end_ns` at the latest."""
+    """Adds jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
     free_ns = 0
     for job in jobs:
         if job.end_ns is not None and job.start_ns >= free_ns:
@@ -332,7 +332,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
-    """Inside `SparkContext.stop`: the event log's last bytes and its rename are HDFS's time."""
+    """Adds the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
     closing = evidence.driver_log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:

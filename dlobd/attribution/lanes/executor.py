@@ -1,4 +1,4 @@
-"""The lane of one executor: its container's start, its JVM, its tasks, and what its Python workers recorded."""
+"""Builds the lane of one executor: start of its container, JVM, tasks, and spans of its Python workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TASK_THREAD = "Executor task launch worker for task "
 
 
 def lane_of(executor: str) -> str:
-    """The lane of executor `executor`, Spark's executor id."""
+    """Returns the lane of an executor by Spark's executor ID."""
     return f"executor-{executor}"
 
 
@@ -49,13 +49,13 @@ def build(
     resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
     in_task: Sequence[tuple[Rank, int, int]],
 ) -> list[Span]:
-    """An executor's spans.
+    """Returns the spans of an executor.
 
     Args:
         tasks: the executor's tasks with their jobs, in the order of their start.
-        ranks: the trainers that ran here, if any.
-        resolve: names the lanes of recorded waits.
-        in_task: from when to when trainers ran inside a Spark task.
+        ranks: the trainers on this executor.
+        resolve: replaces the roles in a recorded wait by lanes.
+        in_task: trainers inside a Spark task, with start and end.
     """
     container = evidence.executor_containers[executor]
     marks = evidence.yarn.containers.get(container, Marks()).at
@@ -70,7 +70,7 @@ def build(
             kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    else:  # in place of another one, of which the ApplicationMaster had to hear first
+    else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
         lost = [at_ns for at_ns in evidence.driver_log.gone.values() if requested is not None and at_ns < requested]
         lane.add(
             kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
@@ -114,10 +114,10 @@ def build(
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
-            # from then on there is room: what it still takes is the pipe's own time
+            # there is room from then on: the rest is the pipe's own time
             if at_ns <= span.start_ns:
                 return {}
-            if at_ns < span.end_ns:  # else room came so late that the pipe took the block in parts
+            if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
                 lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
         if wait.get("waits_for") == [kinds.WAIT_TRAINER]:
             rank = latest(ranks, span.end_ns)
@@ -137,7 +137,7 @@ def build(
                 resolution_ns=tick_ns(), process=process.process,
             )  # fmt: skip
         if evidence.own and process.forked and process.spans:
-            # PySpark's own modules, until its first function is unpickled; inside the task that waits for it
+            # imports of PySpark until the first function is unpickled, inside the task that waits for them
             lane.add(
                 kinds.PYTHON_WORKER_STARTS, process.opened_ns, process.spans[0].start_ns, OWN_MARK,
                 process=process.process,
@@ -153,7 +153,7 @@ def build(
 
 
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
-    """Before an executor of a later attempt is asked for: until there is another ApplicationMaster."""
+    """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
     if before and not evidence.cluster_mode:
         lane.add(
@@ -163,7 +163,7 @@ def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, acce
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
-    """What a Python worker did as itself, and not as a rank: its main thread, or its others."""
+    """Returns spans of a Python worker outside of its ranks: of its main thread, or of its other threads."""
     as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
     return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
 
@@ -171,8 +171,9 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Spans of one Python worker for its executor's lane, and those for a lane beside it: one task may have several
-    workers, which hand each other rows. `taken` is when others work, and grows."""
+    """Separates concurrent spans of a Python worker, which go to a lane beside the executor's lane.
+
+    One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
     tops = [span for span in spans if not span.parent]
     beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
     taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
@@ -184,7 +185,7 @@ def _one_at_a_time(
 
 
 def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
-    """Start of each put -> when there was room for it, where the feed is a pipe, whose size is known."""
+    """Maps the start of each put to the time at which the pipe had room for it; empty if the feed is not a pipe."""
     capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(kinds.FEED_PIPE))), None)
     if capacity is None:
         return {}
@@ -193,13 +194,14 @@ def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[i
 
 
 def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
-    """The trainer that was the last to start."""
+    """Returns the trainer that started last before `before_ns`."""
     return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
 
 
 def consumed_ns(rank: Rank, before_ns: int) -> int | None:
-    """When the trainer had taken the last block, or given back its last results, before the end of a feed task; not
-    known where it threw blocks away."""
+    """Returns the time at which the trainer had consumed the feed; None if it discarded blocks.
+
+    That is its last get of a block, or its last put of results, before the end of a feed task."""
     if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
         return None
     spans = rank.named(kinds.GET) + rank.named(kinds.PUT_RESULTS)
@@ -213,9 +215,9 @@ def _add_tasks(
     ready_ns: int | None,
     end_ns: int | None,
 ) -> None:
-    """Scheduling, running, and idling until the driver has the next job."""
+    """Adds the scheduling and the run of tasks, and the idle time until the driver has the next job."""
     free_ns = ready_ns
-    # a task without an end was over when the next one began: an executor of one core runs one at a time
+    # a task without an end had ended before the next start: an executor with one core runs one task at a time
     starts = [task.start_ns for _, task in tasks]
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)
@@ -234,7 +236,7 @@ def _add_tasks(
             kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name,
             resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
         )  # fmt: skip
-        # the driver may give it the next task before it has looked at this one's result
+        # the driver may send the next task before it handles the result of this task
         told_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
         if done_ns is not None and told_ns is not None and done_ns < told_ns:
             lane.add(
@@ -246,7 +248,7 @@ def _add_tasks(
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequence[tuple[Job, Task]]) -> None:
-    """What the executor's JVM does in the thread of each task, as far as it says so."""
+    """Adds the work of the executor's JVM in the thread of each task, if its log shows it."""
     container, log = evidence.executor_containers[executor], evidence.executors[executor]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
@@ -269,7 +271,7 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequ
     for kind, found in ((kinds.READ_BROADCAST, log.broadcasts), (kinds.DESERIALISE_FUNCTION, log.functions)):
         for begun_ns, ended_ns in found:
             lane.add(kind, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
-    # the thread of a task reads its input while the Python worker works, which only a read of a block waits for
+    # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     calls.place(
         lane, rpc.calls(evidence.container_log(container)), lambda call: call.thread.startswith(TASK_THREAD),
@@ -278,7 +280,7 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequ
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
-    """After its last block a feed task waits until the trainer has taken everything; stock looks once a second."""
+    """Adds the wait of a feed task, after its last block, for the trainer to consume all; stock polls once a second."""
     exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
     for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]

@@ -1,8 +1,8 @@
-"""Phases of Spark's JVMs that their logs show from begin to end.
+"""Phases of Spark's JVMs of which a log shows begin and end.
 
-A phase is one call, or one block, of Spark's source that one thread runs: a statement that logs stands right before it,
-or is its first, and another one right after it. The comments name them, as of Spark 4.3. What lies between two phases
-stays between marks.
+A phase is one call, or one block, of Spark's source in one thread: a statement that logs is right before it, or its
+first, and another is right after it. The comments name them, as of Spark 4.3. Time between two phases stays between
+marks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.spans import SpanKind
 
 PAUSE_RESOLUTION_NS = 1_000_000
-"""Of a collection: its line comes after it, and tells its length to a microsecond."""
+"""Uncertainty of a collection: the line after it has its length to a microsecond."""
 _SIGNALS = "^Registering signal handler for INT"
 _SECURITY = "^Changing view acls to:"
 _SECURITY_DONE = "^SecurityManager: authentication"
@@ -90,10 +90,10 @@ DRIVER = (
 def add_phases(
     lane: LaneBuilder, lines: Iterable[LogLine], phases: Iterable[Phase], source: str, until_ns: int | None = None
 ) -> None:
-    """Adds the phases that `lines` of one JVM show, each of them after the one before it has begun.
+    """Adds the phases in the log of one JVM, each after the begin of the previous phase.
 
     Args:
-        until_ns: when what they belong to was over, by the record of another process.
+        until_ns: end of the activity, by the record of another process.
     """
     rest = [line for line in lines if line.thread]
     for phase in phases:
@@ -114,7 +114,7 @@ FIRST = (
     # ApplicationMaster.main: SignalUtils.registerLogger, whose argument configures log4j
     (kinds.AM_REGISTERS_SIGNAL_HANDLERS, "Registering signal handler for TERM"),
 )
-"""Phases from log4j's configuration to the first line of a log, and what that line begins with."""
+"""Phases from log4j's configuration to the first line of a log, with the beginning of that line."""
 
 
 def add_boot(
@@ -125,10 +125,10 @@ def add_boot(
     jvm_log: str,
     own_log: str,
 ) -> None:
-    """Adds what a JVM says of its own start: it creates itself, and log4j is configured.
+    """Adds the start of a JVM: its own creation, and the configuration of log4j.
 
     Args:
-        configured: begin and end of the latter.
+        configured: begin and end of that configuration.
         first: the first line of the log.
     """
     if life:
@@ -141,10 +141,9 @@ def add_boot(
 
 
 def add_pauses(lane: LaneBuilder, life: JvmLife | None, start_ns: int | None, end_ns: int | None, jvm_log: str) -> None:
-    """Adds the garbage collections in [start, end), in which the lane is in the JVM's hands.
+    """Adds the garbage collections in [start, end), in which the lane's work is in the JVM.
 
-    Not one inside a call of the lane that is answered later: the lane waits for another process then, which a pause of
-    its own does not hold up."""
+    Leaves out a pause inside a call that is answered later: the lane waits for another process then."""
     if life is None or life.created_ns is None or start_ns is None or end_ns is None:
         return
     calls = [span for span in lane.spans if span.layer in ("yarn", "hdfs")]

@@ -1,4 +1,4 @@
-"""The trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
+"""Assembles the trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
 
 client -> driver (the parent) -> rank-0 .. rank-(n-1)
 """
@@ -29,7 +29,7 @@ PLAIN_PROCESSES = tuple(
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """The trace of a native run.
+    """Returns the trace of a native run.
 
     Raises:
         BundleError: nothing was started, so that there is no window.
@@ -71,7 +71,7 @@ def _client(window: dict[str, Any], host: str) -> list[Span]:
 
 
 def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
-    """The parent's Python: its start, what it recorded, its exit."""
+    """Returns the spans of the parent's Python: its start, its recorded spans, its exit."""
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
@@ -80,7 +80,7 @@ def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
     def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
             return _resolve(span, wait)
-        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last to end releases it
+        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
 
     first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
     last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
@@ -95,13 +95,13 @@ def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
-    """When the parent saw the rank's process end."""
+    """Returns the time at which the parent saw the rank's process end."""
     exits = [i for i in parent.instants if i.name == kinds.RANK_EXITED] if parent else []
     return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == rank.rank), None)
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Startup along the rank that took its first step last, teardown along the chief."""
+    """Returns start-up along the rank whose first step was last, and teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
     firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None

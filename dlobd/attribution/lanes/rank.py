@@ -1,4 +1,4 @@
-"""The lane of one rank: the trainer from its start to its end. Before that its executor prepares it."""
+"""Builds the lane of one rank: the trainer from its start to its end, after its preparation by its executor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 
 
 def reader_of(rank: Rank) -> str:
-    """The lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
+    """Returns the lane of the threads that read for this rank, tf.data's or its launcher's; one works at a time."""
     return f"{rank.lane}/reader"
 
 
@@ -29,15 +29,15 @@ def build(
     resolve: Resolve,
     puts: Sequence[RecordedSpan] = (),
 ) -> list[Span]:
-    """A rank's spans.
+    """Returns the spans of a rank.
 
     Args:
-        executor: the lane of the executor whose Python worker forked the trainer, or is it.
-        executor_start_ns: where that lane begins, or where this one ended the last time.
-        in_task: whether the trainer is the Python worker itself, inside its Spark task.
-        exit_ns: when its parent saw it end, if the parent waited for it.
-        resolve: names the lanes of recorded waits that are not this rank's own.
-        puts: what its executor put into its feed.
+        executor: lane of the executor whose Python worker forked the trainer, or is the trainer.
+        executor_start_ns: start of that lane, or the previous end of this lane.
+        in_task: True if the trainer is the Python worker itself, inside its Spark task.
+        exit_ns: exit that its parent observed, if the parent waited for it.
+        resolve: replaces the roles in recorded waits by lanes outside of this rank.
+        puts: puts of its executor into its feed.
     """
     process = rank.process
     lane = LaneBuilder(rank.lane, process.process)
@@ -53,10 +53,10 @@ def build(
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
         if span.name == kinds.GET and (at_ns := given.get(span.start_ns)):
-            # no more waiting from then on: the queue hands the block over
+            # the wait is over from then on: the queue hands over the block
             if at_ns <= span.start_ns:
                 return {}
-            if at_ns < span.end_ns:  # else the put returned after the get: the queue had the block before
+            if at_ns < span.end_ns:  # otherwise the put returned after the get: the queue had the block before
                 taking = reader if span.thread and not rank.main else lane
                 taking.add(kinds.TAKE_BLOCK, at_ns, span.end_ns, OWN_MARK)
         target = {kinds.WAIT_FEEDER: executor, kinds.WAIT_READER: reader_of(rank)}.get(
@@ -65,7 +65,7 @@ def build(
         return {**wait, "waits_for": (target,)} if target else resolve(span, wait)
 
     lane.add_recorded(process, [span for span in rank.spans if not span.thread], resolve=own)
-    if rank.main:  # the user's own script: its threads may be any
+    if rank.main:  # the user's own script may have any threads
         return [*lane.spans, *of_threads(rank.lane, process, rank.spans, own)]
     reader.add_recorded(process, [span for span in rank.spans if span.thread], resolve=own)
     return [*lane.spans, *reader.spans]
