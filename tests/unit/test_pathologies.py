@@ -28,7 +28,7 @@ from bench.pathologies.stage import Ended, Scene, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import markers
 from dlobd import spans as kinds
-from dlobd.attribution.findings.find import REMEDIES
+from dlobd.attribution.findings.find import FINDERS
 from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
@@ -49,7 +49,7 @@ def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
     assert (len(PATHOLOGIES), len(HEALTHY)) == (24, 6)
     assert len({results.directory(Path(), one) for one in bench.EVERY}) == 30
     page = (TOP / "docs" / "findings.md").read_text()
-    assert {one.expected for one in PATHOLOGIES} <= REMEDIES.keys()
+    assert {one.expected for one in PATHOLOGIES} <= FINDERS.keys()
     assert all(f"\n## {one.expected}\n" in page for one in PATHOLOGIES)
     assert {one.expected for one in HEALTHY} == {""}
     assert all("|" not in one.name + one.how for one in bench.EVERY)
@@ -57,7 +57,7 @@ def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
 
 def test_every_remedy_but_one_is_expected_of_some_run() -> None:
     """HDFS's close retry is part of each checkpoint."""
-    assert REMEDIES.keys() - {one.expected for one in PATHOLOGIES} == {"close-retry"}
+    assert FINDERS.keys() - {one.expected for one in PATHOLOGIES} == {"close-retry"}
 
 
 @pytest.mark.parametrize("pathology", bench.EVERY, ids=lambda one: one.name)

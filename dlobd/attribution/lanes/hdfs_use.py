@@ -49,7 +49,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
                 # NameNode or until a DataNode accepts
                 last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
-                found.append(_interval("read input", "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
+                found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
@@ -175,8 +175,8 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["operations"] += 1
         row["lo_ns"] += interval.lo_ns
         row["hi_ns"] += interval.hi_ns
-    if "read input" in rows:
-        rows["read input"]["bytes"] = sum(
+    if kinds.READ_INPUT in rows:
+        rows[kinds.READ_INPUT]["bytes"] = sum(
             split.bytes for log in evidence.executors.values() for split in log.splits.values()
         )
     if "localise" in rows:
