@@ -1,10 +1,10 @@
-"""THE table of sources: which files they are, which layers they tell, and what is unknown without them.
+"""Table of the kinds of evidence: their files, the layers whose time they show, and the consequence of their absence.
 
-A source that decides is one on which the breakdown depends: a run without it is invalid. Without the others some
-figures, audits or bounds are missing, and the layers' numbers stay what they are.
+The breakdown depends on a decisive kind: a run without it is invalid. Without another kind some figures, checks or
+bounds are missing, and the numbers of the layers stay the same.
 
-Without a source that has a `missing` code, the own time of some kinds of spans may belong to another layer: attribution
-leaves that time unattributed. The rows of those kinds contain the code in their column `hidden_by`.
+Without a kind that has a `missing` code, the own time of some spans may belong to another layer: attribution leaves
+that time unattributed. The rows of these kinds of spans contain the code in their column `hidden_by`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dlobd.bundle import files
+from dlobd.layers import CHANNEL, FEED, HDFS, LAUNCHER, SPARK, TENSORFLOW, USER, YARN
 from dlobd.spans import EvidenceFile
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of source.
+    """One kind of evidence.
 
     Attributes:
-        files: globs below the bundle; a star does not stop at a slash.
-        tells: the layers whose time it tells.
-        unknown: what is unknown without it, in words.
-        decides: whether the breakdown depends on it.
-        missing: code of this source in the column `hidden_by` of span kinds; None if no span depends on it.
+        files: globs below the bundle; a star also matches slashes.
+        tells: layers whose time it shows.
+        unknown: consequence of its absence, in words.
+        decides: True if the breakdown depends on it.
+        missing: its code in the column `hidden_by` of span kinds; None if no span depends on it.
     """
 
     name: str
@@ -36,12 +37,12 @@ class Kind:
     missing: EvidenceFile | None = None
 
 
-_PYTHON = ("launcher", "feed", "hdfs", "tensorflow", "channel", "user")
+_PYTHON = (LAUNCHER, FEED, HDFS, TENSORFLOW, CHANNEL, USER)
 
 DRIVER_SPANS = Kind(
     "spans of the driver",
     ("spans/driver/*",),
-    ("yarn", "spark", *_PYTHON),
+    (YARN, SPARK, *_PYTHON),
     "what its Python did and waited for",
     True,
     EvidenceFile.DRIVER_SPANS,
@@ -49,7 +50,7 @@ DRIVER_SPANS = Kind(
 RANK_SPANS = Kind(
     "spans of a rank",
     ("spans/rank-*",),
-    ("yarn", "spark", *_PYTHON),
+    (YARN, SPARK, *_PYTHON),
     "what it did, and for how long others waited for it",
     True,
     EvidenceFile.RANK_SPANS,
@@ -57,7 +58,7 @@ RANK_SPANS = Kind(
 WORKER_SPANS = Kind(
     "spans of Python workers",
     ("spans/*",),
-    ("spark", *_PYTHON),
+    (SPARK, *_PYTHON),
     "what Spark's Python did in this executor",
     True,
     EvidenceFile.WORKER_SPANS,
@@ -65,7 +66,7 @@ WORKER_SPANS = Kind(
 DRIVER_LOG = Kind(
     "driver log",
     (files.DRIVER_STDERR,),
-    ("yarn", "spark", *_PYTHON),
+    (YARN, SPARK, *_PYTHON),
     "submission, waits for YARN and for executors, jobs and their tasks",
     True,
     EvidenceFile.DRIVER_LOG,
@@ -75,7 +76,7 @@ DRIVER_OUTPUT = Kind("driver output", (files.DRIVER_STDOUT,), (), "what the job 
 DRIVER_JVM = Kind(
     "driver JVM log",
     (files.DRIVER_JVM_LOG,),
-    ("spark",),
+    (SPARK,),
     "when spark-submit's JVM began and exited",
     True,
     EvidenceFile.DRIVER_JVM_LOG,
@@ -83,7 +84,7 @@ DRIVER_JVM = Kind(
 MASTER_LOG = Kind(
     "ApplicationMaster log",
     (),
-    ("yarn", "spark", *_PYTHON),
+    (YARN, SPARK, *_PYTHON),
     "which executor is which container, and when it asked for them",
     True,
     EvidenceFile.AM_LOG,
@@ -91,7 +92,7 @@ MASTER_LOG = Kind(
 EXECUTOR_LOG = Kind(
     "executor log",
     (f"{files.CONTAINER_LOGS}/*/stderr",),
-    ("spark", *_PYTHON),
+    (SPARK, *_PYTHON),
     "when it started, and when its tasks began and ended",
     True,
     EvidenceFile.EXECUTOR_LOG,
@@ -105,7 +106,7 @@ CONTAINER_FILES = Kind(
 RM_LOG = Kind(
     "ResourceManager log",
     (f"{files.DAEMON_LOGS}/resourcemanager.log",),
-    ("yarn", "spark"),
+    (YARN, SPARK),
     "YARN's steps, but for the times of its REST record",
     True,
     EvidenceFile.RM_LOG,
@@ -113,23 +114,23 @@ RM_LOG = Kind(
 NM_LOG = Kind(
     "NodeManager log",
     (f"{files.DAEMON_LOGS}/nodemanager-*.log",),
-    ("yarn", "spark"),
+    (YARN, SPARK),
     "when its containers were launched, localised and started",
     True,
     EvidenceFile.NM_LOG,
 )
 AUDIT_LOG = Kind(
-    "NameNode audit log", (f"{files.DAEMON_LOGS}/namenode-audit.log",), ("hdfs",),
+    "NameNode audit log", (f"{files.DAEMON_LOGS}/namenode-audit.log",), (HDFS,),
     "the ends of staging and of the event log, the NameNode's operations, and the first touch of the data",
 )  # fmt: skip
 NAMENODE_LOG = Kind(
     "NameNode log",
     (f"{files.DAEMON_LOGS}/namenode.log",),
-    ("hdfs",),
+    (HDFS,),
     "closes of files that HDFS did not accept at once",
 )
 TRACE_LOG = Kind(
-    "DataNode client trace", (f"{files.DAEMON_LOGS}/datanode-*-clienttrace.log",), ("hdfs",),
+    "DataNode client trace", (f"{files.DAEMON_LOGS}/datanode-*-clienttrace.log",), (HDFS,),
     "how much of Spark's reads is HDFS's",
 )  # fmt: skip
 DAEMON_LOGS = Kind("other daemons' logs", (f"{files.DAEMON_LOGS}/*",), (), "why a daemon failed; no figure uses it")
@@ -169,9 +170,9 @@ KINDS = (
     RM_RECORD, MARKERS, INPUT_RECORDS, HOSTS, COUNTERS, INVENTORY, BEFORE, RESOURCES, MEMORY, DAEMONS, CODE, ESSENTIAL,
     GENERATION,
 )  # fmt: skip
-"""In the order in which a file is looked up: the first with a glob that fits."""
+"""All kinds, in the order of the search: a file is of the first kind with a matching glob."""
 
 
 def kind_of(name: str) -> Kind | None:
-    """The kind of a file of a bundle; None where the table has none."""
+    """Returns the kind of a file of a bundle; None if the table has none."""
     return next((kind for kind in KINDS if any(fnmatchcase(name, glob) for glob in kind.files)), None)
