@@ -5,7 +5,8 @@ the evidence without which its time may belong to another layer, the findings th
 an event makes possible. Recorders, lanes, attribution, findings and reports refer to the row.
 
 A kind is its name, a `str`, because recorded files and run.json contain names. Names are part of the stored format: a
-name never gets another meaning. A name with `{}` is a template; the variable part is the span's `detail`.
+name never gets another meaning. A name with `{}` is a template; the variable part is the span's `detail`. Kinds of two
+layers may share a name: compare kinds by `is`.
 
 Standard library only, and fast to import: the cluster's Python imports this module before it records its first span.
 """
@@ -159,7 +160,7 @@ CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(ro
 
 
 class SpanKind(str):
-    """One kind of span.
+    """One kind of span. Recorders add the wait of its row to every span; see `wait`.
 
     Attributes:
         quality: how well the span's own time is known.
