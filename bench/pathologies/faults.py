@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from dlobd import spans as kinds
 from dlobd.faults import injection_log, queue_filler, sigstop, slow_disk
 from dlobd.faults.injection_log import Injection
 from dlobd.faults.observed_run import ObservedRun
@@ -21,17 +22,16 @@ from dlobd.faults.targets import daemons_of, fulfils, is_java
 from dlobd.faults.triggers import Fault, FileAppears, Moment, Recorded, Trigger, armed, wait_for
 from dlobd.hadoop.embedded.processes import mentioning
 from dlobd.run import environment_cache, page_cache
-from dlobd.tracing import names
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
 """Does something to a run while the context lasts, and undoes it."""
 
-IMPORTS = Recorded("", names.TENSORFLOW_IMPORTED, chief=False)
+IMPORTS = Recorded("", kinds.TENSORFLOW_IMPORTED, chief=False)
 """A trainer imports TensorFlow."""
-IMPORTED = Recorded(names.TENSORFLOW_IMPORTED)
-FIRST_STEP = Recorded(names.FIRST_STEP_DONE)
-LAST_STEP = Recorded(names.LAST_STEP_DONE)
-TRAINS = Recorded(names.FIRST_STEP_DONE, names.LAST_STEP_DONE, chief=False)
+IMPORTED = Recorded(kinds.TENSORFLOW_IMPORTED)
+FIRST_STEP = Recorded(kinds.FIRST_STEP_DONE)
+LAST_STEP = Recorded(kinds.LAST_STEP_DONE)
+TRAINS = Recorded(kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE, chief=False)
 
 TRAINING_S = 600.0
 """The longest time for which a training is disturbed."""

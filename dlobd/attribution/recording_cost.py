@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
 from dlobd.bundle import files
 from dlobd.schema import Segment, Span
-from dlobd.tracing import names
 
 BUDGET = 0.01
 """Of the wall, and of a training loop: recording that costs more gets a warning."""
@@ -119,7 +119,7 @@ def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> dict[str
     they share one interpreter."""
     slowest: tuple[int, int, RecordedProcess] | None = None
     for process in processes:
-        first, last = process.instant(names.FIRST_BATCH), process.instant(names.LAST_STEP_DONE)
+        first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
         if first and last and (slowest is None or last.at_ns - first.at_ns > slowest[0]):
             slowest = (last.at_ns - first.at_ns, first.at_ns, process)
     if slowest is None:

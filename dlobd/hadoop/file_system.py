@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop import webhdfs
-from dlobd.tracing import names
 
 Data = bytes | Iterable[bytes]
 """What a file is to hold, whole or in pieces. Pieces are asked for anew where a write begins anew: no iterator."""
@@ -90,7 +90,7 @@ class WebHdfs:
         return {name: facts["length"] for name, facts in self._untimed.list(directory, status=True)}
 
     def files(self, directory: str) -> list[str]:
-        with tracing.span("hdfs", names.LIST_DIRECTORY, path=directory):
+        with tracing.span(kinds.LIST_DIRECTORY, path=directory):
             return [f"{parent}/{name}" for parent, _, names in self._client.walk(directory) for name in names]
 
     def exists(self, path: str) -> bool:
@@ -106,7 +106,7 @@ class LocalDirectory:
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         pieces = [data] if isinstance(data, bytes) else data
         known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
-        with tracing.span("tensorflow", f"write {purpose}", path=path, purpose=purpose, **known) as span:
+        with tracing.span(kinds.WRITE_LOCAL_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             # whole or not at all: a reader that looks meanwhile must not see a part
@@ -134,7 +134,7 @@ class LocalDirectory:
         Path(path).rename(to)
 
     def read(self, path: str, purpose: str) -> bytes:
-        with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:
+        with tracing.span(kinds.READ_LOCAL_FILE, detail=purpose, path=path, purpose=purpose) as span:
             data = Path(path).read_bytes()
             span.note(bytes=len(data))
         return data
@@ -142,7 +142,7 @@ class LocalDirectory:
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
         with open(path, "rb") as file:
             while True:
-                with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:
+                with tracing.span(kinds.READ_LOCAL_FILE, detail=purpose, path=path, purpose=purpose) as span:
                     piece = file.read(piece_bytes)
                     span.note(bytes=len(piece))
                 if not piece:

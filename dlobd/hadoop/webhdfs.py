@@ -18,8 +18,8 @@ import urllib3
 from hdfs import HdfsError, InsecureClient
 from requests.adapters import HTTPAdapter
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
 
 __all__ = ["HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
 
@@ -78,7 +78,8 @@ class _Adapter(HTTPAdapter):
             self.datanode = str(url.netloc)
         operation = parse_qs(str(url.query)).get("op", ["?"])[0]
         kwargs["timeout"] = (CONNECT_S, ANSWER_S[leg])
-        span: AbstractContextManager[Any] = tracing.span("hdfs", f"{operation} {leg}") if self._timed else nullcontext()
+        kind = kinds.NAMENODE_CALL if leg == "NameNode" else kinds.DATANODE_CALL
+        span: AbstractContextManager[Any] = tracing.span(kind, detail=operation) if self._timed else nullcontext()
         try:
             with span:
                 return super().send(request, *args, **kwargs)
@@ -181,7 +182,7 @@ def write(
         client.write(path, body, overwrite=True, blocksize=block_bytes, replication=replication)
 
     known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
-    with tracing.span("hdfs", f"write {purpose}", path=path, purpose=purpose, **known) as span:
+    with tracing.span(kinds.WRITE_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
         _Datanodes(client, path, purpose).ask(whole)
         if not known:
             span.note(bytes=sent)
@@ -206,10 +207,10 @@ def read(client: _Client, path: str, purpose: str) -> bytes:
     """
 
     def whole() -> bytes:
-        with client.read(path) as reader, tracing.span("hdfs", names.STREAM):
+        with client.read(path) as reader, tracing.span(kinds.STREAM):
             return _take(client, reader, None)
 
-    with tracing.span("hdfs", f"read {purpose}", path=path, purpose=purpose) as span:
+    with tracing.span(kinds.READ_FILE, detail=purpose, path=path, purpose=purpose) as span:
         data = _Datanodes(client, path, purpose).ask(whole)
         span.note(bytes=len(data))
     return data
@@ -232,10 +233,10 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
         def piece() -> bytes:
             nonlocal reader
             if reader is None:
-                with tracing.span("hdfs", names.OPEN):  # between its two legs the client works too
+                with tracing.span(kinds.OPEN):  # between its two legs the client works too
                     reader = opened.enter_context(client.read(path, offset=position))
             try:
-                with tracing.span("hdfs", names.STREAM, path=path, purpose=purpose) as span:
+                with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:
                     data = _take(client, reader, piece_bytes)
                     span.note(bytes=len(data))
             except Unreachable:
@@ -288,5 +289,5 @@ class _Datanodes:
             raise error
         self._given_up[transfer] = error
         tracing.instant(
-            names.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=self._path, purpose=self._purpose
+            kinds.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=self._path, purpose=self._purpose
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import own_file
+from dlobd import spans as kinds
 from dlobd.attribution import record
 from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
@@ -33,7 +34,7 @@ from dlobd.run.collect import external as evidence
 from dlobd.run.deploy import external
 from dlobd.run.deploy.external import ExternalCluster, RemoteHadoop
 from dlobd.schema import Experiment, OwnJob, Runnable
-from dlobd.tracing import clock, names, span_cost
+from dlobd.tracing import clock, span_cost
 from dlobd.tracing.clock import WallToMonotonic, timed
 
 PREPARED = "prepared to be submitted by hand, and not collected yet"
@@ -244,7 +245,7 @@ def _model(bundle: Bundle, experiment: Experiment, place: RemoteHadoop, run_dir:
     if own_file.named(experiment.model) is None or (bundle.path / files.MODEL).exists():
         return []
     try:
-        bundle.add_bytes(place.storage.read(f"{run_dir}/{MODEL_FILE}", names.MODEL_FILE), files.MODEL)
+        bundle.add_bytes(place.storage.read(f"{run_dir}/{MODEL_FILE}", kinds.MODEL_FILE), files.MODEL)
     except failures() as error:
         return [f"model: {words(error)}"]
     return []

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import cache, partial
 
 from dlobd import own_file
+from dlobd import spans as kinds
 from dlobd.axes import MODELS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -28,7 +29,6 @@ from dlobd.job.description import MODEL_FILE, Job
 from dlobd.job.launchers.visible_gpus import NONE, VISIBLE
 from dlobd.paths import python_path
 from dlobd.schema import Experiment
-from dlobd.tracing import names
 
 END_S = 5.0
 PATIENCE_S = 120
@@ -74,7 +74,7 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
     text = own_file.read(own.path, experiment.model_sha256).encode()
     path = f"{job.run_dir}/{MODEL_FILE}"
     try:
-        storage.write(path, text, names.MODEL_FILE)
+        storage.write(path, text, kinds.MODEL_FILE)
     except failures() as error:
         raise ClusterError(f"{path} could not be written: {words(error)}", "check your permissions there") from error
     bundle.add_bytes(text, files.MODEL)

@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution import record
 from dlobd.attribution.trust import reasons
@@ -60,7 +61,7 @@ from dlobd.run.deploy.base import Lent, Place, PlaceKind
 from dlobd.run.progress import Narrator
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Experiment, OwnJob, Runnable
-from dlobd.tracing import names, span_cost
+from dlobd.tracing import span_cost
 from dlobd.tracing.clock import timed
 
 Progress = Callable[[str], None]
@@ -302,7 +303,7 @@ def _prepare_page_cache(
     elif experiment.page_cache == "warm":
         try:
             for name in place.storage.sizes(train_dir):
-                for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, names.DATA_SET):
+                for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, kinds.DATA_SET):
                     pass
         except failures() as error:
             raise ClusterError(f"HDFS did not give {train_dir}: {words(error)}", "--set page_cache=as-is") from error

@@ -17,6 +17,7 @@ import pytest
 from exchange_rank import gradients
 from ranks import on_ranks
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
@@ -26,7 +27,6 @@ from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.rendezvous.store import KeyValueStore, RendezvousError
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
@@ -128,16 +128,16 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
     processes = recorder.read_all(tmp_path)
     assert len(processes) == 2
     for process in processes:
-        for name in (names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK):
+        for name in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK):
             assert [span.layer for span in process.named(name)] == ["channel"] * 3, name
-        assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+        assert [span.call for span in process.named(kinds.WAIT_FOR_PEERS)] == [0, 1, 2]
         # a ring of two: each half goes to the other rank and comes back as a sum
-        sizes = [span.attrs["bytes"] for span in process.named(names.WIRE)]
-        for call, span in enumerate(process.named(names.WIRE)):
+        sizes = [span.attrs["bytes"] for span in process.named(kinds.WIRE)]
+        for call, span in enumerate(process.named(kinds.WIRE)):
             assert span.attrs["call"] == call
             assert [(source, to, bucket) for source, to, _, bucket in span.attrs["transfers"]] == [(0, 1, 0), (1, 0, 0)]
             assert sum(size for _, _, size, _ in span.attrs["transfers"]) == 2 * sizes[call]
-    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
+    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(kinds.TRANSPORT))]
     plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 

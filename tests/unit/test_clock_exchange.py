@@ -118,15 +118,15 @@ def test_the_shift_of_another_time_namespace_is_inside(
 
 RECORDS = """
 import sys, time
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 wall_ns = time.time_ns
 tracing.start(sys.argv[1], "python-worker")
-with tracing.span("tensorflow", "before"):
-    tracing.past("spark", "long ago", time.monotonic_ns() - 10**9, time.monotonic_ns())
+with tracing.span(kinds.SpanKind("before", "tensorflow")):
+    tracing.past(kinds.SpanKind("long ago", "spark"), time.monotonic_ns() - 10**9, time.monotonic_ns())
     time.sleep(1.2)
 if len(sys.argv) > 2:
     time.time_ns = lambda: wall_ns() + int(sys.argv[2])  # our own reader: nobody else's clock is touched
-with tracing.span("tensorflow", "after"):
+with tracing.span(kinds.SpanKind("after", "tensorflow")):
     time.sleep(1.2)
 """
 

@@ -17,6 +17,7 @@ import records
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlobd import spans as kinds
 from dlobd.attribution import core_waits
 from dlobd.attribution.carriers import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.attribution.importers import recorder, resources
@@ -97,7 +98,7 @@ def test_javas_main_thread_and_those_of_its_tasks_carry_a_jvms_lane() -> None:
 def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
     """At its end too, so that no time of it is left to guess; it counts from the process's start."""
     own = Recorder(tmp_path, "worker", threaded=False)
-    with own.span("user", "user code"):
+    with own.span(kinds.USER_CODE):
         burn(0.05)
     begun_ns = clock.monotonic_ns()
     own.close()
@@ -153,7 +154,7 @@ def evidence(**parts: Any) -> Evidence:
 
 def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
     """A piece of the wall."""
-    span = Span("1", None, layer, "x", who, lane, start_ns, end_ns) if who else None
+    span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
     return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 
 
@@ -189,12 +190,12 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
 
 WORK = """
 import os, sys, time
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 os.sched_setaffinity(0, {int(sys.argv[2])})
 tracing.start(sys.argv[1], "driver")
 print(flush=True)
 sys.stdin.readline()
-with tracing.span("user", "user code"):
+with tracing.span(kinds.USER_CODE):
     until = time.thread_time() + 0.3
     while time.thread_time() < until:
         pass

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd.attribution import record
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.alignment import Alignment
@@ -279,8 +280,8 @@ def test_a_log_is_of_the_clock_that_is_nearest(tmp_path: Path) -> None:
 def wait(released_ns: int, resolution_ns: int = 1, truncated: bool = False) -> Span:
     """A wait from 100 to 200."""
     return Span(
-        "w", None, "spark", "wait", Process("h", "driver", 0, 1), "driver", 100, 200, ("rank-0",), released_ns,
-        resolution_ns=resolution_ns, truncated=truncated,
+        "w", None, kinds.WAIT_FOR_EXECUTORS, Process("h", "driver", 0, 1), "driver", 100, 200, waits_for=("rank-0",),
+        released_ns=released_ns, resolution_ns=resolution_ns, truncated=truncated,
     )  # fmt: skip
 
 

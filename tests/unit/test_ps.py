@@ -19,6 +19,7 @@ import pytest
 from exchange_rank import gradients
 from ranks import on_ranks
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
@@ -29,7 +30,6 @@ from dlobd.network.exchanges.ps.exchange import AsynchronousParameterServer, Par
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
@@ -229,18 +229,18 @@ def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
     assert len(workers) == 2
     for process in workers:
         parts = [span.name for span in process.spans if span.layer == "channel"]
-        one_call = [names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK]
-        assert parts == [*one_call * 3, names.LEAVE_SERVERS]
-        assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+        one_call = [kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK]
+        assert parts == [*one_call * 3, kinds.LEAVE_SERVERS]
+        assert [span.call for span in process.named(kinds.WAIT_FOR_PEERS)] == [0, 1, 2]
     assert {(span.layer, span.thread) for span in server.spans} == {("channel", "rank-0"), ("channel", "rank-1")}
     # both ends tell of the same transfers; the first of a call's two receptions is the barrier's, of nothing
-    sent = [transfer for worker in workers for span in worker.named(names.WIRE) for transfer in span.attrs["transfers"]]
+    sent = [transfer for worker in workers for span in worker.named(kinds.WIRE) for transfer in span.attrs["transfers"]]
     served = [transfer for span in server.spans for transfer in span.attrs.get("transfers", ())]
     assert sorted(map(str, sent)) == sorted(map(str, served))
     assert {tuple(transfer[:2]) for transfer in sent} == {(0, "ps-0"), (1, "ps-0"), ("ps-0", 0), ("ps-0", 1)}
-    for name, count in ((names.RECEIVE, 12), (names.SUM, 6), (names.SEND, 12)):
+    for name, count in ((kinds.RECEIVE, 12), (kinds.SUM, 6), (kinds.SEND, 12)):
         assert len(server.named(name)) == count, name
-    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
+    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(kinds.TRANSPORT))]
     assert sorted(one.who for one in told) == ["ps-0", "rank 0", "rank 1"]
     plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
@@ -327,12 +327,12 @@ def test_an_asynchronous_rank_waits_for_its_servers_and_for_no_rank(tmp_path: Pa
             continue
         rank = process.process.index + (process.process.role == "worker")
         parts = [span.name for span in process.spans if span.layer == "channel"]
-        assert parts == [*[names.PACK, names.WIRE, names.PUSH, names.PULL, names.UNPACK] * 3, names.LEAVE_SERVERS]
-        waits = {lane for name in (names.PUSH, names.PULL) for span in process.named(name) for lane in waits_of(span)}
-        assert waits == {f"ps-0/rank-{rank}"} == {names.server_lane(0, rank)}
-        assert [span.name for span in process.spans if span.rendezvous] == [names.LEAVE_SERVERS]
+        assert parts == [*[kinds.PACK, kinds.WIRE, kinds.PUSH, kinds.PULL, kinds.UNPACK] * 3, kinds.LEAVE_SERVERS]
+        waits = {lane for name in (kinds.PUSH, kinds.PULL) for span in process.named(name) for lane in waits_of(span)}
+        assert waits == {f"ps-0/rank-{rank}"} == {kinds.server_lane(0, rank)}
+        assert [span.name for span in process.spans if span.rendezvous] == [kinds.LEAVE_SERVERS]
     assert {span.thread for span in server.spans} == {"rank-0", "rank-1"}
-    assert [len(server.named(name)) for name in (names.RECEIVE, names.SUM, names.SEND)] == [6, 6, 6]
+    assert [len(server.named(name)) for name in (kinds.RECEIVE, kinds.SUM, kinds.SEND)] == [6, 6, 6]
 
 
 def waits_of(span: Any) -> Any:

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from exchange_rank import gradients
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.channel import Channel
 from dlobd.network.exchanges import outside_step
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -97,7 +97,7 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ra
             np.testing.assert_array_equal(other[number], found[0][number])
     recorded = sorted(recorder.read_all(tmp_path), key=_rank)
     for process in recorded:
-        for name in (names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK):
+        for name in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK):
             assert len(process.named(name)) == 3, name
     links = [transfers(process) for process in recorded]
     assert sorted(links[0]) != []
@@ -105,14 +105,14 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ra
         assert all(rank in (source, to) and source != to for source, to, *_ in mine)
         both = {link for other, some in enumerate(links) if other != rank for link in some}
         assert set(mine) <= both, "each transfer is told at both of its ends"
-    told = [TransportEvidence.from_attrs(i.attrs) for one in recorded if (i := one.instant(names.TRANSPORT))]
+    told = [TransportEvidence.from_attrs(i.attrs) for one in recorded if (i := one.instant(kinds.TRANSPORT))]
     plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 
 
 def transfers(process: Any) -> list[tuple[int, ...]]:
     """(source, destination, bytes, buffer) of its last call."""
-    return [tuple(transfer) for transfer in process.named(names.WIRE)[-1].attrs["transfers"]]
+    return [tuple(transfer) for transfer in process.named(kinds.WIRE)[-1].attrs["transfers"]]
 
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:

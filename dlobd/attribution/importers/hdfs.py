@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlobd.attribution.importers.log4j import LogLine
+from dlobd.spans import CLOSE_RETRY
 
 # fields are told apart by tabs: a path may hold spaces
 _AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
@@ -68,9 +69,6 @@ def transfers(lines: Iterable[LogLine]) -> Iterator[Transfer]:
             yield Transfer(line.at_ns, match[2], int(match[1]), int(match[6]), match[5], match[3])
 
 
-CLOSE_RETRY = "HDFS client's close retry (dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s)"
-CLOSE_RETRY_SEEN = "HDFS client's close retry, until its next try (0.4 s, doubling)"
-CLOSE_RETRY_NS = 400_000_000
 """A client that closes a file before its DataNode has reported the last block is told to wait; each time twice as
 long. The default of the setting that the cause names."""
 
@@ -122,7 +120,7 @@ def close_retries(lines: Iterable[LogLine]) -> Iterator[CloseRetry]:
 
 
 def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetry:
-    default_ns = CLOSE_RETRY_NS << number
+    default_ns = CLOSE_RETRY.period_ns << number
     return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)
 
 

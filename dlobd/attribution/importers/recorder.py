@@ -12,8 +12,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
+from dlobd.layers import TENSORFLOW
 from dlobd.schema import ClockAnchor, Process
-from dlobd.tracing import names
+from dlobd.spans import SpanKind, kind_of
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
 
@@ -43,9 +45,15 @@ class RecordedSpan:
     call: int | None = None
 
     @property
+    def kind(self) -> SpanKind | None:
+        """Its row in `dlobd.spans`; None if there is none."""
+        found = kind_of(self.layer, self.name)
+        return found[0] if found else None
+
+    @property
     def is_step(self) -> bool:
-        """Whether it is a whole training step, the first or a later one."""
-        return self.layer == "tensorflow" and self.call is not None and self.rendezvous in ("", names.STEP_RENDEZVOUS)
+        """True of a whole training step, the first or a later one."""
+        return self.layer == TENSORFLOW and self.call is not None and self.rendezvous in ("", kinds.STEP_RENDEZVOUS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dlobd.attribution.sources import kinds
 from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed
 from dlobd.attribution.sources.kinds import Kind
 from dlobd.bundle import files
-from dlobd.tracing import names
+from dlobd.spans import LOG_LEVEL, SPARK_CONTEXT
 
 FULL_LEVELS = ("ALL", "TRACE", "DEBUG", "INFO")
 """Levels of a log that has the lines that are read."""
@@ -83,7 +83,7 @@ def _of_driver(evidence: Evidence) -> Kind:
 def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[Absence]:
     """The log of the JVM with the SparkContext must begin before that is made."""
     driver = evidence.driver_process
-    context = driver.named(names.SPARK_CONTEXT) if driver else ()
+    context = driver.named(SPARK_CONTEXT) if driver else ()
     if lines and context and "JVM SparkContext" not in evidence.driver_log.points:
         yield Absence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
 
@@ -93,7 +93,7 @@ def _silenced(evidence: Evidence, name: str) -> Iterator[Absence]:
     driver = evidence.driver_process
     for instant in driver.instants if driver else ():
         level = str(instant.attrs.get("level", "")).upper()
-        if instant.name == names.LOG_LEVEL and level not in FULL_LEVELS:
+        if instant.name == LOG_LEVEL and level not in FULL_LEVELS:
             how = f"has only lines of level {level} from then on that the script called setLogLevel"
             yield Absence(kinds.DRIVER_LOG, name, how, ALL_LANES, instant.at_ns)
 

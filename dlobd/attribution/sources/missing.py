@@ -45,7 +45,7 @@ def _hides(absence: Absence, span: Span) -> bool:
     return (
         span.end_ns > absence.since_ns
         and any(fnmatchcase(span.lane, lane) for lane in absence.lanes)
-        and any(fnmatchcase(span.name, name) for name in absence.kind.hides)
+        and absence.kind.missing in span.kind.hidden_by
     )
 
 

@@ -86,5 +86,5 @@ def _of_file(evidence: Evidence, name: str, how: str) -> Absence:
         kind = kinds.MASTER_LOG
     if kind is kinds.DRIVER_LOG and evidence.native:
         kind = kinds.NATIVE_LOG
-    lanes = lanes_of(evidence, parts[1] if parts[0] == "spans" else parts[-2]) if kind.hides else ()
+    lanes = lanes_of(evidence, parts[1] if parts[0] == "spans" else parts[-2]) if kind.missing else ()
     return Absence(kind, name, how, lanes)

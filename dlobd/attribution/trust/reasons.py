@@ -7,11 +7,11 @@ import signal
 import textwrap
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
 from dlobd.schema import Runnable
-from dlobd.tracing import names
 
 MAX_REASON_CHARACTERS = 300
 
@@ -117,14 +117,14 @@ def _last_line(evidence: Evidence) -> str:
 
 def diverged(evidence: Evidence) -> bool:
     """Returns True if a rank stopped because its loss was no longer finite."""
-    return any(process.instant(names.DIVERGED) for process in evidence.processes)
+    return any(process.instant(kinds.DIVERGED) for process in evidence.processes)
 
 
 def _failures(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """The time and the cause of each rank that recorded its failure; HDFS may not have taken its done-marker."""
     for process in evidence.processes:
         for instant in process.instants:
-            if instant.name == names.RANK_FAILED:
+            if instant.name == kinds.RANK_FAILED:
                 yield instant.at_ns, str(instant.attrs.get("cause"))
 
 
@@ -197,7 +197,7 @@ def _trainer_deaths(evidence: Evidence) -> Iterator[tuple[int, str]]:
     for instant in (instant for process in evidence.processes for instant in process.instants):
         code = instant.attrs.get("code", 0)
         # the NodeManager itself sends SIGTERM at the end of an application
-        if instant.name == names.TRAINER_DIED and code < 0 and code != -signal.SIGTERM:
+        if instant.name == kinds.TRAINER_DIED and code < 0 and code != -signal.SIGTERM:
             rank = ranks.get(instant.attrs["pid"])
             cause = str(instant.attrs["cause"])
             yield instant.at_ns, f"{rank.role} {rank.index}: {cause}" if rank else cause
@@ -260,7 +260,7 @@ def _said(evidence: Evidence) -> str | None:
     said = [str(line) for text in texts for line in _SAID.findall(text)]
     # a user's script need not print its error; the driver's span file has it
     driver = evidence.driver_process
-    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == names.JOB_FAILED] if driver else []
+    said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
     return said[-1].strip() if said else None
 
 
