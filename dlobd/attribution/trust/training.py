@@ -11,7 +11,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import trainers
 from dlobd.attribution.sources import kinds
 from dlobd.attribution.sources.absence import ended_well
-from dlobd.attribution.trust.base import Compared, Facts, Rule
+from dlobd.attribution.trust.base import Compared, Facts, Rule, repeated_tasks
 from dlobd.experiment import channels
 from dlobd.experiment.files import most_steps, steps_per_epoch
 from dlobd.schema import Experiment
@@ -91,7 +91,7 @@ def _steps_recorded(facts: Facts) -> Compared | None:
     recorded = sum(len(process.steps()) for process in ranks)
     reported = sum(result["steps"] for result in facts.evidence.results.values())
     message = f"the ranks recorded {recorded:,} step spans; they report {reported:,} steps"
-    return Compared(recorded == reported, message, recorded, reported)
+    return Compared(recorded == reported, message, recorded, reported, repeated_tasks(facts.evidence))
 
 
 def _samples(facts: Facts) -> Compared | None:
