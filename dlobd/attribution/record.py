@@ -127,7 +127,7 @@ def _spark_metrics(evidence: Evidence) -> dict[str, Any] | None:
     try:
         return spark_metrics(evidence.tasks, evidence.stage_calls)
     except (KeyError, TypeError):
-        return None  # an event log of another form; the audits that need it say so
+        return None  # an event log of an unknown form; the checks that need it are unknown
 
 
 def _training_times(experiment: Runnable, evidence: Evidence, start_ns: int) -> dict[str, Any]:

@@ -117,11 +117,13 @@ def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
 
 def test_a_frame_says_whether_its_run_may_be_compared(bundle: store.Bundle) -> None:
     """Status and cause travel with the figures."""
-    bundle.write(run_record(bundle.run_id, status="invalid", reason="sources contradict each other: steps: 1, 2"))
+    bundle.write(
+        run_record(bundle.run_id, status="invalid", reason="the ranks recorded 1 step spans; they report 2 steps")
+    )
     run = dlobd.load(bundle.path)
     for frame in (run.attribution(), run.spans(), run.steps()):
         assert (frame.attrs["run_id"], frame.attrs["status"]) == (bundle.run_id, "invalid")
-        assert frame.attrs["reason"].startswith("sources contradict")
+        assert frame.attrs["reason"].startswith("the ranks recorded")
 
 
 def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:

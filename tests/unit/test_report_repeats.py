@@ -41,7 +41,7 @@ def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
 
 def test_runs_that_are_left_out_are_counted_by_status() -> None:
     """Of none nothing is said."""
-    every = [*runs(), run_of(status="invalid", reason="sources contradict each other: steps: 1 (a), 2 (b)")]
+    every = [*runs(), run_of(status="invalid", reason="the ranks recorded 1 step spans; they report 2 steps")]
     assert repeats.left_out(every) == "2 of 5 runs, not ok: 1 failed, 1 invalid"
     assert repeats.left_out(every[:3]) == ""
 
