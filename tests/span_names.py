@@ -24,7 +24,7 @@ MAKERS = {
     "attribution/lanes": ("add", "Span"),
 }
 """Which of them make spans where; elsewhere the same word means something else."""
-GENERIC = {"tracing", "attribution/lanes/builder.py", "job/launchers/imports.py", "run/capacity.py"}
+GENERIC = {"tracing", "attribution/lanes/builder.py", "job/launchers/imports.py", "run/preflight/capacity.py"}
 """What passes on names that it is given, or makes no spans."""
 GIVEN = {
     "job/training/step.py": (names.FIRST_STEP, names.STEP),

@@ -32,6 +32,7 @@ from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.deploy import external
 from dlobd.run.deploy.external import ExternalCluster, RemoteHadoop
+from dlobd.run.preflight.cluster import check_capacity
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import clock, names, span_cost
 from dlobd.tracing.clock import WallToMonotonic, timed
@@ -58,7 +59,8 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
         )
     runner.check(experiment, cluster, progress)
     place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
-    external.check_capacity(experiment, place.web, progress)
+    if note := check_capacity(experiment, place.web):
+        progress(f"prepare: {note}")
     place.upload()
     place = place.with_replication(experiment.replication)
     staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))

@@ -18,8 +18,8 @@ from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
 from dlobd.run import staging, submissions
-from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.deploy.base import Place
+from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
 

@@ -38,12 +38,10 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import (
-    devices,
     earlier_runs,
     environment_cache,
     generation,
     machine_noise,
-    memory_check,
     own_model,
     page_cache,
     provenance,
@@ -56,6 +54,7 @@ from dlobd.run import run_record as run_records
 from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.deploy import choice
 from dlobd.run.deploy.base import Lent, Place, PlaceKind
+from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -79,7 +78,7 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
     """
     kind = choice.kind_of(experiment, lent)
     if kind.here:
-        devices.check_here(experiment)
+        capacity.check_gpus(experiment)
     source, target = kind.planned(experiment, lent)
     command = command_of(experiment, target, Path("<bundle>"))
     if isinstance(experiment, OwnJob):
@@ -114,8 +113,8 @@ def check(experiment: Runnable, lent: Lent = None, progress: Progress = lambda m
         dataset_of(experiment)
         own_model.check(experiment, lambda message: progress(f"prepare: {message}"))
     if choice.kind_of(experiment, lent).here:  # another cluster's memory is unknown
-        devices.check_here(experiment)
-        memory_check.check_memory(experiment, default_settings())
+        capacity.check_gpus(experiment)
+        capacity.check_memory(experiment, default_settings())
 
 
 def _steps(experiment: Experiment) -> str:

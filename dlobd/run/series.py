@@ -36,6 +36,7 @@ from dlobd.run import runner
 from dlobd.run.deploy import choice, embedded, external
 from dlobd.run.deploy.base import Lent
 from dlobd.run.deploy.external import ExternalCluster
+from dlobd.run.preflight.cluster import check_capacity
 from dlobd.schema import Runnable
 
 VERSION = 1
@@ -227,7 +228,7 @@ def run(
         if external_cluster:
 
             def ask(web: HadoopWeb) -> None:
-                _check(series, labels, told, lambda point: external.check_capacity(point, web, progress))
+                _check(series, labels, told, lambda point: check_capacity(point, web))
 
             cluster = external.reached(external_cluster, {}, progress, ask)
         elif any(choice.needs_cluster(series.points[cell.point]) for cell in left):

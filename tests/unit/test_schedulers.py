@@ -14,8 +14,8 @@ from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.paths import python, shipped
-from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.deploy.spark_workers import links_home
+from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
 from dlobd.run.schedulers.yarn import GPUS
 

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.errors import ClusterError, SetupError, UsageError
+from dlobd.errors import ClusterError, UsageError
 from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
@@ -32,20 +32,17 @@ from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
 from dlobd.network.transport.counters import Snapshot
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain
-from dlobd.run import capacity, packing, submissions
+from dlobd.run import packing, submissions
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
-from dlobd.run.deploy import nodes
 from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.deploy.upload import Upload
 from dlobd.run.machine_noise import CLIENT
+from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
 from dlobd.run.schedulers.base import PackedInstallation, Target
 from dlobd.run.submit import Window
 from dlobd.schema import Experiment, Runnable
 from dlobd.tracing.clock import timed
-
-GPU = "yarn.io/gpu"
-"""YARN's own name of the resource."""
 
 SLACK_MS = 2000
 """HDFS's lines of an application begin before it is submitted and end after it: staging, and the last renames."""
@@ -83,34 +80,6 @@ def check(experiment: Runnable) -> None:
             "page_cache cold needs the embedded cluster: nothing in HDFS drops what another machine has in memory.",
             "--set page_cache=as-is, or warm",
         )
-
-
-def check_capacity(experiment: Runnable, web: HadoopWeb, progress: Progress) -> None:
-    """Whether YARN could give what the job asks for, if nothing else ran there; what is only busy now is told.
-
-    Whether its scheduler counts vcores it does not say, so that only the largest container is held to them.
-
-    Raises:
-        SetupError: it could not.
-    """
-    nodes = web.node_resources()
-    if not nodes:
-        return  # it does not say
-    largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(node.memory_mb for node in nodes)
-    maximum = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
-    minimum_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
-    idle = [capacity.Node(node.memory_mb, None) for node in nodes]
-    capacity.check(experiment, capacity.Cluster(idle, minimum_mb, maximum))
-    if wanted := experiment.workers * capacity.gpus_of(experiment):
-        found = [node.resources[GPU] for node in nodes if GPU in node.resources]
-        if not found:
-            raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", "--set device=cpu")
-        if wanted > sum(found):
-            raise SetupError(f"{wanted} workers need a GPU each, but YARN's nodes have {sum(found)}.", "lower workers")
-    free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
-    room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
-    if experiment.workers > room:
-        progress(f"prepare: the cluster is busy: now there is room for {room} of {experiment.workers} executors")
 
 
 class RemoteHadoop:
@@ -175,7 +144,7 @@ class RemoteHadoop:
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
             )
         if not _uploads(self.web.conf, self._archive):
-            nodes.check(self.web)
+            check_nodes(self.web)
             return
         self._packed = Upload(self.web, self.storage, self.top, self._progress).installation(self._archive)
 
@@ -240,7 +209,7 @@ class RemoteHadoop:
 
 def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
     """Whether nodes get what they need through HDFS: an archive of the user's own, or all where they have no dlobd."""
-    return archive is not None or not nodes.have_dlobd(conf)
+    return archive is not None or not nodes_have_dlobd(conf)
 
 
 def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
@@ -324,7 +293,8 @@ class ExternalKind:
         check(experiment)
 
         def ask(web: HadoopWeb) -> None:
-            check_capacity(experiment, web, progress)
+            if note := check_capacity(experiment, web):
+                progress(f"prepare: {note}")
 
         if isinstance(lent, RemoteHadoop):
             ask(lent.web)

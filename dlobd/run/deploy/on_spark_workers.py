@@ -13,12 +13,12 @@ from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import ClusterSettings, work_dir_name
 from dlobd.job.description import Job
 from dlobd.paths import cluster_dir, spark_home
-from dlobd.run.capacity import cores_of, gpus_of
 from dlobd.run.collect import embedded
 from dlobd.run.deploy import embedded as hadoop
 from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.deploy.embedded import Hadoop, lent_or_own, target_of
 from dlobd.run.deploy.spark_workers import SparkWorkers, links_home, spark_home_in
+from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Target
 from dlobd.run.schedulers.spark_submit import environment
 from dlobd.run.submit import Window

@@ -20,12 +20,10 @@ from dlobd.errors import ClusterError
 from dlobd.hadoop.embedded.configuration import LOOPBACK
 from dlobd.hadoop.embedded.processes import MARK, die_with_parent
 from dlobd.job.launchers.visible_gpus import address
+from dlobd.run.schedulers.standalone import DAEMON_MEMORY_MB, MAX_WORKERS
 
 START_DEADLINE_S = 60.0
 STOP_GRACE_S = 5.0
-DAEMON_MEMORY_MB = 256
-WORKERS = 2
-"""At most; a Worker runs several executors."""
 
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
@@ -52,7 +50,7 @@ def links_home(home: Path, work_dir: Path) -> Path:
 
 
 class SparkWorkers:
-    """One Master and `WORKERS` Workers with room for all executors together.
+    """One Master and `MAX_WORKERS` Workers with room for all executors together.
 
     Args:
         home: of `links_home`; work and logs go below it.
@@ -95,7 +93,7 @@ class SparkWorkers:
         try:
             log = self._launch("master.Master", "master", "--host", LOOPBACK, "--port", "0", "--webui-port", "0")
             url = str(self._await(log, _MASTER_URL, deadline)[1])
-            workers = min(WORKERS, self._executors)
+            workers = min(MAX_WORKERS, self._executors)
             each = -(-self._executors // workers)
             cores = each * self._executor_cores
             memory = f"{each * self._executor_memory_mb}m"
