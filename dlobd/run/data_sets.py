@@ -8,7 +8,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal
@@ -122,8 +122,8 @@ def fetch(
     """Puts all files of a data set into its folder below `top` and verifies them; returns the folder.
 
     Args:
-        source: the URL of the archive, or of its directory (ends with "/"); or a local archive, or a local directory
-            with the archive or its members. None: the authors' site.
+        source: the URL of the archive, or of its directory (ends with "/"); or the path of either on this machine.
+            None: the authors' site.
 
     Raises:
         UsageError: `source` is none of these.
@@ -131,15 +131,14 @@ def fetch(
     """
     folder = top / dataset.folder
     with locked(folder / ".lock"):
-        lacking = [member for member in dataset.members if not _is_whole(folder / member.name, member)]
-        if not lacking:
+        if all(_is_whole(folder / member.name, member) for member in dataset.members):
             progress(f"all files are in {folder} already")
             return folder
         for stale in folder.glob(".*.bin.*"):  # of a command that was killed: we hold the lock
             stale.unlink()
         local_source = Path(source).expanduser() if source else None
         if local_source and local_source.exists():
-            _from_disk(dataset, local_source, folder, lacking, progress)
+            _from_disk(dataset, local_source, folder, progress)
         elif source is None or source.startswith(("http://", "https://")):
             url = dataset.url if source is None else source + dataset.archive.name * source.endswith("/")
             _from_site(dataset, url, folder, progress, timeout_s)
@@ -155,39 +154,18 @@ def _is_whole(path: Path, member: PublishedFile) -> bool:
     return path.is_file() and path.stat().st_size == member.bytes and not member.mismatch(path)
 
 
-def _from_disk(
-    dataset: Published,
-    source: Path,
-    folder: Path,
-    lacking: Sequence[PublishedFile],
-    progress: Callable[[str], None],
-) -> None:
+def _from_disk(dataset: Published, source: Path, folder: Path, progress: Callable[[str], None]) -> None:
     archive = source / dataset.archive.name if source.is_dir() else source
     remedy = f"--from a directory that holds {dataset.archive.name} of {dataset.url}"
     _check_space(folder, dataset.bytes)
-    if archive.is_file():
-        progress(f"unpacking {archive}")
-        try:
-            difference = dataset.archive.mismatch(archive)
-        except OSError as error:
-            raise SetupError(f"{archive} cannot be read: {error.strerror}.", remedy) from error
-        if difference:
-            raise SetupError(f"The archive {archive} {difference}.", remedy)
-        _unpack(archive, dataset, folder, remedy)
-        return
-    below = source / dataset.inside
-    directory = below if below.is_dir() else source
-    if not any((directory / member.name).is_file() for member in dataset.members):
-        raise SetupError(f"{source} holds neither {dataset.archive.name} nor {dataset.members[0].name}.", remedy)
-    for member in lacking:
-        progress(f"copying {directory / member.name}")
-        try:
-            with (directory / member.name).open("rb") as file:
-                _write(file, member, folder)
-        except OSError as error:
-            raise SetupError(f"{directory / member.name} cannot be copied: {error.strerror}.", remedy) from error
-        except _Mismatch as error:
-            raise SetupError(f"The files in {directory} are not the published ones: {error}.", remedy) from None
+    progress(f"unpacking {archive}")
+    try:
+        difference = dataset.archive.mismatch(archive)
+    except OSError as error:
+        raise SetupError(f"{archive} cannot be read: {error.strerror}.", remedy) from error
+    if difference:
+        raise SetupError(f"The archive {archive} {difference}.", remedy)
+    _unpack(archive, dataset, folder, remedy)
 
 
 def _from_site(
