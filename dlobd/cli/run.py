@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
-    from dlobd.run.deploy.external import ExternalCluster
+    from dlobd.run.place.external import ExternalCluster
     from dlobd.run.series import Cell, Series
 
 
@@ -93,7 +93,7 @@ def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster
 
 
 def _prepare(chosen: Runnable, cluster: ExternalCluster, out: Path) -> int:
-    from dlobd.run.by_hand import prepare
+    from dlobd.run.manual_submission import prepare
     from dlobd.run.progress import Progress
 
     with Progress() as progress:
@@ -154,7 +154,7 @@ def _compare(series: Series, labels: Sequence[str], repeats: int, console: Conso
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:
     """The cluster that the options name, if they name one."""
-    from dlobd.run.deploy.external import ExternalCluster
+    from dlobd.run.place.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:
         raise UsageError("--archive needs an external cluster.", "add --hadoop-conf DIR, or omit --archive")

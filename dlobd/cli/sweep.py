@@ -50,7 +50,7 @@ def sweep(
 
 def _possible_there(wanted: Sweep) -> Sweep:
     """Points that do not run on an external cluster are impossible ones."""
-    from dlobd.run.deploy import external
+    from dlobd.run.place import external
 
     points, impossible = {}, dict(wanted.impossible)
     for label, point in wanted.points.items():

@@ -11,7 +11,7 @@ from dlobd.bundle import store
 from dlobd.errors import Busy, SetupError
 from dlobd.hadoop.embedded.state import WorkDirLock, read_state
 from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, links_dir
-from dlobd.run.submissions import SUBMITTED
+from dlobd.run.orphans import SUBMITTED
 
 _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",

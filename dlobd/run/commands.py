@@ -17,8 +17,8 @@ from dlobd.experiment.files import steps
 from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
-from dlobd.run import staging, submissions
-from dlobd.run.deploy.base import Place
+from dlobd.run import orphans, staging
+from dlobd.run.place.base import Place
 from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
@@ -53,7 +53,7 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
         script=plain(shipped("jobs")) / entry,
         arguments=arguments,
-        tag=submissions.tag_of(bundle.name),
+        tag=orphans.tag_of(bundle.name),
         files=beside,
     )
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")

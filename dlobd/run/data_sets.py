@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import shutil
 import tarfile
@@ -248,14 +249,14 @@ def _write(source: IO[bytes], member: PublishedFile, folder: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-class _Bounded:
+class _Bounded(io.RawIOBase):
     """A stream that unpacks to a limited size."""
 
     def __init__(self, file: gzip.GzipFile, members_bytes: int) -> None:
         self._file = file
         self._left = members_bytes + SLACK_BYTES
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1) -> bytes:
         data = self._file.read(size)
         self._left -= len(data)
         if self._left < 0:

@@ -15,10 +15,11 @@ from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
 from dlobd.run import runner, submit
-from dlobd.run.deploy import embedded
+from dlobd.run.observer import RunObserver
+from dlobd.run.place import embedded
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Attribution, Runnable
 from dlobd.selftest import freezer, hooks, score, slow_disk, truth
@@ -60,7 +61,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
     """
     done: list[SelftestRun] = []
-    with embedded.cluster(default_settings(), {}, progress) as cluster:
+    with embedded.cluster(SetupTimes(), progress) as cluster:
         if any(plan.control for plan in plans):
             _warm_up(out, progress, told, cluster)
         for plan in plans:
@@ -71,7 +72,7 @@ def run(plans: Sequence[Plan], out: Path, progress: Progress, told: Progress) ->
             chosen = _chosen(plan, directory)
             watching = freezer.watching(cluster, plan.cluster_mode, plan.delays, directory)
             with watching as watched, _slow_exec(plan.delays, directory), _slow_disk(plan, cluster, directory):
-                path = runner.run(chosen, out, progress, cluster, watched.began, _hooked_in(directory))
+                path = runner.run(chosen, out, progress, cluster, _Hooked(watched.began, directory))
             done.append(look(plan, path, directory.rename(directory.parent / path.name)))
             told(_line(len(done), len(plans), done[-1]))
     return done
@@ -107,14 +108,18 @@ def _slow_disk(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Abstrac
     return slow_disk.slowed(daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
 
 
-def _hooked_in(directory: Path) -> Callable[[Command], Command]:
-    """Every Python below spark-submit begins with the hooks; Spark hands PYTHONPATH on to its containers."""
-    path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
+class _Hooked(RunObserver):
+    """Starts every Python below spark-submit with the hooks; Spark passes PYTHONPATH on to its containers."""
 
-    def hooked(command: Command) -> Command:
-        return replace(command, environment={**command.environment, "PYTHONPATH": path})
+    def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:
+        self._began = began
+        self._path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
 
-    return hooked
+    def created(self, bundle: Bundle) -> None:
+        self._began(bundle)
+
+    def submitting(self, command: Command) -> Command:
+        return replace(command, environment={**command.environment, "PYTHONPATH": self._path})
 
 
 @contextmanager

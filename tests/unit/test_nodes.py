@@ -20,8 +20,8 @@ from dlobd.errors import UsageError
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.run import packing
-from dlobd.run.deploy import external
-from dlobd.run.deploy.external import RemoteHadoop
+from dlobd.run.place import external
+from dlobd.run.place.external import ExternalHadoop
 from dlobd.run.preflight.cluster import PYTHON, VERSION, check_nodes
 from dlobd.run.schedulers.base import PackedInstallation
 
@@ -126,7 +126,7 @@ def configuration(directory: Path, said: dict[str, str]) -> HadoopConf:
     return HadoopConf.read(directory)
 
 
-def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: pytest.MonkeyPatch) -> RemoteHadoop:
+def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: pytest.MonkeyPatch) -> ExternalHadoop:
     """The cluster, with an upload that only says that it was asked for."""
 
     def installation_of(archive: Path | None) -> PackedInstallation:
@@ -135,7 +135,7 @@ def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: 
 
     monkeypatch.setattr(external, "find_java", lambda: SimpleNamespace(version="17", home=Path("/java")))
     monkeypatch.setattr(external, "Upload", lambda *_: SimpleNamespace(installation=installation_of))
-    return RemoteHadoop(cluster.web(conf), archive, lambda line: None)
+    return ExternalHadoop(cluster.web(conf), archive, lambda line: None)
 
 
 @pytest.mark.parametrize(

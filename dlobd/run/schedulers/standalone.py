@@ -1,6 +1,6 @@
 """Spark's own Master and Workers, as processes on this machine: Spark without YARN.
 
-`dlobd.run.deploy.standalone` runs them.
+`dlobd.run.place.standalone` runs them.
 """
 
 from __future__ import annotations

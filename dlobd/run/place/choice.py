@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlobd.axes import PLACES
-from dlobd.run.deploy.base import Lent, PlaceKind
+from dlobd.run.place.base import Lent, PlaceKind
 from dlobd.schema import Runnable
 
 
