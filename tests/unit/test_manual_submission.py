@@ -13,7 +13,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.errors import UsageError
 from dlobd.hadoop import aggregated_logs
-from dlobd.run import manual_submission
+from dlobd.run import manual_submission, orphans
 from dlobd.run.collect import external
 from dlobd.schema import Trace
 
@@ -68,10 +68,10 @@ def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.M
         ([], "knows no application of run"),
         (["application_1_1", "application_1_2"], "submitted 2 times"),
     ):
-        monkeypatch.setattr(manual_submission.orphans, "applications", lambda url, tag, ids=ids: [{"id": one} for one in ids])
+        monkeypatch.setattr(orphans, "applications", lambda url, tag, ids=ids: [{"id": one} for one in ids])
         with pytest.raises(UsageError, match=line):
             manual_submission._submitted(run_id, "http://rm")
-    monkeypatch.setattr(manual_submission.orphans, "applications", lambda url, tag: [{"id": f"of {tag}"}])
+    monkeypatch.setattr(orphans, "applications", lambda url, tag: [{"id": f"of {tag}"}])
     assert manual_submission._submitted(run_id, "http://rm") == f"of dlobd-{run_id.lower()}"
 
 
