@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +18,7 @@ import requests
 import urllib3
 
 from dlobd.errors import SetupError
+from dlobd.hadoop.failures import causes
 
 ATTEMPTS = 5
 """Attempts of one command. It gives up earlier if an attempt brings no bytes."""
@@ -152,10 +153,10 @@ def _receive(
 
 def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
     """Describes a failed exchange by the exceptions that the two libraries have wrapped."""
-    causes = list(_causes(error))
+    chain = list(causes(error))
 
     def any_of(*kinds: type[BaseException]) -> bool:
-        return any(isinstance(cause, kinds) for cause in causes)
+        return any(isinstance(cause, kinds) for cause in chain)
 
     if any_of(requests.ConnectTimeout):
         return f"accepted no connection within {timeout_s[0]:g} s"
@@ -170,12 +171,6 @@ def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
     if any_of(requests.exceptions.InvalidURL, requests.exceptions.MissingSchema):
         return "is not a valid URL"
     return "refused the connection" if any_of(ConnectionRefusedError) else "broke off the connection"
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _size(path: Path) -> int:

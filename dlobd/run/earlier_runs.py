@@ -1,6 +1,6 @@
-"""How long earlier runs of the same experiment took on the same machine, from the bundles beside a new one.
+"""Walls of earlier runs of the same experiment on the same machine, from the bundles beside a new one.
 
-That is how much runs differ here. A loop of milliseconds cannot stand for it: a run has JVMs, a disk and waits.
+They show the variation between runs. A loop of milliseconds does not: a run has JVMs, a disk and waits.
 """
 
 from __future__ import annotations
@@ -12,28 +12,32 @@ from typing import Any
 from dlobd.bundle.store import RUN_ID, Bundle
 from dlobd.run.provenance import MACHINE
 
-LOOKED_AT = 50
-"""Of the bundles beside a run; reading that many takes some 30 ms."""
+MAX_BUNDLES = 50
+"""Largest number of bundles to read. 50 take about 30 ms."""
 
 
 def walls_ns(bundle: Bundle, record: Mapping[str, Any]) -> list[int]:
-    """Walls of the latest runs that are ok, oldest first; a record that cannot be read is passed over.
+    """Returns the walls of the latest successful runs, oldest first. Damaged records are skipped.
 
     Args:
-        record: of the new run, whose bundle this is; experiment key and platform count.
+        record: the record of the new run; experiment key and machine must be equal.
     """
-    wanted = _which(record)
+    wanted = _identity(record)
     beside = sorted(path for path in bundle.path.parent.glob("*/run.json") if RUN_ID.fullmatch(path.parent.name))
-    found = []
-    for path in [path for path in beside if path.parent != bundle.path][-LOOKED_AT:]:
+    walls = []
+    for path in [path for path in beside if path.parent != bundle.path][-MAX_BUNDLES:]:
         try:
             other = json.loads(path.read_bytes())
-            if other["status"] == "ok" and other["wall_ns"] and _which(other) == wanted:
-                found.append(int(other["wall_ns"]))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError):
             continue
-    return found
+        if isinstance(other, dict) and other.get("status") == "ok" and _identity(other) == wanted:
+            wall_ns = other.get("wall_ns")
+            if isinstance(wall_ns, int) and wall_ns:
+                walls.append(wall_ns)
+    return walls
 
 
-def _which(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    return record["experiment_key"], *(record["platform"].get(name) for name in MACHINE)
+def _identity(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    platform = record.get("platform")
+    known = platform if isinstance(platform, dict) else {}
+    return record.get("experiment_key"), *(known.get(name) for name in MACHINE)

@@ -169,6 +169,8 @@ def load(path: Path) -> Series:
 
 def read(kept: Any, path: Path) -> Series:
     """Parses the document that `write` wrote. Raises BundleError."""
+    if not isinstance(kept, dict):
+        raise BundleError(f"{path} is damaged: it is no object.", "remove it to start over")
     try:
         if kept["series_version"] > VERSION:
             raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
@@ -177,7 +179,7 @@ def read(kept: Any, path: Path) -> Series:
         sweep = kept.get("sweep", {"axes": (), "scaling": ""})
         axes = tuple(str(name) for name in sweep["axes"])
         return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""), axes, sweep["scaling"])
-    except (KeyError, TypeError, AttributeError, UsageError) as error:
+    except (KeyError, TypeError, UsageError) as error:
         raise BundleError(f"{path} is damaged: {error}.", "remove it to start over") from None
 
 

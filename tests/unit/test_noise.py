@@ -101,7 +101,7 @@ def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path
 
 def test_so_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest: what a machine did a thousand runs ago is not what it does."""
-    monkeypatch.setattr(earlier_runs, "LOOKED_AT", 2)
+    monkeypatch.setattr(earlier_runs, "MAX_BUNDLES", 2)
     for number in range(4):
         bundle = stored(tmp_path, number, wall_ns=(number + 1) * S)
     record = json.loads((bundle.path / "run.json").read_text())

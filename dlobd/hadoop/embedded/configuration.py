@@ -10,14 +10,13 @@ import ipaddress
 import os
 import pwd
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from xml.etree import ElementTree
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.hadoop.embedded import own_settings
 from dlobd.hadoop.embedded.ports import port_base
 from dlobd.installation import Installed
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, shipped
@@ -90,7 +89,7 @@ def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> Clust
         SetupError: DLOBD_PORT_BASE is not a number.
         UsageError: a host is not a loopback address, or a setting cannot be taken.
     """
-    parsed = own_settings.parsed(own, _filled_in()) if own else {}
+    parsed = parse_user_settings(own, _filled_in()) if own else {}
     settings = ClusterSettings(cache_dir() / "cluster", own=parsed, port_base=port_base())
     chosen, origin = (hosts, "--hosts") if hosts is not None else (os.environ.get("DLOBD_HOSTS", ""), "DLOBD_HOSTS")
     if not chosen.strip():
@@ -111,6 +110,46 @@ def _loopback(host: str, origin: str) -> str:
         "machine.",
         "for example 127.0.0.2,127.0.0.3",
     )
+
+
+SITES = {
+    "dfs.": "hdfs-site",
+    "yarn.scheduler.capacity.": "capacity-scheduler",
+    "yarn.": "yarn-site",
+    "hadoop.": "core-site",
+    "fs.": "core-site",
+    "io.": "core-site",
+    "ipc.": "core-site",
+}
+"""The file from which Hadoop reads a key, by the key's prefix. Longer prefixes come first."""
+
+
+def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict[str, str]:
+    """Parses settings of the form KEY=VALUE.
+
+    Args:
+        reserved: keys that the cluster must set itself.
+
+    Raises:
+        UsageError: a word has another form, or its key is reserved or not Hadoop's.
+    """
+    settings: dict[str, str] = {}
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not key:
+            raise UsageError(f"--conf {word}: not KEY=VALUE.", "for example --conf dfs.replication=2")
+        if _site(key) is None:
+            *most, last = dict.fromkeys(prefix.split(".")[0] + "." for prefix in SITES)
+            expected = f"it begins with {', '.join(most)} or {last}"
+            raise UsageError(f"--conf {key}: not a setting of HDFS, YARN or Hadoop.", expected)
+        if key in reserved:
+            raise UsageError(f"--conf {key}: the embedded cluster sets it itself.", "leave it out")
+        settings[key] = value
+    return settings
+
+
+def _site(key: str) -> str | None:
+    return next((site for prefix, site in SITES.items() if key.startswith(prefix)), None)
 
 
 def user_name() -> str:
@@ -275,7 +314,7 @@ def _write_site(path: Path, templates: Sequence[str], values: Mapping[str, str],
     for name in templates:
         source = _template(name)
         properties |= parse_template(source.read_text(), values, str(source))
-    properties |= own_settings.of_site(chosen, path.stem)
+    properties |= {key: value for key, value in chosen.items() if _site(key) == path.stem}
     for key, value in properties.items():
         element = ElementTree.SubElement(root, "property")
         ElementTree.SubElement(element, "name").text = key

@@ -58,17 +58,16 @@ def read_state(work_dir: Path) -> ClusterState | None:
     """The recorded state; None if there is none. Raises ClusterError if it cannot be understood."""
     path = work_dir / "state.json"
     try:
-        raw = json.loads(path.read_text())
-        return _from_json(raw)
+        return _from_json(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ClusterError(f"{path} cannot be read: {error!r}.", f"remove {path} and try again.") from error
 
 
-def _from_json(raw: dict[str, Any]) -> ClusterState:
-    if raw["version"] != STATE_VERSION:
-        raise ValueError(f"version {raw['version']} instead of {STATE_VERSION}")
+def _from_json(raw: Any) -> ClusterState:
+    if not isinstance(raw, dict) or raw.get("version") != STATE_VERSION:
+        raise ValueError(f"it is not of version {STATE_VERSION}")
     raw["owner"] = ProcessId(**raw["owner"]) if raw["owner"] else None
     raw["daemons"] = tuple(DaemonPlan(**daemon) for daemon in raw["daemons"])
     raw["processes"] = {name: ProcessId(**process) for name, process in raw["processes"].items()}

@@ -209,10 +209,8 @@ def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
 def _datanodes(web: HadoopWeb) -> list[str]:
     """Web addresses of the DataNodes, as the NameNode knows them."""
     answer = web.get_json(f"{web.webhdfs_url}/jmx", qry="Hadoop:service=NameNode,name=NameNodeInfo")
-    try:
-        nodes = json.loads((answer or {})["beans"][0]["LiveNodes"])
-    except (KeyError, IndexError, ValueError, TypeError):
-        return []
+    beans = (answer or {}).get("beans") or [{}]
+    nodes = json.loads(beans[0].get("LiveNodes", "{}"))
     return [f"http://{node['infoAddr']}" for node in nodes.values() if node.get("infoAddr")][:MAX_NODES]
 
 

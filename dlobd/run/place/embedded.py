@@ -13,7 +13,6 @@ from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError
 from dlobd.hadoop import webhdfs
-from dlobd.hadoop.embedded import own_settings
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
 from dlobd.hadoop.embedded.configuration import LOOPBACK, default_settings, spark_conf_dir, work_dir_name
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION
@@ -51,7 +50,8 @@ class EmbeddedHadoop:
         self.cluster = cluster
         self.java_version: str | None = cluster.java.version
         self.hadoop_version: str | None = HADOOP_VERSION
-        self.own_settings = ", ".join(redact_words(own_settings.words(cluster.own_settings)))
+        settings = [f"{key}={value}" for key, value in sorted(cluster.own_settings.items())]
+        self.own_settings = ", ".join(redact_words(settings))
         self.storage: Storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
         self.top = ""
         self.machine = ALL
@@ -88,7 +88,7 @@ class EmbeddedHadoop:
                 webhdfs.block_locations(endpoints.webhdfs_url, self.cluster.user, f"{directory}/{name}", size)
                 for name, size in self.storage.sizes(directory).items()
             ]
-        except (*failures(), requests.RequestException, ValueError) as error:
+        except (*failures(), requests.RequestException) as error:
             raise ClusterError(
                 f"HDFS did not return the locations of its blocks: {words(error)}", "check `dlobd cluster status`"
             ) from error
