@@ -113,7 +113,7 @@ SCHEDULERS = Registry(
         Row(
             "local-cluster",
             "Master and Workers in the driver's JVM, for tests",
-            "dlobd.run.schedulers.local_cluster:LocalClusterScheduler",
+            "dlobd.run.schedulers.standalone:LocalClusterScheduler",
             ("pyspark",),
         ),
         Row("none", "no Spark: what launcher native goes with", "dlobd.run.schedulers.none:NoScheduler"),

@@ -21,7 +21,7 @@ from bench.pathologies import moments
 from bench.pathologies.moments import Moment
 from bench.pathologies.stage import Fault, Scene
 from dlobd.hadoop.embedded.processes import ProcessId, mentioning
-from dlobd.run import environment_cache, page_cache
+from dlobd.run import page_cache
 from dlobd.selftest import queue_holder, slow_disk
 from dlobd.selftest.triggers import daemons_of
 
@@ -219,7 +219,7 @@ def environment_dropped(bytes_per_s: int) -> Fault:
 
 def environment(java_home: Path) -> list[Path]:
     """The files that dlobd looks at, and all others of TensorFlow."""
-    found = {path for paths in environment_cache.parts(java_home).values() for path in paths}
+    found = {path for paths in page_cache.environment_parts(java_home).values() for path in paths}
     spec = find_spec("tensorflow")
     for place in spec.submodule_search_locations or () if spec else ():
         found.update(path for path in Path(place).rglob("*") if path.is_file())

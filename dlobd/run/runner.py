@@ -38,8 +38,6 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import (
-    earlier_runs,
-    environment_cache,
     generation,
     machine_noise,
     orphans,
@@ -212,7 +210,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     with times.measure("noise"):
         _measure_noise(this, place)
     environment = _environment(kind, command)
-    before = environment_cache.look(environment)
+    before = page_cache.environment_residency(environment)
     report(f"submit: starting {Path(command.argv[0]).name}")
     with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
@@ -225,7 +223,7 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
                 place.abort,
             )
         bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
-        cached = environment_cache.joined(before, environment_cache.look(environment))
+        cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))
         bundle.add_bytes(json.dumps(cached).encode(), files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
             run_record["reason"] = record.INTERRUPTED_LATE
@@ -271,10 +269,10 @@ def compute(
         run_record |= record.computed(bundle, experiment)
 
 
-def _environment(kind: PlaceKind, command: Command) -> environment_cache.Parts:
+def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
     """Returns the files of the job's environment; other machines have their own."""
     java_home = command.environment.get("JAVA_HOME")
-    return environment_cache.parts(Path(java_home) if java_home else None) if kind.here else {}
+    return page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
@@ -294,7 +292,7 @@ def _measure_noise(this: _Run, place: Place) -> None:
         noise = machine_noise.measure(machine_noise.SHORT)
     except OSError:
         return  # without /proc or loopback it cannot be measured
-    context = {"machine": place.machine, "earlier_walls_ns": earlier_runs.walls_ns(this.bundle, this.record)}
+    context = {"machine": place.machine, "earlier_walls_ns": machine_noise.earlier_walls_ns(this.bundle, this.record)}
     this.bundle.add_bytes(json.dumps(asdict(noise) | context, indent=1).encode(), files.NOISE)
 
 

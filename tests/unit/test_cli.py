@@ -530,7 +530,7 @@ def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line
     ("launcher", "source", "says"),
     [
         ("tfos", "feed", ["TensorFlowOnSpark starts", "Spark feeds", "TensorFlowOnSpark shuts down"]),
-        ("tfos-stock", "read", ["on what they read", "TensorFlowOnSpark shuts down"]),
+        ("tfos-stock", "read", ["on their files", "TensorFlowOnSpark shuts down"]),
         ("barrier", "feed", ["barrier stage and feeds", "trained, saved, evaluated"]),
         ("barrier", "read", ["barrier stage, whose trainers", "trained, saved, evaluated"]),
         ("distributor", "read", ["barrier stage, whose Python workers", "trained, saved, evaluated"]),
