@@ -238,7 +238,7 @@ def _clocks() -> Diagnosis:
 def _pidfd() -> Diagnosis:
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except (OSError, AttributeError) as error:
+    except OSError as error:
         raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
     return Diagnosis("kernel", "ok", f"{os.uname().release}, pidfd")
 
