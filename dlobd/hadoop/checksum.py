@@ -74,15 +74,15 @@ class FileChecksum:
         return (_FORM.pack(CHUNK_BYTES, block_chunks) + file).hex()
 
 
-def same_form(algorithm: str, found: str, noted: str | None) -> bool:
+def same_form(algorithm: str, reported: str, noted: str | None) -> bool:
     """Returns True if chunks and blocks of HDFS's checksum are those of ours, so that both can be compared.
 
     Args:
-        algorithm, found: the answer of WebHDFS; zeros may follow.
+        algorithm, reported: the answer of WebHDFS; zeros may follow.
         noted: our checksum of the same file; None if it is unknown.
     """
     form = 2 * _FORM.size
-    return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or found[:form] == noted[:form])
+    return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or reported[:form] == noted[:form])
 
 
 def _crcs(chunks: NDArray[np.uint8]) -> bytes:

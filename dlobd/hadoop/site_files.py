@@ -109,13 +109,13 @@ class HadoopConf:
         """Returns the web addresses of the ResourceManagers: one, or those of an HA pair."""
         key, host_key = "yarn.resourcemanager.webapp.address", "yarn.resourcemanager.hostname"
         ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if self._is("yarn.resourcemanager.ha.enabled") else []
-        found = []
+        addresses = []
         for suffix in [f".{one}" for one in ids] or [""]:
             host = self.get(f"{host_key}{suffix}") or self.get(host_key)
-            found.append(
+            addresses.append(
                 self._address(f"{key}{suffix}", host, RESOURCEMANAGER_HTTP_PORT, instead=f"{host_key}{suffix}")
             )
-        return found
+        return addresses
 
     def check_supported(self) -> None:
         """Raises UsageError if dlobd's HTTP clients cannot use the cluster."""

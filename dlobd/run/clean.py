@@ -92,7 +92,7 @@ def _remove_all(entry: KeptFiles) -> None:
 
 def _size_bytes(path: Path) -> int:
     """Returns the disk usage of a tree. A file with several names counts once."""
-    seen: set[tuple[int, int]] = set()
+    counted: set[tuple[int, int]] = set()
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -100,7 +100,7 @@ def _size_bytes(path: Path) -> int:
                 stat = os.lstat(os.path.join(folder, name))
             except OSError:
                 continue
-            if (stat.st_dev, stat.st_ino) not in seen:
-                seen.add((stat.st_dev, stat.st_ino))
+            if (stat.st_dev, stat.st_ino) not in counted:
+                counted.add((stat.st_dev, stat.st_ino))
                 total += stat.st_blocks * 512
     return total

@@ -174,5 +174,5 @@ def earlier_walls_ns(bundle: Bundle, record: Mapping[str, Any]) -> list[int]:
 
 def _identity(record: Mapping[str, Any]) -> tuple[Any, ...]:
     platform = record.get("platform")
-    known = platform if isinstance(platform, dict) else {}
-    return record.get("experiment_key"), *(known.get(name) for name in MACHINE)
+    machine = platform if isinstance(platform, dict) else {}
+    return record.get("experiment_key"), *(machine.get(name) for name in MACHINE)

@@ -194,8 +194,10 @@ def check_archive(path: Path) -> None:
     if not python:
         raise UsageError(f"--archive {path} contains no bin/python.", remedy)
     if PYTHON not in minors:
-        found = ", ".join(sorted(minors)) or "no Python library"
-        raise UsageError(f"--archive {path} contains {found}, but this driver runs {PYTHON}: they must match.", remedy)
+        content = ", ".join(sorted(minors)) or "no Python library"
+        raise UsageError(
+            f"--archive {path} contains {content}, but this driver runs {PYTHON}: they must match.", remedy
+        )
 
 
 def package() -> Path:

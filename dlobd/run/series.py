@@ -147,12 +147,12 @@ def opened(
     for point in points.values() if external_cluster else ():
         external.check(point)
     try:
-        kept = json.loads(series.path.read_text())
+        document = json.loads(series.path.read_text())
     except FileNotFoundError:
         return series
     except (OSError, ValueError) as error:
         raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
-    return replace(read(kept, series.path), axes=axes, scaling=scaling)
+    return replace(read(document, series.path), axes=axes, scaling=scaling)
 
 
 def load(path: Path) -> Series:
@@ -167,18 +167,18 @@ def load(path: Path) -> Series:
         raise BundleError(f"{path} cannot be read: {error}.") from None
 
 
-def read(kept: Any, path: Path) -> Series:
+def read(document: Any, path: Path) -> Series:
     """Parses the document that `write` wrote. Raises BundleError."""
-    if not isinstance(kept, dict):
+    if not isinstance(document, dict):
         raise BundleError(f"{path} is damaged: it is no object.", "remove it to start over")
     try:
-        if kept["series_version"] > VERSION:
+        if document["series_version"] > VERSION:
             raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
-        points = {label: from_dict(values, str(path)) for label, values in kept["points"].items()}
-        begun = tuple(StartedRun(**one) for one in kept["begun"])
-        sweep = kept.get("sweep", {"axes": (), "scaling": ""})
+        points = {label: from_dict(values, str(path)) for label, values in document["points"].items()}
+        begun = tuple(StartedRun(**one) for one in document["begun"])
+        sweep = document.get("sweep", {"axes": (), "scaling": ""})
         axes = tuple(str(name) for name in sweep["axes"])
-        return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""), axes, sweep["scaling"])
+        return Series(points, document["seed"], path.parent, begun, document.get("cluster", ""), axes, sweep["scaling"])
     except (KeyError, TypeError, UsageError) as error:
         raise BundleError(f"{path} is damaged: {error}.", "remove it to start over") from None
 

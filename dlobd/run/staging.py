@@ -113,12 +113,12 @@ def _check(
     sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool, remove: str
 ) -> None:
     """Refuses files of unequal size: ranks would wait for a collective that the rank with the shortest never joins."""
-    each = experiment.train_samples // experiment.workers
-    wanted = {part_name(i): each * record_bytes for i in range(experiment.workers)}
+    samples = experiment.train_samples // experiment.workers
+    wanted = {part_name(i): samples * record_bytes for i in range(experiment.workers)}
     for name in sorted(sizes.keys() | wanted.keys()):
         if sizes.get(name) != wanted.get(name):
             holds = f"holds {sizes[name] / record_bytes:g} records" if name in sizes else "is missing"
-            expected = f"{each if name in wanted else 'none'} expected"
+            expected = f"{samples if name in wanted else 'none'} expected"
             raise ClusterError(
                 f"The data set{'' if local else ' in HDFS'} is damaged: {directory}/{name} {holds}, {expected}.",
                 f"remove it with {remove}; the next run writes it again",

@@ -89,8 +89,8 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
     try:
         classes = gzip.decompress((shipped("yarn") / "daemon-classes.gz").read_bytes())
         # the JVM refuses an archive if size or time of a jar has changed
-        known = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in originals]
-        key = sha256(repr((_LAYOUT, str(java.home), java.version, known)).encode() + classes).hexdigest()[:16]
+        files = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in originals]
+        key = sha256(repr((_LAYOUT, str(java.home), java.version, files)).encode() + classes).hexdigest()[:16]
         directory = plain(cache_dir() / "daemons") / key
         with locked(directory.parent / ".lock"):
             return _prepared(directory, java, originals, classes, progress)
@@ -104,10 +104,10 @@ def _prepared(
 ) -> ClassPath:
     """Returns the class path in `directory`, after preparing it if necessary."""
     split = [path for path in plain if path.name.startswith(_SPLIT)]
-    made = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
-    jars = (made[0], *(directory / path.name if path in split else path for path in plain))
+    prepared = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
+    jars = (prepared[0], *(directory / path.name if path in split else path for path in plain))
     archive = directory / _ARCHIVE
-    if not all(is_zipfile(path) for path in made):
+    if not all(is_zipfile(path) for path in prepared):
         _remove_unused(directory)
         _split(directory, split)
     if not archive.exists():
@@ -122,10 +122,10 @@ def _from_pyspark() -> list[Path]:
     directory = pyspark_jars()
     entries = []
     for name in _FROM_PYSPARK:
-        found = sorted(directory.glob(f"{name}-[0-9]*.jar"))
-        if not found:
+        matches = sorted(directory.glob(f"{name}-[0-9]*.jar"))
+        if not matches:
             raise SetupError(f"{name}-*.jar is missing from {directory}.", "install pyspark 4.3.0 again.")
-        entries.append(found[0])
+        entries.append(matches[0])
     return entries
 
 
@@ -175,7 +175,7 @@ def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
 def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: bytes) -> None:
     """Lets the JVM create the archive; an empty file if it cannot."""
     with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as name:
-        listed, made = Path(name) / "classes", Path(name) / _ARCHIVE
+        listed, partial = Path(name) / "classes", Path(name) / _ARCHIVE
         listed.write_bytes(classes)
         command = [
             str(java.command),
@@ -183,7 +183,7 @@ def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: byte
             "-Xmx512m",
             "-XX:+UseSerialGC",  # same as the daemons, which cannot use archived objects of another collector
             f"-XX:SharedClassListFile={listed}",
-            f"-XX:SharedArchiveFile={made}",
+            f"-XX:SharedArchiveFile={partial}",
             "-cp",
             os.pathsep.join(map(str, jars)),
         ]
@@ -201,7 +201,7 @@ def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: byte
                     check=True,
                 )
             except subprocess.SubprocessError:
-                made.unlink(missing_ok=True)
-        if not made.exists():
-            made.touch()
-        made.rename(archive)
+                partial.unlink(missing_ok=True)
+        if not partial.exists():
+            partial.touch()
+        partial.rename(archive)

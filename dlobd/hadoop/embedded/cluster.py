@@ -163,8 +163,8 @@ class EmbeddedCluster:
 
     def container_log_dirs(self, application_id: str) -> dict[str, Path]:
         """Returns the log directories of an application's containers on all NodeManagers, ordered by container ID."""
-        found = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
-        return {path.name: path for path in sorted(found, key=lambda path: path.name) if path.is_dir()}
+        directories = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
+        return {path.name: path for path in sorted(directories, key=lambda path: path.name) if path.is_dir()}
 
     def daemons_now(self) -> list[dict[str, Any]]:
         """Returns name, kind, host and ports of each daemon, and if it runs."""

@@ -136,10 +136,10 @@ def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
                 f"{jar.file_name} is not in DLOBD_JARS={directory}.",
                 f"put {jar.coordinate} from Maven Central there, or unset DLOBD_JARS.",
             )
-        found = sha256_of(path)
-        if found != jar.sha256:
+        actual = sha256_of(path)
+        if actual != jar.sha256:
             raise SetupError(
-                f"{path} has sha256 {found} instead of {jar.sha256}.",
+                f"{path} has sha256 {actual} instead of {jar.sha256}.",
                 f"replace it with {jar.coordinate} from Maven Central, or unset DLOBD_JARS.",
             )
     return [directory / jar.file_name for jar in jars]
@@ -157,12 +157,12 @@ def _fetch_and_keep(
             path = aside / jar.file_name
             if not path.is_file():
                 raise SetupError(f"{jar.coordinate} was not delivered.", "check DLOBD_IVY_SETTINGS.")
-            found = sha256_of(path)
-            if found == jar.sha256:
+            actual = sha256_of(path)
+            if actual == jar.sha256:
                 path.rename(directory / jar.file_name)
             elif last:
                 raise SetupError(
-                    f"{jar.coordinate} was downloaded twice with sha256 {found} instead of {jar.sha256}.",
+                    f"{jar.coordinate} was downloaded twice with sha256 {actual} instead of {jar.sha256}.",
                     "the mirror or a proxy modifies files: set DLOBD_IVY_SETTINGS to another mirror, "
                     "or DLOBD_JARS to a directory with the right files.",
                 )
@@ -182,7 +182,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
     settings = os.environ.get("DLOBD_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct it, or unset it.")
-    said = ""
+    why = ""
     for attempt in range(1, ATTEMPTS + 1):
         # a new Ivy cache for each attempt, so that partial downloads are not reused
         work = into / f".ivy-{attempt}"
@@ -199,7 +199,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
         command += ["-settings", settings] if settings else []
         command += ["-cache", str(work / "cache"), "-ivy", str(ivy_file), "-confs", "default", "-warn"]
         command += ["-retrieve", str(into / "[artifact]-[revision].[ext]")]
-        code, said = _run(command, work, sum(jar.size_bytes for jar in jars), progress)
+        code, why = _run(command, work, sum(jar.size_bytes for jar in jars), progress)
         shutil.rmtree(work, ignore_errors=True)
         if code == 0 and all((into / jar.file_name).is_file() for jar in jars):
             return
@@ -207,7 +207,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
             progress(f"jars: attempt {attempt} of {ATTEMPTS} failed, trying again")
             time.sleep(2 * attempt)
     raise SetupError(
-        f"The Hadoop jars could not be downloaded from {'the Ivy settings' if settings else 'Maven Central'}: {said}.",
+        f"The Hadoop jars could not be downloaded from {'the Ivy settings' if settings else 'Maven Central'}: {why}.",
         "check the network; or set DLOBD_IVY_SETTINGS to an Ivy settings file for a mirror; or set DLOBD_JARS to a "
         f"directory with {', '.join(jar.file_name for jar in jars)}.",
     )
@@ -220,15 +220,15 @@ def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[st
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
-        told = -1
+        reported = -1
         while process.poll() is None:
             if time.monotonic() > deadline:
                 return 1, f"no end after {FETCH_DEADLINE_S} s"
             time.sleep(0.5)
             arrived = sum(_size(path) for path in (work / "cache").rglob("*.jar*"))
-            if arrived // 1_000_000 != told:
-                told = arrived // 1_000_000
-                progress(f"jars: {told} of {size_bytes / 1e6:.0f} MB")
+            if arrived // 1_000_000 != reported:
+                reported = arrived // 1_000_000
+                progress(f"jars: {reported} of {size_bytes / 1e6:.0f} MB")
     finally:
         if process.poll() is None:
             process.kill()
@@ -243,7 +243,7 @@ def telling_line(text: str) -> str:
         for line in lines:
             if word in line:
                 return line[:300]
-    return next((line[:300] for line in reversed(lines) if line), "Ivy said nothing")
+    return next((line[:300] for line in reversed(lines) if line), "Ivy wrote no output")
 
 
 def _size(path: Path) -> int:

@@ -74,12 +74,12 @@ def _charged(record: dict[str, Any]) -> bool:
 def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
     """Returns the containers of the application that still run, according to the NodeManagers that answer."""
     number = application_id.removeprefix("application_")
-    found = []
+    running = []
     for url in nm_urls:
         answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers", _SOON_S)
         listed = ((answer or {}).get("containers") or {}).get("container", [])
-        found += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
-    return found
+        running += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
+    return running
 
 
 def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -> int | None:

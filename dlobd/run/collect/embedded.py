@@ -67,8 +67,8 @@ def collect_from_workers(
     bundle: Bundle,
 ) -> list[str]:
     """Like `collect`, for an application of Spark's own Master, whose executors have directories in `work`."""
-    found = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
-    directories = {f"executor_{path.name}": path for path in found}
+    workers = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
+    directories = {f"executor_{path.name}": path for path in workers}
     missing = _collect_logs(cluster, directories, offsets, bundle, EXECUTOR_FILES)
     return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
 

@@ -40,7 +40,6 @@ _LINK = re.compile(r'href="/logs/([\w.-]+)"')
 _STAMPED = re.compile(rb"^\d{6,} \d{4}-\d\d-", re.MULTILINE)
 _STAMP = re.compile(rb"^\d{6,} (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ")
 
-MAIN_LOGS = {"resourcemanager": "resourcemanager", "namenode": "namenode", "nodemanager": "nodemanager"}
 SIDE_LOGS = {"hdfs-audit.log": "namenode-audit", "clienttrace.log": "clienttrace"}
 """Names of logs for importers, by file name under /logs/."""
 
@@ -98,13 +97,13 @@ def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
 
 def _addresses(web: HadoopWeb) -> dict[str, str]:
     """Returns the addresses of nodes by host name, because Spark's event log identifies executors by host name."""
-    found = {}
+    addresses = {}
     for host, _ in list(web.nodes())[:MAX_NODES]:
         try:
-            found[host] = socket.gethostbyname(host)
+            addresses[host] = socket.gethostbyname(host)
         except OSError:
             continue  # this machine uses another name for it
-    return found
+    return addresses
 
 
 # ---- containers
@@ -131,32 +130,32 @@ def _containers(
     masters = {
         one["containerId"]: [f"http://{one['nodeHttpAddress']}"] for one in attempts if one.get("nodeHttpAddress")
     }
-    found = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
-    executors = _executors(bundle, found, nodes)
-    found |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
-    lost = sorted((masters.keys() | executors.keys()) - found)
-    if found and not lost:
+    copied = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
+    executors = _executors(bundle, copied, nodes)
+    copied |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
+    lost = sorted((masters.keys() | executors.keys()) - copied)
+    if copied and not lost:
         return []
     remedy = "aggregation is off; set yarn.log-aggregation-enable=true"
     if aggregated:
         remedy = "YARN aggregated them, and they could not be read; look at yarn.nodemanager.remote-app-log-dir"
-    what = ", ".join(lost) if found else application_id
+    what = ", ".join(lost) if copied else application_id
     return [f"container logs of {what}: NodeManagers have removed them or do not answer, and {remedy}"]
 
 
 def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
     """Returns the NodeManagers that may have an executor container's logs, from the event log and the AM's log."""
     urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
-    found: dict[str, list[str]] = {}
+    executors: dict[str, list[str]] = {}
     events = bundle.evidence / "event-log.jsonl"
     if events.exists():
         for url, container in _LOG_URL.findall(events.read_text(errors="replace")):
-            found[container] = [url]
+            executors[container] = [url]
     for master in masters:
         log = bundle.logs / "containers" / master / "stderr"
         for container in _CONTAINER.findall(log.read_text(errors="replace") if log.exists() else ""):
-            found.setdefault(container, list(urls))
-    return {container: where for container, where in found.items() if container not in set(masters)}
+            executors.setdefault(container, list(urls))
+    return {container: where for container, where in executors.items() if container not in set(masters)}
 
 
 def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
@@ -215,19 +214,19 @@ def _datanodes(web: HadoopWeb) -> list[str]:
 def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -> bool:
     """Copies the logs of a daemon; returns False if none has lines about this application that importers read."""
     listing = _get(f"{url}/logs/")
-    found = False
+    stamped = False
     for name in dict.fromkeys(_LINK.findall((listing or b"").decode(errors="replace"))):
-        known = SIDE_LOGS.get(name)
-        if known == "clienttrace":
-            known = f"{kind}{suffix}-clienttrace"
-        elif known is None and kind in name and name.endswith(".log") and "audit" not in name:
-            known = f"{kind}{suffix}"
-        if known is None or not (data := _get(f"{url}/logs/{name}", MAX_LOG_BYTES)):
+        target = SIDE_LOGS.get(name)
+        if target == "clienttrace":
+            target = f"{kind}{suffix}-clienttrace"
+        elif target is None and kind in name and name.endswith(".log") and "audit" not in name:
+            target = f"{kind}{suffix}"
+        if target is None or not (data := _get(f"{url}/logs/{name}", MAX_LOG_BYTES)):
             continue
         if lines := b"".join(_ours(data, asked, kind)):
-            bundle.add_bytes(lines, f"logs/daemons/{known}.log")
-            found = found or _STAMPED.search(lines) is not None
-    return found
+            bundle.add_bytes(lines, f"logs/daemons/{target}.log")
+            stamped = stamped or _STAMPED.search(lines) is not None
+    return stamped
 
 
 def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:

@@ -56,12 +56,12 @@ def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle
     of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
     matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
     # of the last attempt; the complete one if both exist
-    found = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
-    if not found:
+    logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
+    if not logs:
         raise ValueError(
             f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"
         )
-    with client.read(f"{events_dir}/{found[0]}") as reader:
+    with client.read(f"{events_dir}/{logs[0]}") as reader:
         bundle.add_bytes(reader.read(), files.EVENT_LOG)
 
 
@@ -77,14 +77,14 @@ def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
     """Copies HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
-    kept = {}
+    stored = {}
     for name in client.list(train_dir):
         path = f"{train_dir}/{name}"
-        found = client.checksum(path)
-        if same_form(found["algorithm"], found["bytes"], noted.get(path)):
-            kept[path] = found["bytes"][: 2 * found["length"]]  # followed by zeros
-    staged = {path: checksum for path, checksum in noted.items() if path in kept}
-    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), files.CHECKSUMS)
+        answer = client.checksum(path)
+        if same_form(answer["algorithm"], answer["bytes"], noted.get(path)):
+            stored[path] = answer["bytes"][: 2 * answer["length"]]  # followed by zeros
+    staged = {path: checksum for path, checksum in noted.items() if path in stored}
+    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": stored}).encode(), files.CHECKSUMS)
 
 
 def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:

@@ -95,20 +95,20 @@ def _optional(part: str, verdict: Verdict, what: str, remedy: str = "") -> Diagn
 def examine(machine: Machine | None = None) -> list[Diagnosis]:
     """Runs checks 1 to 7. Without a device there is one line."""
     machine = machine or Machine()
-    found = devices(machine.root)
+    present = devices(machine.root)
     ipoib = _ipoib(machine)
-    if not found:
+    if not present:
         absent = _optional(
             "RDMA", "absent", "no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted"
         )
         return [absent, ipoib] if ipoib.verdict != "absent" else [absent]
     ucx = _ucx(machine)
-    ports = [(device, port) for device in found for port in device.ports]
+    ports = [(device, port) for device in present for port in device.ports]
     checked = {_name(device, port): _port(device, port) for device, port in ports}
     return [
-        _optional("RDMA devices", "ok", ", ".join(_describe(device) for device in found)),
+        _optional("RDMA devices", "ok", ", ".join(_describe(device) for device in present)),
         *checked.values(),
-        _hardware(found),
+        _hardware(present),
         _access(machine),
         ipoib,
         ucx,
@@ -186,9 +186,9 @@ def _port(device: Device, port: Port) -> Diagnosis:
     return _optional(part, "ok", what)
 
 
-def _hardware(found: Sequence[Device]) -> Diagnosis:
-    hard = [device.name for device in found if device.soft is False]
-    soft = [device.name for device in found if device.soft]
+def _hardware(present: Sequence[Device]) -> Diagnosis:
+    hard = [device.name for device in present if device.soft is False]
+    soft = [device.name for device in present if device.soft]
     if hard:
         also = f"; only in software: {', '.join(soft)}" if soft else ""
         return _optional("RDMA hardware", "ok", ", ".join(hard) + also)
@@ -237,17 +237,17 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
 
 
 def _ipoib(machine: Machine) -> Diagnosis:
-    found = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
-    if not found:
+    ports = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
+    if not ports:
         return _optional("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
     descriptions = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"
-        for one in found
+        for one in ports
     ]
-    if any(one.up and one.addresses for one in found):
+    if any(one.up and one.addresses for one in ports):
         return _optional("IPoIB", "ok", "; ".join(descriptions))
-    remedy = f"bring {found[0].name} up and give it an IPv4 address"
+    remedy = f"bring {ports[0].name} up and give it an IPv4 address"
     return _optional("IPoIB", "broken", "; ".join(descriptions), remedy)
 
 
@@ -285,8 +285,7 @@ def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
 def _rdma_required(
     part: str, wanted: str, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine
 ) -> Diagnosis:
-    found = devices(machine.root)
-    ports = {_name(device, port): device for device in found for port in device.ports}
+    ports = {_name(device, port): device for device in devices(machine.root) for port in device.ports}
     if not ports:
         return Diagnosis(
             part, "broken", "RDMA absent: no device", "install an adapter and its driver, or use channel=tcp"
