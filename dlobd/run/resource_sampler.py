@@ -120,7 +120,7 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 class ProcessTree:
-    """The current descendants of some roots. Orphans stay in it."""
+    """The current descendants of some roots, including orphans."""
 
     def __init__(self, roots: Mapping[str, int]) -> None:
         self._roots = frozenset(roots.values())

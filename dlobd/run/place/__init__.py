@@ -1,1 +1,1 @@
-"""Where a job runs. `base` is the contract, one file a place; `choice` opens the one that an experiment needs."""
+"""Places where jobs run, one module each. `base` is the contract and selects the place of an experiment."""
