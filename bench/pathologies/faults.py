@@ -21,7 +21,7 @@ from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.targets import daemons_of, fulfils, is_java
 from dlobd.faults.triggers import Fault, FileAppears, Moment, Recorded, Trigger, armed, wait_for
 from dlobd.hadoop.embedded.processes import mentioning
-from dlobd.run import environment_cache, page_cache
+from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
 """Does something to a run while the context lasts, and undoes it."""
@@ -193,7 +193,7 @@ def environment_dropped(bytes_per_s: int) -> Beside:
 
 def environment(java_home: Path) -> list[Path]:
     """Returns the files of the environment that dlobd inspects, and all other files of TensorFlow."""
-    files = {path for paths in environment_cache.parts(java_home).values() for path in paths}
+    files = {path for paths in page_cache.environment_parts(java_home).values() for path in paths}
     spec = find_spec("tensorflow")
     for place in spec.submodule_search_locations or () if spec else ():
         files.update(path for path in Path(place).rglob("*") if path.is_file())

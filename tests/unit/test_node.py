@@ -13,7 +13,7 @@ from dlobd import installation
 from dlobd.hadoop import node
 from dlobd.hadoop.embedded.configuration import read_site
 from dlobd.hadoop.node import Node, configure
-from dlobd.run.deploy import nodes
+from dlobd.run.preflight.cluster import PYTHON, VERSION
 
 NETWORK = "dlobd-fabric"
 MASTER, WORKER = f"master.{NETWORK}", f"dlobd-worker-1.{NETWORK}"
@@ -120,7 +120,7 @@ def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Pa
     """The version and the Python of the one that wrote it, under the names by which `nodes` asks; nothing else is said,
     and HDFS says nothing."""
     this = installation.this()
-    said = {nodes.VERSION: this.version, nodes.PYTHON: this.python}
+    said = {VERSION: this.version, PYTHON: this.python}
     conf = written(role, tmp_path)
     for site in conf.glob("*/*.xml"):
         found = {key: value for key, value in read_site(site).items() if "dlobd" in key}

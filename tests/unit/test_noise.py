@@ -11,7 +11,7 @@ import pytest
 from records import run_record
 
 from dlobd.bundle.store import Bundle
-from dlobd.run import earlier_runs, machine_noise
+from dlobd.run import machine_noise
 from dlobd.run.machine_noise import Noise
 
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
@@ -95,14 +95,14 @@ def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path
     new = stored(tmp_path, 10, wall_ns=S, **mine)
     (tmp_path / "experiment" / "latest").symlink_to(new.path)
     record = json.loads((new.path / "run.json").read_text())
-    assert earlier_runs.walls_ns(new, record) == [5 * S, 7 * S, 6 * S]
-    assert earlier_runs.walls_ns(Bundle(tmp_path / "none" / new.run_id), record) == []
+    assert machine_noise.earlier_walls_ns(new, record) == [5 * S, 7 * S, 6 * S]
+    assert machine_noise.earlier_walls_ns(Bundle(tmp_path / "none" / new.run_id), record) == []
 
 
 def test_so_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest: what a machine did a thousand runs ago is not what it does."""
-    monkeypatch.setattr(earlier_runs, "LOOKED_AT", 2)
+    monkeypatch.setattr(machine_noise, "MAX_BUNDLES", 2)
     for number in range(4):
         bundle = stored(tmp_path, number, wall_ns=(number + 1) * S)
     record = json.loads((bundle.path / "run.json").read_text())
-    assert earlier_runs.walls_ns(bundle, record) == [2 * S, 3 * S]
+    assert machine_noise.earlier_walls_ns(bundle, record) == [2 * S, 3 * S]

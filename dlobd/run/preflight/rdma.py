@@ -1,18 +1,17 @@
-"""Whether this machine can carry gradients by RDMA: eight checks, each ok, absent or broken, with the next step.
+"""Checks whether this machine can exchange gradients by RDMA, IPoIB and shared memory.
 
-    1  is there a device                    5  interfaces of IPoIB
-    2  its ports                            6  UCX, and whether its build knows verbs
-    3  is it hardware                       7  one second of bytes to itself, counted by the device
-    4  may this user use it                 8  is what was required there
+    1  RDMA devices                         5  interfaces of IPoIB
+    2  their ports                          6  UCX, built with verbs
+    3  hardware or software                 7  a transfer of one second to itself, counted by the device
+    4  permissions of this user             8  the channels that the user requires
 
-Nothing here makes a run fail unless it is required: where there is no device, one line says so. What is looked at is a
-`Machine`, so that tests have machines of their own.
+All diagnoses of 1 to 7 are optional: a run also works over Ethernet. The checks look at a `Machine`, so that tests can
+provide one.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import json
 import os
 import resource
@@ -25,33 +24,30 @@ from pathlib import Path
 from dlobd.axes import CHANNELS
 from dlobd.channel import Channel
 from dlobd.errors import DlobdError, UsageError
-from dlobd.network import channels, interfaces
+from dlobd.network import interfaces
 from dlobd.network.devices import ROOT, Device, Port, devices
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
 from dlobd.registry import unknown
-from dlobd.run.diagnosis import Diagnosis
+from dlobd.run.preflight import Diagnosis, Verdict
 
 LOCKED_BYTES = 64 << 20
-"""Verbs lock the memory that they use; below this limit not even one fusion buffer fits."""
+"""Size of one fusion buffer. Verbs lock the memory that they use."""
 
 PROBE_LIMIT_S = 60.0
 
-UCX = f"{channels.__name__}.ucx.library"
-"""Where the binding to libucp finds it."""
-
 
 def locked_limit_bytes() -> int | None:
-    """How much memory this user may lock (`ulimit -l`); None: as much as there is."""
+    """Returns how much memory this user may lock (`ulimit -l`); None means no limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def carry_bytes(device: str) -> TransportEvidence:
-    """What a second of bytes over a device left as evidence, in a process of its own.
+    """Sends bytes over a device for a second, in a process of its own, and returns the evidence.
 
     Raises:
-        OSError: it did not end well; the last line that it wrote.
+        OSError: the process failed; the message is the last line that it wrote.
     """
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "ucx", "rdma", device]
     try:
@@ -64,18 +60,25 @@ def carry_bytes(device: str) -> TransportEvidence:
 
 
 def ucx_with_verbs() -> str:
-    """The libucp that the ucx channel would use, in words.
+    """Describes the libucp that the ucx channel uses.
 
     Raises:
         DlobdError: there is none, or its build has no verbs.
+        ImportError: its Python packages are not installed.
     """
-    found: str = importlib.import_module(UCX).describe(verbs=True)
-    return found
+    from dlobd.network.channels.ucx import library
+
+    return library.describe(verbs=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """root: where `sys`, `dev` and `usr` are. addresses: of IPv4, by interface; None: this host's."""
+    """The machine to be checked.
+
+    Args:
+        root: directory of `sys`, `dev` and `usr`.
+        addresses: IPv4 addresses by interface; None: those of this host.
+    """
 
     root: Path = ROOT
     addresses: Mapping[str, Sequence[str]] | None = None
@@ -85,35 +88,39 @@ class Machine:
     carry_bytes: Callable[[str], TransportEvidence] = carry_bytes
 
 
+def _optional(part: str, verdict: Verdict, what: str, remedy: str = "") -> Diagnosis:
+    return Diagnosis(part, verdict, what, remedy, optional=True)
+
+
 def examine(machine: Machine | None = None) -> list[Diagnosis]:
-    """Checks 1 to 7; one line where there is no device."""
+    """Runs checks 1 to 7. Without a device there is one line."""
     machine = machine or Machine()
-    found = devices(machine.root)
+    present = devices(machine.root)
     ipoib = _ipoib(machine)
-    if not found:
-        absent = Diagnosis(
+    if not present:
+        absent = _optional(
             "RDMA", "absent", "no device in /sys/class/infiniband", "nothing, unless channel=rdma is wanted"
         )
         return [absent, ipoib] if ipoib.verdict != "absent" else [absent]
     ucx = _ucx(machine)
-    ports = [(device, port) for device in found for port in device.ports]
-    looked_at = {_name(device, port): _port(device, port) for device, port in ports}
+    ports = [(device, port) for device in present for port in device.ports]
+    checked = {_name(device, port): _port(device, port) for device, port in ports}
     return [
-        Diagnosis("RDMA devices", "ok", ", ".join(_told(device) for device in found)),
-        *looked_at.values(),
-        _hardware(found),
+        _optional("RDMA devices", "ok", ", ".join(_describe(device) for device in present)),
+        *checked.values(),
+        _hardware(present),
         _access(machine),
         ipoib,
         ucx,
-        *(_transfer(machine, name, ucx) for name, diagnosis in looked_at.items() if diagnosis.verdict == "ok"),
+        *(_transfer(machine, name, ucx) for name, diagnosis in checked.items() if diagnosis.verdict == "ok"),
     ]
 
 
 def channel(text: str) -> Channel:
-    """A channel that a person requires.
+    """Parses a channel that the user requires.
 
     Raises:
-        UsageError: it is none; the nearest is named.
+        UsageError: there is no such channel; the message names the nearest.
     """
     names = CHANNELS.names()
     try:
@@ -128,11 +135,11 @@ def channel(text: str) -> Channel:
 def required(
     spec: Channel, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine | None = None
 ) -> Diagnosis:
-    """Check 8: whether a channel can be had here; what cannot is broken.
+    """Runs check 8: can this channel be used here? If not, the verdict is broken.
 
     Args:
-        diagnoses: of `examine`.
-        allow_soft: a software device will do.
+        diagnoses: the result of `examine`.
+        allow_soft: accept a device in software.
     """
     machine, part = machine or Machine(), f"required {spec}"
     try:
@@ -145,11 +152,6 @@ def required(
         return Diagnosis(part, "broken", error.what, error.remedy)
 
 
-def is_optional(diagnosis: Diagnosis) -> bool:
-    """Whether a run can do without it: nothing of RDMA is needed by a run over Ethernet."""
-    return diagnosis.part.startswith(("RDMA", "IPoIB", "UCX"))
-
-
 # ---- 1 to 3: devices and ports
 
 
@@ -157,7 +159,7 @@ def _name(device: Device, port: Port) -> str:
     return f"{device.name}:{port.number}"
 
 
-def _told(device: Device) -> str:
+def _describe(device: Device) -> str:
     if device.soft:
         return f"{device.name} (Soft-RoCE on {device.parent})" if device.parent else f"{device.name} (in software)"
     return f"{device.name} ({', '.join(filter(None, (device.driver, device.firmware))) or 'driver unknown'})"
@@ -165,35 +167,35 @@ def _told(device: Device) -> str:
 
 def _port(device: Device, port: Port) -> Diagnosis:
     part = f"RDMA port {_name(device, port)}"
-    # a software device has no rate: what its file says is fiction
+    # a software device has no rate: the kernel reports an arbitrary constant
     rate = "" if device.soft else f", {port.rate or 'rate unknown'}"
     kinds = sorted({gid.kind for gid in port.gids if gid.kind})
     gids = f"{len(port.gids)} GIDs" + f" ({', '.join(kinds)})" * bool(kinds)
     layer = port.link_layer or "link layer unknown"
     what = f"{port.state or 'state unknown'}, {port.phys_state or 'link unknown'}, {layer}{rate}, {gids}"
     if port.state == "INIT" and port.link_layer == "InfiniBand":
-        return Diagnosis(
+        return _optional(
             part, "broken", f"{what}: no subnet manager has set it up", "start opensm, or ask the fabric's admin"
         )
     if port.state != "ACTIVE" or port.phys_state not in ("LinkUp", None):
         below = device.parent or next((gid.interface for gid in port.gids if gid.interface), "")
         remedy = f"bring up {below}" if below else "connect its cable, and bring up its link"
-        return Diagnosis(part, "broken", what, remedy)
+        return _optional(part, "broken", what, remedy)
     if not port.gids:
-        return Diagnosis(part, "broken", f"{what}: it has no address", "give its interface an IPv4 address")
-    return Diagnosis(part, "ok", what)
+        return _optional(part, "broken", f"{what}: it has no address", "give its interface an IPv4 address")
+    return _optional(part, "ok", what)
 
 
-def _hardware(found: Sequence[Device]) -> Diagnosis:
-    hard = [device.name for device in found if device.soft is False]
-    soft = [device.name for device in found if device.soft]
+def _hardware(present: Sequence[Device]) -> Diagnosis:
+    hard = [device.name for device in present if device.soft is False]
+    soft = [device.name for device in present if device.soft]
     if hard:
         also = f"; only in software: {', '.join(soft)}" if soft else ""
-        return Diagnosis("RDMA hardware", "ok", ", ".join(hard) + also)
+        return _optional("RDMA hardware", "ok", ", ".join(hard) + also)
     if soft:
         what = f"{', '.join(soft)}: Soft-RoCE, functional only"
-        return Diagnosis("RDMA hardware", "absent", what, "use it for tests; its times say nothing about RDMA")
-    return Diagnosis("RDMA hardware", "absent", "/sys does not tell whether the devices are hardware", "mount /sys")
+        return _optional("RDMA hardware", "absent", what, "use it for tests; its times are not those of RDMA")
+    return _optional("RDMA hardware", "absent", "/sys does not show whether the devices are hardware", "mount /sys")
 
 
 # ---- 4: permission
@@ -203,28 +205,28 @@ def _access(machine: Machine) -> Diagnosis:
     part, node = "RDMA access", machine.root / "dev/infiniband"
     verbs = sorted(node.glob("uverbs*"))
     if not verbs:
-        return Diagnosis(
+        return _optional(
             part, "broken", "/dev/infiniband has no uverbs device", "modprobe ib_uverbs; in a container, --device"
         )
     closed = [path.name for path in (*verbs, node / "rdma_cm") if not os.access(path, os.R_OK | os.W_OK)]
     if closed:
         what = f"/dev/infiniband: {', '.join(closed)} cannot be read and written"
-        return Diagnosis(part, "broken", what, "modprobe rdma_ucm, or permit this user to use it")
+        return _optional(part, "broken", what, "modprobe rdma_ucm, or give this user access")
     limit_bytes = machine.locked_limit_bytes()
     if limit_bytes is not None and limit_bytes < LOCKED_BYTES:
         what = f"this user may lock {limit_bytes >> 10} KB of memory, and verbs need {LOCKED_BYTES >> 10}"
-        return Diagnosis(part, "broken", what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
+        return _optional(part, "broken", what, "ulimit -l unlimited, or memlock in /etc/security/limits.conf")
     try:
         machine.load("libibverbs.so.1")
     except OSError as error:
         what = f"libibverbs.so.1 cannot be loaded: {error}"
-        return Diagnosis(part, "broken", what, "install libibverbs1 and ibverbs-providers (or rdma-core)")
-    places = ("usr/lib*/libibverbs", "usr/lib*/*/libibverbs")  # of Red Hat's and of Debian's systems
+        return _optional(part, "broken", what, "install libibverbs1 and ibverbs-providers (or rdma-core)")
+    places = ("usr/lib*/libibverbs", "usr/lib*/*/libibverbs")  # Red Hat, Debian
     providers = {path.name for place in places for path in machine.root.glob(f"{place}/*-rdmav*.so")}
     if not providers:
-        return Diagnosis(part, "broken", "libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
+        return _optional(part, "broken", "libibverbs has no provider", "install ibverbs-providers (or rdma-core)")
     limit = "all memory" if limit_bytes is None else f"{limit_bytes >> 20} MB"
-    return Diagnosis(part, "ok", f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked")
+    return _optional(part, "ok", f"{len(verbs)} uverbs devices, {len(providers)} providers; {limit} may be locked")
 
 
 # ---- 5: IPoIB
@@ -235,57 +237,55 @@ def _interfaces(machine: Machine) -> list[interfaces.Interface]:
 
 
 def _ipoib(machine: Machine) -> Diagnosis:
-    found = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
-    if not found:
-        return Diagnosis("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
-    told = [
+    ports = [one for one in _interfaces(machine) if one.type == interfaces.INFINIBAND]
+    if not ports:
+        return _optional("IPoIB", "absent", "no interface is of type 32", "nothing, unless channel=ipoib is wanted")
+    descriptions = [
         f"{one.name} {one.state or 'state unknown'}, {one.mode or 'mode unknown'}, MTU {one.mtu_bytes or 'unknown'}, "
         f"{', '.join(one.addresses) or 'no IPv4 address'}"
-        for one in found
+        for one in ports
     ]
-    if any(one.up and one.addresses for one in found):
-        return Diagnosis("IPoIB", "ok", "; ".join(told))
-    return Diagnosis("IPoIB", "broken", "; ".join(told), f"bring {found[0].name} up and give it an IPv4 address")
+    if any(one.up and one.addresses for one in ports):
+        return _optional("IPoIB", "ok", "; ".join(descriptions))
+    remedy = f"bring {ports[0].name} up and give it an IPv4 address"
+    return _optional("IPoIB", "broken", "; ".join(descriptions), remedy)
 
 
 # ---- 6 and 7: UCX, and bytes
 
 
 def _ucx(machine: Machine) -> Diagnosis:
-    if importlib.util.find_spec(UCX.rpartition(".")[0]) is None:
-        return Diagnosis("UCX", "absent", "this dlobd has no ucx channel", "use a version that has it")
     try:
-        return Diagnosis("UCX", "ok", machine.ucx())
+        return _optional("UCX", "ok", machine.ucx())
     except DlobdError as error:
-        return Diagnosis("UCX", "broken", error.what, error.remedy)
+        return _optional("UCX", "broken", error.what, error.remedy)
     except ImportError as error:
-        return Diagnosis("UCX", "absent", str(error), "pip install cffi mpich")
+        return _optional("UCX", "absent", str(error), "pip install cffi mpich")
 
 
 def _transfer(machine: Machine, name: str, ucx: Diagnosis) -> Diagnosis:
     part = f"RDMA transfer {name}"
     if ucx.verdict != "ok":
-        return Diagnosis(part, "absent", "not tried without UCX", ucx.remedy)
+        return _optional(part, "absent", "not tried without UCX", ucx.remedy)
     try:
         plane = verdict("transfer", Channel("rdma", name), [machine.carry_bytes(name)])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        return Diagnosis(
-            part, "broken", f"no bytes came through: {error}", "look at the port's line, and at RDMA access"
+    except OSError as error:
+        return _optional(
+            part, "broken", f"no bytes came through: {error}", "see the diagnosis of its port, and RDMA access"
         )
     if plane.kind != "verbs":
         what = f"NOT RDMA, but {plane.kind}: {plane.evidence[-1]}"
-        return Diagnosis(part, "broken", what, "look at the counters of this device while ib_write_bw runs")
-    return Diagnosis(part, "ok", plane.evidence[-1])
+        return _optional(part, "broken", what, "read the counters of this device while ib_write_bw runs")
+    return _optional(part, "ok", plane.evidence[-1])
 
 
-# ---- 8: what is required
+# ---- 8: required channels
 
 
 def _rdma_required(
     part: str, wanted: str, diagnoses: Sequence[Diagnosis], allow_soft: bool, machine: Machine
 ) -> Diagnosis:
-    found = devices(machine.root)
-    ports = {_name(device, port): device for device in found for port in device.ports}
+    ports = {_name(device, port): device for device in devices(machine.root) for port in device.ports}
     if not ports:
         return Diagnosis(
             part, "broken", "RDMA absent: no device", "install an adapter and its driver, or use channel=tcp"
@@ -295,18 +295,19 @@ def _rdma_required(
         return Diagnosis(part, "broken", unknown("RDMA device", wanted, ports), f"--require rdma@{next(iter(ports))}")
     usable = [name for name in names if ports[name].soft is False or allow_soft]
     if not usable:
-        what = f"{', '.join(dict.fromkeys(_told(ports[name]) for name in names))}: in software, functional only"
-        return Diagnosis(part, "broken", what, "--allow-soft takes it for tests; for measurements an adapter is needed")
+        what = f"{', '.join(dict.fromkeys(_describe(ports[name]) for name in names))}: in software, functional only"
+        return Diagnosis(part, "broken", what, "--allow-soft accepts it for tests; measurements need an adapter")
     broken = [one for one in diagnoses if one.part in ("RDMA access", "UCX") and one.verdict != "ok"]
     if broken:
         return Diagnosis(part, "broken", f"{broken[0].part}: {broken[0].what}", broken[0].remedy)
     verdicts = {one.part: one for one in diagnoses}
     good = [name for name in usable if _fine(verdicts, name)]
-    if not good:
-        reasons = [one for one in diagnoses if one.part.endswith(f" {usable[0]}") and one.verdict != "ok"]
-        what, remedy = (f"{reasons[0].part}: {reasons[0].what}", reasons[0].remedy) if reasons else ("it came late", "")
-        return Diagnosis(part, "broken", what, remedy)
-    return Diagnosis(part, "ok", ", ".join(good))
+    if good:
+        return Diagnosis(part, "ok", ", ".join(good))
+    for check in (f"RDMA port {usable[0]}", f"RDMA transfer {usable[0]}"):
+        if (reason := verdicts.get(check)) and reason.verdict != "ok":
+            return Diagnosis(part, "broken", f"{check}: {reason.what}", reason.remedy)
+    return Diagnosis(part, "broken", f"{usable[0]} appeared during the check", "run dlobd doctor again")
 
 
 def _fine(verdicts: Mapping[str, Diagnosis], name: str) -> bool:

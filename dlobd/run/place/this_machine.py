@@ -1,4 +1,4 @@
-"""On this machine without a cluster: files in a directory, ranks as plain processes."""
+"""This machine without a cluster: files in a directory, ranks as plain processes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError
-from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name
+from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION
 from dlobd.hadoop.file_system import LocalDirectory, Storage
 from dlobd.job.description import Job
 from dlobd.paths import make_writable, native_dir
-from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import ALL
+from dlobd.run.observer import Report
+from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.submit import Window
 from dlobd.schema import Runnable
 
 
 class ThisMachine:
-    """See `Place`: a directory in the cache, and nothing that runs."""
+    """A `Place` that is a directory in the cache. No daemon runs."""
 
     def __init__(self) -> None:
         """Raises SetupError if the directory cannot be written."""
@@ -61,7 +63,7 @@ class ThisMachine:
     def abort(self, application_id: str) -> str:
         return ""
 
-    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if job is None:
             return [], {}
         names = self.storage.sizes(f"{job.run_dir}/done")
@@ -71,25 +73,20 @@ class ThisMachine:
 
 
 class ThisMachineKind:
-    """See `dlobd.run.deploy.base.PlaceKind`: experiments without a scheduler."""
+    """The `PlaceKind` of experiments without a scheduler."""
 
     evidence: ClassVar[str] = "logs, spans, markers"
     here: ClassVar[bool] = True
 
     @staticmethod
     def serves(experiment: Runnable, lent: Lent) -> bool:
-        """Without a scheduler there is nothing else."""
         return experiment.scheduler == "none"
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, None]:
-        """Nothing is started."""
-        return "nothing runs beside the job's own processes", None
+        return "no daemon is started", None
 
     @staticmethod
     @contextmanager
-    def opened(
-        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
-    ) -> Iterator[ThisMachine]:
-        """Its directory."""
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[ThisMachine]:
         yield ThisMachine()

@@ -14,7 +14,7 @@ import pytest
 
 from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.embedded.processes import ProcessId, identify
-from dlobd.run import submissions
+from dlobd.run import orphans
 from dlobd.run.collect import application
 from dlobd.tracing import clock
 
@@ -37,16 +37,16 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., lis
             assert (url, applicationTags) == (f"{RM}/ws/v1/cluster/apps", "dlobd-20261122t071930z-0578")
             return {"apps": {"app": [{"id": "application_1_1", "state": state, "user": user}]}}
 
-        monkeypatch.setattr(submissions.HadoopWeb, "get_json", staticmethod(get_json))
+        monkeypatch.setattr(orphans.HadoopWeb, "get_json", staticmethod(get_json))
         monkeypatch.setattr(application, "await_end", lambda rm, nms, name, kill: ended.append(name))
         assert dead is not None
         known = {"run_id": RUN, "rm_url": RM, "domain": clock.domain(), "owner": dead}
-        written = submissions.Submission(**{**known, **note})
+        written = orphans.Submission(**{**known, **note})
         path = tmp_path / "submitted" / f"{RUN}.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(submissions.asdict(written)))
+        path.write_text(json.dumps(orphans.asdict(written)))
         said: list[str] = []
-        submissions.end_orphans(RM, [], said.append)
+        orphans.end_orphans(RM, [], said.append)
         assert len(said) == len(ended)
         left = path.exists()
         return [*said, *(["note stays"] if left else [])]
@@ -95,11 +95,11 @@ def test_a_run_is_noted_until_it_has_ended(tmp_path: Path, monkeypatch: pytest.M
     """What breaks off may have left an application."""
     monkeypatch.setenv("DLOBD_CACHE", str(tmp_path))
     path = tmp_path / "submitted" / f"{RUN}.json"
-    with submissions.watched(RUN, RM):
+    with orphans.watched(RUN, RM):
         assert ProcessId(**json.loads(path.read_text())["owner"]) == identify(os.getpid())
     assert not path.exists()
-    with pytest.raises(KeyboardInterrupt), submissions.watched(RUN, RM):
+    with pytest.raises(KeyboardInterrupt), orphans.watched(RUN, RM):
         raise KeyboardInterrupt
     assert path.exists()
-    with submissions.watched("another", None):
+    with orphans.watched("another", None):
         assert [found.stem for found in path.parent.iterdir()] == [RUN]

@@ -1,11 +1,11 @@
-"""On the embedded cluster: files in its HDFS, executors in YARN's containers."""
+"""The embedded cluster: files in its HDFS, executors in YARN's containers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import requests
 
@@ -13,36 +13,30 @@ from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.errors import ClusterError, SetupError
 from dlobd.hadoop import webhdfs
-from dlobd.hadoop.embedded import own_settings
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster, LostDaemon
-from dlobd.hadoop.embedded.configuration import (
-    LOOPBACK,
-    ClusterSettings,
-    default_settings,
-    spark_conf_dir,
-    work_dir_name,
-)
+from dlobd.hadoop.embedded.configuration import LOOPBACK, default_settings, spark_conf_dir, work_dir_name
 from dlobd.hadoop.embedded.jars import HADOOP_VERSION
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import Storage, WebHdfs
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import Job
 from dlobd.paths import cluster_dir
-from dlobd.run import submissions
+from dlobd.run import orphans
 from dlobd.run.collect import application, embedded
-from dlobd.run.deploy.base import Lent, Progress
 from dlobd.run.machine_noise import ALL
+from dlobd.run.observer import Report, prefixed
+from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Target
 from dlobd.run.submit import Window
 from dlobd.schema import Runnable
-from dlobd.tracing.clock import timed
 
 
-class Hadoop:
-    """See `Place`: an embedded cluster that runs.
+class EmbeddedHadoop:
+    """A `Place` on an embedded cluster that runs.
 
     Args:
-        replication: of what is written to its HDFS.
+        replication: replicas of a file written to its HDFS.
     """
 
     def __init__(self, cluster: EmbeddedCluster, replication: int) -> None:
@@ -56,7 +50,8 @@ class Hadoop:
         self.cluster = cluster
         self.java_version: str | None = cluster.java.version
         self.hadoop_version: str | None = HADOOP_VERSION
-        self.own_settings = ", ".join(redact_words(own_settings.words(cluster.own_settings)))
+        settings = [f"{key}={value}" for key, value in sorted(cluster.own_settings.items())]
+        self.own_settings = ", ".join(redact_words(settings))
         self.storage: Storage = WebHdfs(cluster.endpoints.webhdfs_url, cluster.user, replication)
         self.top = ""
         self.machine = ALL
@@ -93,9 +88,9 @@ class Hadoop:
                 webhdfs.block_locations(endpoints.webhdfs_url, self.cluster.user, f"{directory}/{name}", size)
                 for name, size in self.storage.sizes(directory).items()
             ]
-        except (*failures(), requests.RequestException, ValueError) as error:
+        except (*failures(), requests.RequestException) as error:
             raise ClusterError(
-                f"HDFS does not say where its blocks are: {words(error)}", "check `dlobd cluster status`"
+                f"HDFS did not return the locations of its blocks: {words(error)}", "check `dlobd cluster status`"
             ) from error
         blocks = [block["block"]["blockId"] for answer in answers for block in answer["LocatedBlocks"]["locatedBlocks"]]
         stores = [path for path in self.cluster.work_dir.glob("datanode-*/current/BP-*/current") if path.is_dir()]
@@ -107,10 +102,10 @@ class Hadoop:
         application.kill_application(rm_url, application_id)
         return diagnostics
 
-    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         if not window.application_id:
             return ["no application was submitted"], {}
-        # a driver that ended by itself, however badly, lets YARN end the application in order
+        # if the driver ended by itself, even with a failure, YARN ends the application in an orderly way
         kill = window.exit_code < 0 or bool(window.ended_by)
         missing = embedded.collect(self.cluster, window.application_id, self.log_offsets, job, bundle, kill)
         return missing, {
@@ -122,7 +117,7 @@ class Hadoop:
 
 
 def target_of(cluster: EmbeddedCluster) -> Target:
-    """The cluster as spark-submit sees it."""
+    """Returns the cluster as spark-submit sees it."""
     return Target(
         client_conf_dir=cluster.client_conf_dir,
         spark_conf_dir=cluster.spark_conf_dir,
@@ -134,53 +129,55 @@ def target_of(cluster: EmbeddedCluster) -> Target:
 
 
 @contextmanager
-def cluster(settings: ClusterSettings, setup: dict[str, int | None], progress: Progress) -> Iterator[EmbeddedCluster]:
-    """The cluster that `dlobd cluster up` left running, or one for as long as the context lasts."""
+def cluster(times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
+    """Yields the cluster that `dlobd cluster up` left running, or starts one for the context."""
+    settings = default_settings()
     try:
-        found = EmbeddedCluster.attach(settings.work_dir)
+        running = EmbeddedCluster.attach(settings.work_dir)
     except LostDaemon:
         raise
     except ClusterError:
-        found = EmbeddedCluster(settings)
+        pass
     else:
-        setup["cluster_up_ns"] = None
-        progress(f"prepare: using the running cluster in {settings.work_dir}")
+        times.skip("cluster_up")
+        report(f"prepare: using the running cluster in {settings.work_dir}")
         try:
-            yield found
+            yield running
         finally:
-            found.release()
+            running.release()
         return
-    with timed(setup, "cluster_up_ns"):
-        found.start(lambda message: progress(f"prepare: {message}"))
+    own = EmbeddedCluster(settings)
+    with times.measure("cluster_up"):
+        own.start(prefixed(report, "prepare"))
     try:
-        yield found
+        yield own
     finally:
-        with timed(setup, "cluster_down_ns"):
-            found.stop(lambda message: progress(f"stop: {message}"))
+        with times.measure("cluster_down"):
+            own.stop(prefixed(report, "stop"))
 
 
 @contextmanager
-def lent_or_own(
-    lent: Lent, settings: ClusterSettings, setup: dict[str, int | None], progress: Progress
-) -> Iterator[EmbeddedCluster]:
-    """The cluster of a series, as it is, or one for this run; what a killed dlobd left running on it is ended."""
+def lent_or_own(lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedCluster]:
+    """Yields the cluster of a series, or one for this run. Orphans of killed dlobd commands on it are ended."""
     if lent is None:
-        with cluster(settings, setup, progress) as found:
-            submissions.end_orphans(found.rm_url, found.endpoints.nm_urls, progress)
-            yield found
+        with cluster(times, report) as own:
+            orphans.end_orphans(own.rm_url, own.endpoints.nm_urls, report)
+            yield own
         return
-    setup["cluster_up_ns"] = None
-    submissions.end_orphans(lent.rm_url, lent.endpoints.nm_urls, progress)
+    if not isinstance(lent, EmbeddedCluster):
+        raise TypeError(f"not an embedded cluster: {lent}")
+    times.skip("cluster_up")
+    orphans.end_orphans(lent.rm_url, lent.endpoints.nm_urls, report)
     yield lent
 
 
 def planned() -> tuple[str, Target]:
-    """What `cluster` would do, in words, and its target as far as it is known before."""
+    """Describes what `cluster` would do, and returns its target as far as it is known."""
     work_dir = work_dir_name(cluster_dir())
     try:
         return f"use the cluster that runs in {work_dir}", target_of(EmbeddedCluster.attach(work_dir, hold=False))
     except ClusterError:
-        pass  # none runs: it would be started
+        pass  # none runs
     client, tmp = work_dir / "conf" / "client", work_dir / "tmp"
     target = Target(client, spark_conf_dir(work_dir), Path("<java-home>"), "<fs-uri>", LOOPBACK, tmp)
     settings = default_settings()
@@ -189,26 +186,21 @@ def planned() -> tuple[str, Target]:
 
 
 class EmbeddedKind:
-    """See `dlobd.run.deploy.base.PlaceKind`: YARN of the embedded cluster."""
+    """The `PlaceKind` of YARN on the embedded cluster."""
 
     evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
     here: ClassVar[bool] = True
 
     @staticmethod
     def serves(experiment: Runnable, lent: Lent) -> bool:
-        """Whatever wants YARN, and no other cluster was named."""
         return experiment.scheduler == "yarn"
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
-        """The cluster that stays, or a new one."""
         return planned()
 
     @staticmethod
     @contextmanager
-    def opened(
-        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
-    ) -> Iterator[Hadoop]:
-        """See `lent_or_own`."""
-        with lent_or_own(lent, settings, setup, progress) as found:
-            yield Hadoop(found, experiment.replication)
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[EmbeddedHadoop]:
+        with lent_or_own(lent, times, report) as running:
+            yield EmbeddedHadoop(running, experiment.replication)

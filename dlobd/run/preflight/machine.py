@@ -1,8 +1,7 @@
-"""Checks what this machine can do before a run: each part is ok, absent or broken, with the next step.
+"""Checks of this machine for `dlobd doctor`, and the list of sockets that a run opens.
 
-Absent parts are supplied by dlobd or not needed; broken parts would make a run fail. For an external cluster the parts
-are those that a run there needs, and the cluster's own web addresses. Without RDMA a run goes over Ethernet: what
-`rdma_checks` finds broken matters where it is required.
+For an external cluster only the parts that a run there needs are checked, and `cluster` adds its own. Without RDMA a
+run uses Ethernet, so that `rdma` diagnoses are optional unless a channel is required.
 """
 
 from __future__ import annotations
@@ -16,30 +15,26 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
-from dlobd import installation
 from dlobd.axes import DATASETS
 from dlobd.errors import ClusterError, DlobdError, SetupError
 from dlobd.experiment.files import load
 from dlobd.hadoop.embedded import configuration, startup
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.configuration import default_settings, user_name
+from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.hadoop.embedded.jars import JARS
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.embedded.ports import choose_ports, port_base
 from dlobd.hadoop.site_files import HadoopConf
-from dlobd.hadoop.web import HadoopWeb, active_namenode, active_resourcemanager, running_nodes
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
-from dlobd.run import rdma_checks
-from dlobd.run.deploy import nodes
-from dlobd.run.diagnosis import Diagnosis
-from dlobd.run.memory_check import asked_mb
+from dlobd.run.preflight import Diagnosis, cluster, rdma
+from dlobd.run.preflight.capacity import demand_mb
 from dlobd.tracing import clock
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A socket that a run opens for others to connect to, by whom, where, and who may use it."""
+    """A socket that a run opens: the program, its address and its protection."""
 
     program: str
     address: str
@@ -52,13 +47,13 @@ LISTENERS = (
     Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing (Hadoop's simple authentication)"),
     Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
     Listener(
-        "TensorFlowOnSpark's reservation server, which unpickles what it gets",
+        "TensorFlowOnSpark's reservation server, which unpickles its input",
         "127.0.0.1; tfos-stock: 0.0.0.0",
         "nothing",
     ),
     Listener("TensorFlowOnSpark's queue manager", "a Unix socket; for ps and evaluator: 0.0.0.0", "its own key"),
     Listener(
-        "TensorFlow's gRPC server in each rank, with exchanges of TensorFlow's own",
+        "TensorFlow's gRPC server in each rank, with TensorFlow's own exchanges",
         "0.0.0.0, fixed by TensorFlow",
         "nothing",
     ),
@@ -68,57 +63,55 @@ LISTENERS = (
         "127.0.0.1",
         "the run's secret",
     ),
-    Listener(
-        "a rank's channel, with exchanges of dlobd's own: sockets and grpc", CHANNEL, "HMAC with the run's secret"
-    ),
-    Listener("the same: ucx and mpi", CHANNEL, "nothing"),
+    Listener("a rank's channel, with dlobd's own exchanges: sockets and grpc", CHANNEL, "HMAC with the run's secret"),
+    Listener("a rank's channel, with dlobd's own exchanges: ucx and mpi", CHANNEL, "nothing"),
 )
 
 
 def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
-    """What a run opens here, or of an external cluster here and on its nodes; its daemons are its own."""
+    """Returns the sockets that a run opens here, and on the nodes of an external cluster if `conf_dir` names one."""
     if conf_dir is None:
         return LISTENERS
-    reached = "each host's address in the cluster"
-    return tuple(replace(one, address=one.address.replace("127.0.0.1", reached)) for one in LISTENERS[1:])
+    node = "each host's address in the cluster"
+    # the first row is the daemons: an external cluster has its own
+    return tuple(replace(row, address=row.address.replace("127.0.0.1", node)) for row in LISTENERS[1:])
 
 
 def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Diagnosis]:
-    """All parts, in the order in which a run needs them.
+    """Returns the diagnoses of all parts, in the order in which a run needs them.
 
     Args:
-        conf_dir: HADOOP_CONF_DIR of an external cluster, where the run is to be. It is asked for at most
-            `ANSWER_S` a request, so that this ends within a minute also where nothing answers.
-        require: channels that must be there, TRANSPORT[@DEVICE].
-        allow_soft: an RDMA device in software will do.
+        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to it takes at most
+            `cluster.ANSWER_S`, so that the check ends within a minute even if nothing answers.
+        require: channels that must exist, TRANSPORT[@DEVICE].
+        allow_soft: accept an RDMA device in software.
 
     Raises:
-        UsageError: `conf_dir` cannot be read, or is of a cluster that dlobd cannot use; `require` is no channel.
+        UsageError: `conf_dir` cannot be read or used, or `require` names no channel.
     """
-    specs = [rdma_checks.channel(text) for text in require]
+    specs = [rdma.channel(text) for text in require]
     conf = None if conf_dir is None else HadoopConf.read(conf_dir)
     if conf is not None:
         conf.check_supported()
-    here = [_guarded(part, look) for part, look in PARTS if conf is None or part not in EMBEDDED]
-    rdma = rdma_checks.examine()
-    here += [*rdma, *(rdma_checks.required(spec, rdma, allow_soft) for spec in specs)]
+    here = [_guarded(part, check) for part, check in PARTS if conf is None or part not in EMBEDDED]
+    network = rdma.examine()
+    here += [*network, *(rdma.required(spec, network, allow_soft) for spec in specs)]
     if conf is None:
         return here
-    return here + [_guarded(part, lambda look=look: look(conf)) for part, look in THERE]  # type: ignore[misc]
+    return here + [replace(_guarded(part, check), remote=True) for part, check in cluster.checks(conf)]
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """What a run would end with now, as far as this tells: 3 for this machine, 4 for the external cluster."""
-    needed = [diagnosis for diagnosis in diagnoses if not rdma_checks.is_optional(diagnosis)]
-    broken = {diagnosis.part for diagnosis in needed if diagnosis.verdict == "broken"}
-    if broken - {part for part, _ in THERE}:
-        return SetupError.exit_code
-    return ClusterError.exit_code if broken else 0
+    """Returns the exit code that a run would have: 3 because of this machine, 4 because of the external cluster."""
+    broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
+    if not broken:
+        return 0
+    return ClusterError.exit_code if all(one.remote for one in broken) else SetupError.exit_code
 
 
-def _guarded(part: str, look: Callable[[], Diagnosis]) -> Diagnosis:
+def _guarded(part: str, check: Callable[[], Diagnosis]) -> Diagnosis:
     try:
-        return look()
+        return check()
     except DlobdError as error:
         return Diagnosis(part, "broken", error.what, error.remedy)
     except OSError as error:
@@ -135,15 +128,15 @@ def _python() -> Diagnosis:
 
 
 def _packages() -> Diagnosis:
-    missing, found = [], []
+    missing, versions = [], []
     for name in ("pyspark", "tensorflow", "tensorflowonspark"):
         try:
-            found.append(f"{name} {metadata.version(name)}")
+            versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
         return Diagnosis("packages", "broken", f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
-    return Diagnosis("packages", "ok", ", ".join(found))
+    return Diagnosis("packages", "ok", ", ".join(versions))
 
 
 def _java() -> Diagnosis:
@@ -152,18 +145,19 @@ def _java() -> Diagnosis:
 
 
 def _jars() -> Diagnosis:
-    own = os.environ.get("DLOBD_JARS")
-    directory = Path(own).expanduser() if own else cache_dir() / "jars"
+    given = os.environ.get("DLOBD_JARS")  # a directory that dlobd never changes
+    directory = Path(given).expanduser() if given else cache_dir() / "jars"
     missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
     if missing:
         what = f"{len(missing)} of {len(JARS)} are missing from {directory}"
-        if own:
+        if given:
             return Diagnosis("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
         size_mb = sum(jar.size_bytes for jar in missing) / 1e6
         return Diagnosis("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
     wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
     if wrong:
-        remedy = "replace them, or unset DLOBD_JARS" if own else "dlobd clean --yes; the next run downloads them again"
+        again = "dlobd clean --yes; the next run downloads them again"
+        remedy = "replace them, or unset DLOBD_JARS" if given else again
         return Diagnosis("Hadoop jars", "broken", f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
     return Diagnosis("Hadoop jars", "ok", f"{len(JARS)} with correct sha256 in {directory}")
 
@@ -171,13 +165,15 @@ def _jars() -> Diagnosis:
 def _memory() -> Diagnosis:
     settings = default_settings()
     startup.check_memory(settings)
-    needed_mb = sum(asked_mb(load("softmax-mnist")).values())
+    needed_mb = sum(demand_mb(load("softmax-mnist")).values())
     available_mb = startup.available_memory_bytes() >> 20
     if needed_mb > available_mb:
         return Diagnosis(
-            "memory", "broken", f"{available_mb} MB available; the main job needs {needed_mb} MB",
+            "memory",
+            "broken",
+            f"{available_mb} MB available; the main job needs {needed_mb} MB",
             "free memory, or run softmax-mnist with --set workers=1",
-        )  # fmt: skip
+        )
     return Diagnosis(
         "memory", "ok", f"{available_mb} MB available; the main job needs {needed_mb} MB besides the daemons"
     )
@@ -199,14 +195,14 @@ def _ports() -> Diagnosis:
 
 
 def _data() -> Diagnosis:
-    sizes = 0
+    size = 0
     main = load("softmax-mnist")
     for row in DATASETS:
         if row.reason() is None and not row.package:
             dataset = dataset_of(replace(main, dataset=row.name))
             next(dataset.chunks("test", range(1), 1))
-            sizes += sum(path.stat().st_size for path in dataset.files())
-    return Diagnosis("data sets", "ok", f"{sizes / 1e6:.1f} MB, checksums correct")
+            size += sum(path.stat().st_size for path in dataset.files())
+    return Diagnosis("data sets", "ok", f"{size / 1e6:.1f} MB, checksums correct")
 
 
 def _running() -> EmbeddedCluster | None:
@@ -217,12 +213,12 @@ def _running() -> EmbeddedCluster | None:
 
 
 def _cluster() -> Diagnosis:
-    cluster = _running()
-    if cluster is None:
+    embedded = _running()
+    if embedded is None:
         return Diagnosis(
             "cluster", "absent", "none is running", "nothing; a run starts its own. To keep one: dlobd cluster up"
         )
-    status = cluster.status()
+    status = embedded.status()
     dead = [daemon.name for daemon in status.daemons if not daemon.ready]
     if dead or status.safe_mode:
         why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
@@ -242,64 +238,13 @@ def _clocks() -> Diagnosis:
 def _pidfd() -> Diagnosis:
     try:
         os.close(os.pidfd_open(os.getpid()))
-    except (OSError, AttributeError) as error:
+    except OSError as error:
         raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
     return Diagnosis("kernel", "ok", f"{os.uname().release}, pidfd")
 
 
-# ---- an external cluster
-
-
-def _namenode(conf: HadoopConf) -> Diagnosis:
-    address, home = active_namenode(conf, user_name(), ANSWER_S)
-    return Diagnosis("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
-
-
-def _resourcemanager(conf: HadoopConf) -> Diagnosis:
-    address, info = active_resourcemanager(conf, ANSWER_S)
-    version = info.get("hadoopVersion", "of unknown version")
-    return Diagnosis("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
-
-
-def _nodemanagers(conf: HadoopConf) -> Diagnosis:
-    address, _ = active_resourcemanager(conf, ANSWER_S)
-    count = running_nodes(address, ANSWER_S)
-    if not count:
-        what = "none is running" if count == 0 else f"{address.netloc} does not report how many run"
-        return Diagnosis("NodeManagers", "broken", what, f"see {address.url}/cluster/nodes")
-    return Diagnosis("NodeManagers", "ok", f"{count} running")
-
-
-def _dlobd_there(conf: HadoopConf) -> Diagnosis:
-    if not nodes.have_dlobd(conf):
-        return Diagnosis("dlobd there", "ok", "uploaded before the first run")
-    nodes.check(HadoopWeb.connect(conf, user_name()))
-    return Diagnosis("dlobd there", "ok", f"each node has {installation.this()}")
-
-
-def _container_logs(conf: HadoopConf) -> Diagnosis:
-    key = "yarn.log-aggregation-enable"
-    if conf.get(key).lower() == "true":
-        return Diagnosis("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
-    what = f"{key} is not true: NodeManagers keep them only for a while"
-    return Diagnosis(
-        "container logs", "absent", what, "nothing for dlobd run; collect runs submitted by hand soon after they end"
-    )
-
-
-ANSWER_S = (3.0, 5.0)
-"""Timeout to connect, and between two bytes: the user is waiting."""
-
-THERE: tuple[tuple[str, Callable[[HadoopConf], Diagnosis]], ...] = (
-    ("NameNode", _namenode),
-    ("ResourceManager", _resourcemanager),
-    ("NodeManagers", _nodemanagers),
-    ("dlobd there", _dlobd_there),
-    ("container logs", _container_logs),
-)
-
 EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
-"""Parts that a run on another cluster does not need."""
+"""Parts that a run on an external cluster does not need."""
 
 PARTS: tuple[tuple[str, Callable[[], Diagnosis]], ...] = (
     ("Python", _python),

@@ -13,7 +13,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.errors import UsageError
 from dlobd.hadoop import aggregated_logs
-from dlobd.run import by_hand, submissions
+from dlobd.run import manual_submission, orphans
 from dlobd.run.collect import external
 from dlobd.schema import Trace
 
@@ -45,7 +45,11 @@ def test_the_printed_line_shows_what_spark_submit_says_and_exits_as_it_does(tmp_
     logs.mkdir()
     submits = "sh -c 'echo out; echo Submitted application application_1_2 >&2; exit 7'"
     done = subprocess.run(
-        ["sh", "-c", by_hand.logging_line(submits, logs)], capture_output=True, text=True, timeout=20, check=False
+        ["sh", "-c", manual_submission.logging_line(submits, logs)],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "Submitted application application_1_2\n")
     assert (logs / "driver.stderr").read_text() == done.stderr
@@ -55,20 +59,20 @@ def test_the_printed_line_shows_what_spark_submit_says_and_exits_as_it_does(tmp_
 def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its tag; one that was not submitted, or twice, is a line."""
     run_id = "20261122T071930Z-0578"
-    assert by_hand._run_id(run_id, tmp_path) == run_id
+    assert manual_submission._run_id(run_id, tmp_path) == run_id
     with pytest.raises(UsageError, match=r"No run in .* is waiting to be collected"):
-        by_hand._run_id("latest", tmp_path)
+        manual_submission._run_id("latest", tmp_path)
     with pytest.raises(UsageError, match="neither a YARN application id nor a run id"):
-        by_hand._run_id("softmax", tmp_path)
+        manual_submission._run_id("softmax", tmp_path)
     for ids, line in (
         ([], "knows no application of run"),
         (["application_1_1", "application_1_2"], "submitted 2 times"),
     ):
-        monkeypatch.setattr(submissions, "applications", lambda url, tag, ids=ids: [{"id": one} for one in ids])
+        monkeypatch.setattr(orphans, "applications", lambda url, tag, ids=ids: [{"id": one} for one in ids])
         with pytest.raises(UsageError, match=line):
-            by_hand._submitted(run_id, "http://rm")
-    monkeypatch.setattr(submissions, "applications", lambda url, tag: [{"id": f"of {tag}"}])
-    assert by_hand._submitted(run_id, "http://rm") == f"of dlobd-{run_id.lower()}"
+            manual_submission._submitted(run_id, "http://rm")
+    monkeypatch.setattr(orphans, "applications", lambda url, tag: [{"id": f"of {tag}"}])
+    assert manual_submission._submitted(run_id, "http://rm") == f"of dlobd-{run_id.lower()}"
 
 
 def layers(trace: Trace) -> dict[str, int]:

@@ -1,10 +1,10 @@
-"""A run whose spark-submit dlobd does not start: prepared before it, collected after it by the cluster's interfaces.
+"""A run that the user submits: dlobd prepares it, and collects it after its end over the cluster's interfaces.
 
     prepare   data set, environment and jars in HDFS, a bundle, and the line that submits the job
     collect   logs and records of the application -> the bundle -> trace, attribution, checks
 
-The application carries the run's id as a YARN tag, by which it is found again. Its window is the ResourceManager's:
-from the submission that it accepted to the end that it saw.
+The application carries the run's ID as a YARN tag, by which it is found again. Its window is that of the
+ResourceManager, from the accepted submission to the observed end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 
 from dlobd import own_file
 from dlobd import spans as kinds
-from dlobd.attribution import record
 from dlobd.bundle import files, store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, UsageError
@@ -27,24 +26,27 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
-from dlobd.run import commands, own_model, provenance, runner, staging, submissions
+from dlobd.run import commands, orphans, provenance, runner
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
-from dlobd.run.deploy import external
-from dlobd.run.deploy.external import ExternalCluster, RemoteHadoop
+from dlobd.run.observer import Report, prefixed
+from dlobd.run.place import external
+from dlobd.run.place.external import ExternalCluster, ExternalHadoop
+from dlobd.run.run_record import SetupTimes
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import clock, span_cost
-from dlobd.tracing.clock import WallToMonotonic, timed
+from dlobd.tracing.clock import WallToMonotonic
 
 PREPARED = "prepared to be submitted by hand, and not collected yet"
+"""The `reason` of a run that waits to be collected."""
 
 _APPLICATION = re.compile(r"application_\d+_\d+")
 _TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
 
 
-def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: runner.Progress) -> tuple[Path, str]:
-    """Everything of a run but the submission; returns its bundle and the shell's line that submits it.
+def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
+    """Prepares a run without submitting it; returns its bundle and the shell line that submits it.
 
     Raises:
         UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
@@ -54,31 +56,18 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     external.check(experiment := chosen)
     if experiment.page_cache != "as-is":
         raise UsageError(
-            f"page_cache {experiment.page_cache}: with --by-hand nobody knows when the job begins.",
+            f"page_cache {experiment.page_cache}: with --by-hand the start of the job is unknown.",
             "--set page_cache=as-is, or omit --by-hand",
         )
-    runner.check(experiment, cluster, progress)
-    place = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
-    external.check_capacity(experiment, place.web, progress)
-    place.upload()
-    place = place.with_replication(experiment.replication)
-    staged = staging.stage(experiment, place.storage, place.top, lambda message: progress(f"prepare: {message}"))
-    bundle = store.create(out, experiment.name)
-    job = commands.job_of(experiment, place, staged, bundle)
-    try:
-        place.prepare(job.run_dir)
-        own_model.send(experiment, job, place.storage, bundle)
-        place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
-        place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
-    except UsageError:  # the file of an own model has changed meanwhile
-        runner.discard(bundle, ())
-        raise
-    except (*failures(), ClusterError) as error:
-        runner.discard(bundle, ())
-        raise ClusterError(
-            f"HDFS refused to create the run's directory {job.run_dir}: {error}", "check your permissions"
-        ) from error
-    bundle.add_bytes(job.to_json().encode(), files.JOB)
+    runner.check(experiment, cluster, report)
+    with external.ExternalKind.opened(experiment, cluster, SetupTimes(), report) as place:
+        bundle = store.create(out, experiment.name)
+        try:
+            _, job = runner.prepare_job(experiment, place, bundle, report)
+            _describe(experiment, job, place)
+        except Exception:
+            runner.discard(bundle, ())
+            raise
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = commands.command_of(experiment, place.target(), plain(bundle.path))
     run_record = run_records.begin(bundle, experiment)
@@ -88,21 +77,31 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
 
 
+def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
+    """Writes experiment and job to the run's directory in HDFS, so that any machine can collect the run."""
+    try:
+        place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
+        place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
+    except failures() as error:
+        what = f"HDFS refused to write to {job.run_dir}: {words(error)}"
+        raise ClusterError(what, "check your permissions") from error
+
+
 def logging_line(line: str, logs: Path) -> str:
-    """A line for any POSIX shell that runs `line` and exits as it does.
+    """Returns a line for any POSIX shell that runs `line` and exits with the same code.
 
     Its stderr, which names the application, goes to the terminal and into driver.stderr; its stdout into driver.stdout.
     """
     out, err = (shlex.quote(str(logs / name)) for name in ("driver.stdout", "driver.stderr"))
-    # a pipe's status is tee's: the line's own takes the way around it, by descriptor 3
+    # the status of a pipe is that of tee: descriptor 3 carries the status of the line around it
     return f"{{ {{ {line} > {out} 3>&-; echo $? >&3; }} 2>&1 | tee {err} >&2; }} 3>&1 | (read code; exit $code)"
 
 
-def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress: runner.Progress) -> Path:
-    """Fills the bundle of an application that has ended, and makes it if it was prepared elsewhere; returns its path.
+def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: Report) -> Path:
+    """Fills the bundle of an ended application, or creates it if another machine prepared the run; returns its path.
 
     Args:
-        ref: the application's id, the run's, or `latest` for the last one in `out` that waits for it.
+        ref: the ID of the application or of the run, or `latest` for the latest run in `out` that waits for it.
 
     Raises:
         UsageError: there is no such application, it still runs, or dlobd did not prepare it.
@@ -110,23 +109,43 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
     """
     named = ref if _APPLICATION.fullmatch(ref) else None
     run_id = None if named else _run_id(ref, out)
-    place = RemoteHadoop.open(cluster, lambda message: progress(f"collect: {message}"))
+    place = ExternalHadoop.open(cluster, prefixed(report, "collect"))
     application_id = named or _submitted(run_id or "", place.web.rm_url)
     rm_record = place.web.application(application_id)
     _check_ended(application_id, rm_record, place.web.rm_url)
     run_dir = _run_dir(application_id, rm_record, place)
     experiment, job = _read(application_id, place, run_dir)
     bundle = store.at(out, experiment.name, Path(run_dir).name)
-    run_record = _record(bundle, experiment)
+    times = SetupTimes()
+    run_record = _record(bundle, experiment) | {"setup": times.ns}
     run_record["versions"] = provenance.versions(None, place.hadoop_version)
     bundle.add_bytes(job.to_json().encode(), files.JOB)
-    progress(f"collect: {application_id}")
+    report(f"collect: {application_id}")
+    bundle.add_bytes(json.dumps(_window(application_id, rm_record), indent=1).encode(), files.WINDOW)
+    missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
+    # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager knows of it
+    begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
+    home = run_dir.partition("/dlobd/")[0]
+    query = evidence.LogQuery(
+        application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
+    )
+    with times.measure("collect"):
+        missing += place.gather(query, job.train_dir, run_dir, bundle)
+        bundle.note_collected(missing, {})
+    runner.compute(experiment, bundle, run_record, times, report)
+    bundle.write(run_record)
+    bundle.seal()
+    return bundle.path
+
+
+def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the window as the ResourceManager observed it."""
     anchor = clock.anchor()
-    at_ns = WallToMonotonic([anchor]).ms
-    window = {
-        "exec_ns": at_ns(rm_record["startedTime"]),
-        "started_ns": at_ns(rm_record["startedTime"]),
-        "exit_ns": at_ns(rm_record["finishedTime"]),
+    monotonic_ns = WallToMonotonic([anchor]).ms
+    return {
+        "exec_ns": monotonic_ns(rm_record["startedTime"]),
+        "started_ns": monotonic_ns(rm_record["startedTime"]),
+        "exit_ns": monotonic_ns(rm_record["finishedTime"]),
         "exit_code": 0 if rm_record.get("finalStatus") == "SUCCEEDED" else 1,
         "pid": 0,
         "application_id": application_id,
@@ -134,29 +153,12 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
         "anchors": [asdict(anchor)],
         "by_hand": True,
     }
-    bundle.add_bytes(json.dumps(window, indent=1).encode(), files.WINDOW)
-    missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
-    # HDFS's lines of a run in client mode begin when its driver started, which the ResourceManager has not seen
-    begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
-    home = run_dir.partition("/dlobd/")[0]
-    asked = evidence.LogQuery(
-        application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
-    )
-    with timed(run_record["setup"], "collect_ns"):
-        missing += place.gather(asked, job.train_dir, run_dir, bundle)
-        bundle.note_collected(missing, {})
-    progress("import: trace and attribution")
-    with timed(run_record["setup"], "import_ns"):
-        run_record |= record.computed(bundle, experiment)
-    bundle.write(run_record)
-    bundle.seal()
-    return bundle.path
 
 
 def _run_id(ref: str, out: Path) -> str:
-    """The id of the run that `ref` means."""
+    """Returns the run ID of `ref`."""
     if store.RUN_ID.fullmatch(ref):
-        return ref  # it may have been prepared on another machine
+        return ref  # another machine may have prepared it
     if ref != store.LATEST:
         raise UsageError(
             f"{ref!r} is neither a YARN application id nor a run id.",
@@ -179,13 +181,13 @@ def _waits(bundle: Bundle) -> bool:
 
 
 def _submitted(run_id: str, rm_url: str) -> str:
-    """The id of the one application of a run that was submitted by hand."""
-    found = [record["id"] for record in submissions.applications(rm_url, submissions.tag_of(run_id)) or []]
-    if len(found) == 1:
-        return str(found[0])
-    if found:
+    """Returns the ID of the only application of a run."""
+    ids = [str(record["id"]) for record in orphans.applications(rm_url, orphans.tag_of(run_id)) or []]
+    if len(ids) == 1:
+        return ids[0]
+    if ids:
         raise UsageError(
-            f"The command of run {run_id} was submitted {len(found)} times: {', '.join(found)}.", "name one of them"
+            f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.", "name one of them"
         )
     raise UsageError(
         f"The ResourceManager at {rm_url} knows no application of run {run_id}.",
@@ -203,8 +205,8 @@ def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) ->
         raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
 
 
-def _run_dir(application_id: str, rm_record: dict[str, Any], place: RemoteHadoop) -> str:
-    """The run's directory in HDFS, by the application's tag."""
+def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHadoop) -> str:
+    """Returns the run's directory in HDFS, from the application's tag."""
     tag = _TAG.search(rm_record.get("applicationTags", ""))
     if tag is None:
         raise UsageError(
@@ -212,12 +214,12 @@ def _run_dir(application_id: str, rm_record: dict[str, Any], place: RemoteHadoop
             "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand, and submit the command that it prints",
         )
     home = place.top if rm_record["user"] == place.web.user else f"{Path(place.top).parent}/{rm_record['user']}"
-    # YARN writes tags in small letters
+    # YARN stores tags in lower case
     return f"{home}/dlobd/runs/{tag[1][:16].upper()}{tag[1][16:]}"
 
 
-def _read(application_id: str, place: RemoteHadoop, run_dir: str) -> tuple[Experiment, Job]:
-    """What was to be run, as it was prepared."""
+def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Experiment, Job]:
+    """Reads experiment and job as they were prepared."""
     try:
         experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
         return from_dict(experiment, run_dir), Job.from_dict(
@@ -232,16 +234,17 @@ def _read(application_id: str, place: RemoteHadoop, run_dir: str) -> tuple[Exper
 
 
 def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
-    """The run's record as `prepare` began it, or a new one where that was on another machine."""
-    begun = run_records.begin(bundle, experiment)
+    """Returns the record that `prepare` wrote, or a new one if another machine prepared the run."""
     try:
-        return bundle.read_json() | {"setup": {}} if (bundle.path / "run.json").exists() else begun
+        if (bundle.path / "run.json").exists():
+            return bundle.read_json()
     except BundleError:
-        return begun
+        pass
+    return run_records.begin(bundle, experiment)
 
 
-def _model(bundle: Bundle, experiment: Experiment, place: RemoteHadoop, run_dir: str) -> list[str]:
-    """The file of an own model, as the ranks read it, where the run was prepared on another machine."""
+def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_dir: str) -> list[str]:
+    """Copies the file of the user's model if another machine prepared the run."""
     if own_file.named(experiment.model) is None or (bundle.path / files.MODEL).exists():
         return []
     try:
@@ -252,7 +255,7 @@ def _model(bundle: Bundle, experiment: Experiment, place: RemoteHadoop, run_dir:
 
 
 def _driver(bundle: Bundle, job: Job) -> list[str]:
-    """The driver's own files, which no cluster has where it ran beside spark-submit."""
+    """Redacts the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
     bundle.redact_driver_logs()
     if job.deploy_mode == "cluster":
         return []

@@ -1,10 +1,10 @@
-"""On an external YARN cluster, named by its HADOOP_CONF_DIR: all that a job needs travels with it.
+"""An external YARN cluster, named by its HADOOP_CONF_DIR. A job brings everything that it needs.
 
-All of dlobd's files lie in the user's home directory in HDFS:
+All files of dlobd are in the user's home directory in HDFS:
 
     dlobd/cache/         Python environments and Spark's jars, named by their content: uploaded once
     dlobd/data/          data sets, as on the embedded cluster
-    dlobd/runs/RUN/      what a run wrote, and which job it was
+    dlobd/runs/RUN/      output and description of a run
     dlobd/spark-events/  event logs
 """
 
@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
-from dlobd.errors import ClusterError, SetupError, UsageError
-from dlobd.hadoop.embedded.configuration import ClusterSettings, user_name, write_spark_configuration
+from dlobd.errors import ClusterError, UsageError
+from dlobd.hadoop.embedded.configuration import user_name, write_spark_configuration
 from dlobd.hadoop.embedded.java import find_java
 from dlobd.hadoop.failures import failures
 from dlobd.hadoop.file_system import Storage, WebHdfs
@@ -32,34 +32,32 @@ from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.description import Job
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain
-from dlobd.run import capacity, packing, submissions
+from dlobd.run import orphans, packing
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
-from dlobd.run.deploy import nodes
-from dlobd.run.deploy.base import Lent, Progress
-from dlobd.run.deploy.upload import Upload
 from dlobd.run.machine_noise import CLIENT
+from dlobd.run.observer import Report, prefixed
+from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.place.upload import Upload
+from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import PackedInstallation, Target
 from dlobd.run.submit import Window
 from dlobd.schema import Experiment, Runnable
-from dlobd.tracing.clock import timed
-
-GPU = "yarn.io/gpu"
-"""YARN's own name of the resource."""
 
 SLACK_MS = 2000
-"""HDFS's lines of an application begin before it is submitted and end after it: staging, and the last renames."""
+"""HDFS logs lines of an application before it is submitted (staging) and after its end (the last renames)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalCluster:
-    """An external cluster, as the user names it on the command line."""
+    """An external cluster as named on the command line."""
 
     conf_dir: Path
     archive: Path | None = None
 
     def read(self) -> HadoopConf:
-        """Its configuration, and nothing asked of the cluster yet.
+        """Reads its configuration. The cluster is not asked for anything.
 
         Raises:
             UsageError: the configuration or the archive cannot be used.
@@ -72,7 +70,7 @@ class ExternalCluster:
 
 
 def check(experiment: Runnable) -> None:
-    """Raises UsageError for what does not run there: another scheduler, a cold page cache."""
+    """Raises UsageError if the experiment cannot run there: another scheduler, or a cold page cache."""
     if experiment.scheduler != "yarn":
         raise UsageError(
             f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
@@ -80,47 +78,19 @@ def check(experiment: Runnable) -> None:
         )
     if isinstance(experiment, Experiment) and experiment.page_cache == "cold":
         raise UsageError(
-            "page_cache cold needs the embedded cluster: nothing in HDFS drops what another machine has in memory.",
+            "page_cache cold needs the embedded cluster: HDFS cannot drop the page cache of another machine.",
             "--set page_cache=as-is, or warm",
         )
 
 
-def check_capacity(experiment: Runnable, web: HadoopWeb, progress: Progress) -> None:
-    """Whether YARN could give what the job asks for, if nothing else ran there; what is only busy now is told.
-
-    Whether its scheduler counts vcores it does not say, so that only the largest container is held to them.
-
-    Raises:
-        SetupError: it could not.
-    """
-    nodes = web.node_resources()
-    if not nodes:
-        return  # it does not say
-    largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(node.memory_mb for node in nodes)
-    maximum = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
-    minimum_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
-    idle = [capacity.Node(node.memory_mb, None) for node in nodes]
-    capacity.check(experiment, capacity.Cluster(idle, minimum_mb, maximum))
-    if wanted := experiment.workers * capacity.gpus_of(experiment):
-        found = [node.resources[GPU] for node in nodes if GPU in node.resources]
-        if not found:
-            raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", "--set device=cpu")
-        if wanted > sum(found):
-            raise SetupError(f"{wanted} workers need a GPU each, but YARN's nodes have {sum(found)}.", "lower workers")
-    free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
-    room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
-    if experiment.workers > room:
-        progress(f"prepare: the cluster is busy: now there is room for {room} of {experiment.workers} executors")
-
-
-class RemoteHadoop:
-    """See `Place`: a cluster that has answered.
+class ExternalHadoop:
+    """A `Place` on an external cluster that has answered.
 
     Args:
         archive: the user's own packed environment.
     """
 
-    def __init__(self, web: HadoopWeb, archive: Path | None, progress: Progress) -> None:
+    def __init__(self, web: HadoopWeb, archive: Path | None, report: Report) -> None:
         """Raises SetupError without a Java 17 for spark-submit."""
         java = find_java()
         self.web = web
@@ -132,11 +102,11 @@ class RemoteHadoop:
         self.machine = CLIENT
         self._java = java
         self._archive = archive
-        self._progress = progress
+        self._report = report
         self._packed: PackedInstallation | None = None
 
     @classmethod
-    def open(cls, cluster: ExternalCluster, progress: Progress) -> RemoteHadoop:
+    def open(cls, cluster: ExternalCluster, report: Report) -> ExternalHadoop:
         """Reaches the cluster.
 
         Raises:
@@ -144,14 +114,14 @@ class RemoteHadoop:
             ClusterError: it does not answer.
         """
         conf = cluster.read()
-        progress(f"connecting to the cluster of {conf.directory}")
-        return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, progress)
+        report(f"connecting to the cluster of {conf.directory}")
+        return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report)
 
-    def with_replication(self, replication: int) -> RemoteHadoop:
-        """The same cluster, for one run: what is written to its HDFS has this many replicas."""
-        found = copy(self)
-        found.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
-        return found
+    def with_replication(self, replication: int) -> ExternalHadoop:
+        """Returns the same cluster for one run, whose files in HDFS get this many replicas."""
+        place = copy(self)
+        place.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
+        return place
 
     @property
     def rm_url(self) -> str:
@@ -162,22 +132,28 @@ class RemoteHadoop:
         """spark.eventLog.dir in HDFS."""
         return f"{self.top}/dlobd/spark-events"
 
-    def upload(self) -> None:
-        """Brings environment and jars into HDFS, unless they are there, or the nodes have dlobd.
+    def supply(self, times: SetupTimes) -> None:
+        """Ends orphans of killed dlobd commands, and uploads environment and jars unless the nodes have them.
 
         Raises:
             UsageError: the nodes have another dlobd.
             SetupError: the environment cannot be packed.
-            ClusterError: HDFS refused, or no NodeManager runs that could use it.
+            ClusterError: HDFS refused, or no NodeManager runs.
         """
+        orphans.end_orphans(self.rm_url, self.web.node_urls(), self._report)
+        with times.measure("upload"):
+            self.upload()
+
+    def upload(self) -> None:
+        """Uploads environment and jars unless the nodes have them. Raises what `supply` raises."""
         if not self.web.node_urls():
             raise ClusterError(
                 f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
             )
         if not _uploads(self.web.conf, self._archive):
-            nodes.check(self.web)
+            check_nodes(self.web)
             return
-        self._packed = Upload(self.web, self.storage, self.top, self._progress).installation(self._archive)
+        self._packed = Upload(self.web, self.storage, self.top, self._report).installation(self._archive)
 
     def daemon_pids(self) -> dict[str, int]:
         return {}
@@ -218,7 +194,7 @@ class RemoteHadoop:
         application.kill_application(self.web.rm_url, application_id)
         return diagnostics
 
-    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], dict[str, Any]]:
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
         bundle.add_bytes(json.dumps(Snapshot.read().to_json()).encode(), files.CLIENT_INTERFACES)
         if not window.application_id:
             return ["no application was submitted"], {}
@@ -234,17 +210,17 @@ class RemoteHadoop:
         return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
 
     def gather(self, asked: evidence.LogQuery, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
-        """Everything that the cluster still has of an application that has ended."""
+        """Copies all evidence of an ended application that the cluster still has."""
         return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
 
 
 def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
-    """Whether nodes get what they need through HDFS: an archive of the user's own, or all where they have no dlobd."""
-    return archive is not None or not nodes.have_dlobd(conf)
+    """Returns True if nodes get dlobd through HDFS: the user brings an archive, or they have none."""
+    return archive is not None or not nodes_have_dlobd(conf)
 
 
 def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
-    """The cluster as spark-submit sees it; what only it knows stands in angle brackets."""
+    """Returns the cluster as spark-submit sees it. Facts that only the cluster knows are in angle brackets."""
     home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
     return Target(
         client_conf_dir=conf.directory,
@@ -270,7 +246,7 @@ def _work_dir() -> Path:
 
 
 def _own_address(url: str) -> str:
-    """The address of this machine by which the cluster's nodes can reach it: that of a connection to the cluster."""
+    """Returns the local address of a connection to the cluster, by which its nodes can reach this machine."""
     parts = urlsplit(url)
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5) as connection:
@@ -279,36 +255,22 @@ def _own_address(url: str) -> str:
         raise ClusterError(f"YARN stopped answering at {parts.netloc}: {error}.", "try again") from error
 
 
-def reached(
-    cluster: ExternalCluster,
-    setup: dict[str, int | None],
-    progress: Progress,
-    ask: Callable[[HadoopWeb], None] = lambda web: None,
-) -> RemoteHadoop:
-    """An external cluster that has answered and has what its nodes need. `ask` is called before any upload."""
-    remote = RemoteHadoop.open(cluster, lambda message: progress(f"prepare: {message}"))
-    ask(remote.web)
-    submissions.end_orphans(remote.rm_url, remote.web.node_urls(), progress)
-    with timed(setup, "upload_ns"):
-        remote.upload()
-    return remote
-
-
 class ExternalKind:
-    """See `dlobd.run.deploy.base.PlaceKind`: a cluster that was named by its HADOOP_CONF_DIR."""
+    """The `PlaceKind` of a cluster named by its HADOOP_CONF_DIR."""
 
     evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
     here: ClassVar[bool] = False
 
     @staticmethod
     def serves(experiment: Runnable, lent: Lent) -> bool:
-        """Whatever is to run there; what cannot is refused when it is planned or opened."""
-        return isinstance(lent, ExternalCluster | RemoteHadoop)
+        # an experiment that cannot run there is refused by `planned` and `opened`
+        return isinstance(lent, ExternalCluster | ExternalHadoop)
 
     @staticmethod
     def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
-        """The upload."""
         check(experiment)
+        if not isinstance(lent, ExternalCluster):
+            raise TypeError(f"not the name of an external cluster: {lent}")
         conf = lent.read()
         target = planned_target(conf, lent.archive)
         if target.packed is None:
@@ -317,18 +279,20 @@ class ExternalKind:
 
     @staticmethod
     @contextmanager
-    def opened(
-        experiment: Runnable, settings: ClusterSettings, lent: Lent, setup: dict[str, int | None], progress: Progress
-    ) -> Iterator[RemoteHadoop]:
-        """The one of a series, or it is reached now."""
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[ExternalHadoop]:
         check(experiment)
-
-        def ask(web: HadoopWeb) -> None:
-            check_capacity(experiment, web, progress)
-
-        if isinstance(lent, RemoteHadoop):
-            ask(lent.web)
-            found = lent
+        if isinstance(lent, ExternalHadoop):  # of a series, with everything uploaded
+            place = lent
+            _check_capacity(experiment, place, report)
+        elif isinstance(lent, ExternalCluster):
+            place = ExternalHadoop.open(lent, prefixed(report, "prepare"))
+            _check_capacity(experiment, place, report)
+            place.supply(times)
         else:
-            found = reached(lent, setup, progress, ask)
-        yield found.with_replication(experiment.replication)
+            raise TypeError(f"not an external cluster: {lent}")
+        yield place.with_replication(experiment.replication)
+
+
+def _check_capacity(experiment: Runnable, place: ExternalHadoop, report: Report) -> None:
+    if note := check_capacity(experiment, place.web):
+        report(f"prepare: {note}")
