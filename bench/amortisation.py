@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from analysis.studies import estimates, pictures
+from analysis.studies.amortisation import PREDICTIONS, Amortisation, amortisation, check_table, prediction_table, table
+from analysis.studies.amortisation import picture as draw
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
-from dlobd.report import blocks, charts, paired, pictures
-from dlobd.report.amortisation import PREDICTIONS, Amortisation, amortisation, check_table, prediction_table, table
+from dlobd.report import blocks
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -70,9 +72,9 @@ def write(
     """Curve and tables into docs/; returns the files."""
     page, picture = docs / "amortisation.md", docs / "amortisation.svg"
     docs.mkdir(parents=True, exist_ok=True)
-    pictures.write(charts.amortisation(found), picture)
+    pictures.write(draw(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
-    parts = [f"![Stack overhead over epochs]({picture.name})", f"Fixed cost and cost per epoch. {paired.BY_ITSELF}"]
+    parts = [f"![Stack overhead over epochs]({picture.name})", f"Fixed cost and cost per epoch. {estimates.BY_ITSELF}"]
     parts += [of_frame(table(found))]
     parts += [f"What one more run would take. {PREDICTIONS}", of_frame(prediction_table(found, epochs))]
     if found.checks:

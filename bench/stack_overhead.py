@@ -12,13 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.studies import estimates, pictures
+from analysis.studies.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
+from analysis.studies.stack_overhead import picture as draw
 from bench import command, publish
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.report import blocks, charts, paired, pictures
-from dlobd.report.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
+from dlobd.report import blocks
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -73,11 +75,11 @@ def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs
     """Picture and tables into docs/, and the picture with its numbers into the README; returns the files."""
     page, picture = docs / "stack-overhead.md", docs / "stack_overhead.svg"
     docs.mkdir(parents=True, exist_ok=True)
-    pictures.write(charts.stack_overhead(found), picture)
+    pictures.write(draw(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
     image = f"![Native against in-stack, by layer]({picture.name})"
     layers = "Seconds of each layer on top of native; the first row is native's own seconds:"
-    tables = [paired.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
+    tables = [estimates.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
     publish.page(page, NAME, facts, [image, *tables])
     there = f"{docs.name}/{picture.name}"
     shown = f"![The main job natively and through the stack: seconds by layer]({there})"

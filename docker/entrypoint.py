@@ -19,8 +19,8 @@ from pathlib import Path
 
 import psutil
 
+import node
 from dlobd.errors import DlobdError, SetupError, UsageError
-from dlobd.hadoop import node
 from dlobd.network import interfaces
 
 READY = Path("/tmp/dlobd-ready")

@@ -148,7 +148,7 @@ def test_the_width_of_clock_offsets_is_measured(tmp_path: Path) -> None:
 
 
 def test_scripts_stay_short() -> None:
-    """What is longer than 60 lines belongs into dlobd."""
+    """What is longer than 60 lines belongs into analysis/studies."""
     scripts = list((TOP / "analysis").glob("*.py"))
     assert len(scripts) >= 2
     assert all(len(path.read_text().splitlines()) <= 60 for path in scripts)

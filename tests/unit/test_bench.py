@@ -12,6 +12,8 @@ import pytest
 from records import run as run_of
 from repeats import experiment, taken
 
+from analysis.studies.amortisation import amortisation as amortised
+from analysis.studies.stack_overhead import stack_overhead as overhead_of
 from bench import amortisation, cluster, command, jobs, models, publish, recorder, remedies, republish, stack_overhead
 from bench.points import points
 from bench.tables import Table, compared
@@ -21,9 +23,7 @@ from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.report import blocks
-from dlobd.report.amortisation import amortisation as amortised
 from dlobd.report.sides import Member, Side
-from dlobd.report.stack_overhead import stack_overhead as overhead_of
 from dlobd.run import series
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -2,27 +2,43 @@
 
 The stack overhead of a run is its wall less that of the native run of the same work in the same repeat, in seconds. Of
 a layer it is the same difference of that layer, so that the layers' overheads add up to the whole. All figures are
-means over repeats, which add up too; intervals are exact, from sets of whole repeats (`dlobd.report.paired`).
+means over repeats, which add up too; intervals are exact, from sets of whole repeats (`estimates`).
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 import pandas as pd
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
+from analysis.studies import estimates
+from analysis.studies.pictures import HATCHES, colour
+from analysis.studies.script import Shown
 from dlobd.attribution.statistics import Estimate
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import paired
+from dlobd.report import blocks
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
 """Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, each as "up to"."""
+
+WIDE = 0.05
+"""A segment of at least this share of the axis has room for its own seconds."""
+
+GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
+"""Layer group of the published figures to the layer whose colour stands for it."""
+
+READABLE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 
 PUBLISHED = (
     "The DLoBD study reports up to 15.5 % of the time in YARN and up to 18.1 % in Spark job execution for SoftMax on "
@@ -87,11 +103,17 @@ def share(point: Point, group: str) -> Estimate | None:
     return point.groups[group][1] if group in point.groups else None
 
 
-def report(found: StackOverhead) -> list[str]:
-    """What a person reads: doubts, both tables, and the published figures."""
+def report(asked: Namespace) -> Shown:
+    """Compares the given runs with the native ones among them."""
+    found = stack_overhead(blocks.taken(asked.runs), asked.keep_disturbed)
+    return pieces(found), picture(found)
+
+
+def pieces(found: StackOverhead) -> list[str]:
+    """Returns the warnings and tables to print."""
     return [
         *(f"warning: {words}" for words in found.warnings),
-        f"Wall and what the stack adds to native, mean seconds with 95 % intervals. {paired.BY_ITSELF}",
+        f"Wall and what the stack adds to native, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",
         table(found).to_string(index=False),
         "\nSeconds of each layer that come on top of native",
         layer_table(found).to_string(index=False),
@@ -112,7 +134,7 @@ def layer_table(found: StackOverhead) -> pd.DataFrame:
         own = point.layer_overhead or {name: Estimate(seconds) for name, seconds in point.layers.items()}
         label = point.label if point.layer_overhead else f"{point.label}, its own"
         cells = {f"{name}, s": str(own[name]) if name in own else "-" for name in names}
-        rows.append({"": label, **cells, "coverage": paired.coverage(*own.values())})
+        rows.append({"": label, **cells, "coverage": estimates.coverage(*own.values())})
     return pd.DataFrame(rows)
 
 
@@ -132,8 +154,8 @@ def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run])
     own_s, native_s = ([_wall_s(each[repeat]) for repeat in common] for each in (runs, native))
     return Point(
         label, alone.runs, alone.wall, alone.layers, alone.unexplained_s, alone.groups,
-        len(common), paired.mean(differences(_wall_s)), paired.ratio(own_s, native_s),
-        {name: paired.mean(differences(of_layer(name))) for name in layers},
+        len(common), estimates.mean(differences(_wall_s)), estimates.ratio(own_s, native_s),
+        {name: estimates.mean(differences(of_layer(name))) for name in layers},
     )  # fmt: skip
 
 
@@ -144,14 +166,14 @@ def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
     means = {name: fmean(_seconds(run).get(name, 0.0) for run in own) for name in _names(own)}
     groups = {} if label == NATIVE else {group: _group(own, walls, group) for group in PUBLISHED_PERCENT}
     unexplained_s = fmean(run.unexplained_ns / 1e9 for run in own)
-    return Point(label, len(own), paired.mean(walls), means, unexplained_s, groups)
+    return Point(label, len(own), estimates.mean(walls), means, unexplained_s, groups)
 
 
 def _group(runs: Sequence[Run], walls: Sequence[float], group: str) -> tuple[Estimate, Estimate]:
     """Mean seconds of a layer group, and the share that they are of the mean wall."""
     names = [name for name, layer in LAYERS.items() if layer.group == group]
     values = [sum(_seconds(run).get(name, 0.0) for name in names) for run in runs]
-    return paired.mean(values), paired.ratio(values, walls)
+    return estimates.mean(values), estimates.ratio(values, walls)
 
 
 def _seconds(run: Run) -> dict[str, float]:
@@ -174,8 +196,8 @@ def _wall_s(run: Run) -> float:
 
 
 def _few(points: Sequence[Point]) -> list[str]:
-    few = [f"{point.label} {point.pairs}" for point in points if point.pairs < paired.ENOUGH]
-    return [f"Too few repeats for an interval, which needs {paired.ENOUGH}: {', '.join(few)}."] if few else []
+    few = [f"{point.label} {point.pairs}" for point in points if point.pairs < estimates.ENOUGH]
+    return [f"Too few repeats for an interval, which needs {estimates.ENOUGH}: {', '.join(few)}."] if few else []
 
 
 def _row(point: Point) -> dict[str, str]:
@@ -185,4 +207,76 @@ def _row(point: Point) -> dict[str, str]:
         seconds, of_wall = point.groups.get(group, (None, None))
         row[f"{group}, s"] = str(seconds or "-")
         row[f"{group}, % of wall"] = f"{100 * of_wall.value:.1f}" if of_wall else "-"
-    return row | {"unexplained, s": f"{point.unexplained_s:.3f}", "coverage": paired.coverage(point.wall, point.ratio)}
+    return row | {
+        "unexplained, s": f"{point.unexplained_s:.3f}",
+        "coverage": estimates.coverage(point.wall, point.ratio),
+    }
+
+
+def picture(found: StackOverhead) -> Figure:
+    """Left: seconds of each point, stacked by layer, with total, interval and ratio to native. Right: the shares of the
+    wall in YARN and in Spark, and the published ones."""
+    figure = Figure(figsize=(13, 1.8 + 0.62 * len(found.points)), layout="constrained")
+    bars, shares = figure.subplots(1, 2, width_ratios=(3, 1))
+    _bars(bars, found)
+    _shares(shares, found)
+    layers = [name for name in HATCHES if any(point.layers.get(name) for point in found.points)]
+    handles = [_patch(name, LAYERS[name].title if name in LAYERS else name) for name in layers]
+    figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize="small", frameon=False)
+    return figure
+
+
+def _patch(layer: str, label: str) -> Patch:
+    return Patch(facecolor=colour(layer), edgecolor="black", linewidth=0.4, hatch=HATCHES[layer], label=label)
+
+
+def _bars(axes: Axes, found: StackOverhead) -> None:
+    widest = max(point.wall.high or point.wall.value for point in found.points)
+    room = 1.32 * widest
+    for row, point in enumerate(found.points):
+        left = 0.0
+        for layer, seconds in point.layers.items():
+            style = {"color": colour(layer), "edgecolor": "black", "linewidth": 0.4, "hatch": HATCHES[layer]}
+            axes.barh(row, seconds, left=left, height=0.62, **style)  # type: ignore[arg-type]
+            if seconds >= WIDE * room:
+                axes.text(
+                    left + seconds / 2, row, f"{seconds:.1f}", ha="center", va="center", fontsize="small",
+                    path_effects=READABLE,
+                )  # fmt: skip
+            left += seconds
+        end = left
+        if point.wall.low is not None and point.wall.high is not None:
+            axes.plot([point.wall.low, point.wall.high], [row, row], color="black", linewidth=1.2, marker="|")
+            end = max(left, point.wall.high)
+        axes.text(end + 0.01 * room, row, _total(point.wall.value, point.ratio), va="center", fontsize="small")
+    axes.set_xlim(0, room)
+    axes.set_yticks(range(len(found.points)), [point.label for point in found.points])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of the wall, mean over repeats; the line at the end is the total's 95 % interval")
+    axes.set_title("Native against in-stack: the same training, by layer", loc="left")
+
+
+def _total(wall_s: float, ratio: Estimate | None) -> str:
+    return f"{wall_s:.1f} s\n{ratio} x native" if ratio else f"{wall_s:.1f} s"
+
+
+def _shares(axes: Axes, found: StackOverhead) -> None:
+    rows = [point.label for point in found.points]
+    height = 0.31
+    for place, group in enumerate(PUBLISHED_PERCENT):
+        layer = GROUP_LAYERS[group]
+        own = [share(point, group) for point in found.points]
+        percent = [100 * one.value if one else 0.0 for one in own] + [PUBLISHED_PERCENT[group]]
+        at = [row + (place - 0.5) * height for row in range(len(percent))]
+        axes.barh(at, percent, height=height, color=colour(layer), edgecolor="black", linewidth=0.4,
+                  hatch=HATCHES[layer], label=f"in {group}")  # fmt: skip
+        for row, value in zip(at, percent, strict=True):
+            upto = "up to " if row > len(rows) - 0.6 else ""
+            if value:
+                axes.text(value + 1, row, f"{upto}{value:.1f} %", va="center", fontsize="x-small")
+    axes.axhline(len(rows) - 0.5, color="black", linewidth=0.6, linestyle=":")
+    axes.set_yticks(range(len(rows) + 1), [*rows, "DLoBD study\n(definition not\npublished)"])
+    axes.set_xlim(0, 100)
+    axes.invert_yaxis()
+    axes.set_xlabel("share of the wall, percent")
+    axes.legend(fontsize="x-small", loc="upper right")

@@ -6,6 +6,7 @@ in the machine's figure only.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
@@ -16,12 +17,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+import dlobd
+from analysis.studies.pictures import HATCHES, colour
+from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.frames import RunBundle
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS
-from dlobd.report.pictures import HATCHES, colour
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]
@@ -38,11 +41,20 @@ PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
 """Of roles: grey, since colours are the layers'."""
 
 
-def report(run: Run) -> list[str]:
-    """What a person reads: whose figures they are, and the means by layer. Raises UsageError as `layer_table`."""
+def parser(doc: str | None) -> ArgumentParser:
+    """Returns the parser of the script; `doc` is its help."""
+    made = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+    made.add_argument("run", metavar="RUN", help="bundle of a run")
+    return made
+
+
+def report(asked: Namespace) -> Shown:
+    """Returns the means by layer and the chart of a run. Raises UsageError as `layer_table`."""
+    bundle = dlobd.load(asked.run)
+    run = bundle.run
     means = layer_table(run).to_string(index=False, float_format="%.3f", na_rep="-")
-    whose = "The whole machine while the wall time was the layer's"
-    return [f"{run.experiment}, run {run.run_id}, {run.status}", whose, means]
+    pieces = (f"{run.experiment}, run {run.run_id}, {run.status}", "Use of the whole machine, by layer", means)
+    return pieces, resource_chart(bundle)
 
 
 def layer_table(run: Run) -> pd.DataFrame:

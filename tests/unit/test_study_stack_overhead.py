@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from repeats import experiment, on_disk, record, taken
 
+from analysis.studies import pictures
+from analysis.studies.stack_overhead import PUBLISHED, layer_table, picture, stack_overhead, table
 from dlobd.bundle.resources import HostUse, PageCache, ResourceUse
 from dlobd.bundle.store import Bundle
 from dlobd.errors import UsageError
-from dlobd.report import blocks, charts, pictures
+from dlobd.report import blocks
 from dlobd.report.blocks import Taken
-from dlobd.report.stack_overhead import PUBLISHED, layer_table, stack_overhead, table
 
 NATIVE_S = {"client": 0.1, "launcher": 0.4, "tensorflow": 9.5}
 STACK_S = {"client": 0.1, "yarn": 3.0, "spark": 20.0, "launcher": 0.9, "feed": 0.5, "hdfs": 3.5, "tensorflow": 10.0}
@@ -179,6 +180,6 @@ def test_tables_and_picture(tmp_path: Path) -> None:
     assert over["launcher, s"] == "0.5 (0.5 to 0.5)"
     for suffix in pictures.SUFFIXES:
         for name in ("one", "two"):
-            pictures.write(charts.stack_overhead(found), tmp_path / f"{name}{suffix}")
+            pictures.write(picture(found), tmp_path / f"{name}{suffix}")
         assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
     assert "must not be added" in PUBLISHED

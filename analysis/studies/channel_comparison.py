@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
 from dlobd.bundle.run import Run
 from dlobd.experiment import channels
@@ -23,7 +24,6 @@ from dlobd.network import interfaces
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.devices import devices
 from dlobd.report.chosen import Chosen, configuration, grouped
-from dlobd.report.script import Shown
 from dlobd.report.summary import throughput
 from dlobd.report.text import MEDIANS, median
 

@@ -10,8 +10,8 @@ import pytest
 from analysis_scripts import script
 from repeats import experiment, on_disk, record
 
+from analysis.studies import channel_comparison, ps_vs_allreduce
 from dlobd.bundle.run import Run
-from dlobd.report import channel_comparison, ps_vs_allreduce
 from dlobd.report.chosen import Chosen
 
 PLANE = {

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from analysis.studies import pictures
 from dlobd.errors import DlobdError, UsageError
-from dlobd.report import pictures
 from dlobd.report.chosen import Chosen, read
 
 Shown = tuple[Iterable[str], Figure | None]

@@ -61,7 +61,7 @@ class Groups:
         return Estimate(found, float(ordered[self.outside - 1]), float(ordered[-self.outside]), self.coverage)
 
 
-def sets(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
+def subsample_mean(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
     """Means over all sets of repeats.
 
     Args:
@@ -73,8 +73,8 @@ def sets(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> 
     return Groups(rows @ members.T / members.sum(axis=1), outside, 1 - 2 * outside / (len(members) + 1))
 
 
-def pairs(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
-    """Means over all pairs of repeats, one with itself included; see `sets`."""
+def hodges_lehmann(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
+    """Means over all pairs of repeats, one with itself included; see `subsample_mean`."""
     rows = np.asarray(samples, float)
     first, second = np.triu_indices(rows.shape[1])
     missed = 2 * np.cumsum(_signed_rank(rows.shape[1]))
@@ -85,19 +85,19 @@ def pairs(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) ->
 
 def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """The mean of the repeats."""
-    found = sets([values], confidence)
+    found = subsample_mean([values], confidence)
     return found.estimate(found.means[0], float(np.mean(values)))
 
 
 def ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Mean over mean; the truth r is where above - r x below varies around 0. `below` is positive."""
-    found = sets([above, below], confidence)
+    found = subsample_mean([above, below], confidence)
     return found.estimate(found.means[0] / found.means[1], float(np.mean(above) / np.mean(below)))
 
 
 def centre(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """The Hodges-Lehmann centre: the median of the means of all pairs."""
-    found = pairs([values], confidence)
+    found = hodges_lehmann([values], confidence)
     return found.estimate(found.means[0])
 
 

@@ -190,7 +190,7 @@ def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
 
 
 def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
-    """Table and picture. See `dlobd.report.script`."""
+    """Table and picture. See `analysis.studies.script`."""
     levels = factors(chosen)
     found = sensitivities(chosen)
     repeats = len(cube(chosen, levels)[0])

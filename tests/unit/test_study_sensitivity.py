@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from chosen_runs import made
 
+from analysis.studies import sensitivity
+from analysis.studies.sensitivity import Sensitivity
 from dlobd.errors import UsageError
-from dlobd.report import sensitivity
 from dlobd.report.chosen import Chosen
-from dlobd.report.sensitivity import Sensitivity
 from dlobd.schema import NotMeasured
 
 AXES = ("workers", "launcher")

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
+from analysis.studies.pictures import HATCHES, colour
 from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report.pictures import HATCHES, colour
 from dlobd.report.summary import layer_s, title
 
 Seconds = dict[str, float | None]

@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.studies import pictures
 from dlobd.bundle.run import Epoch, Run
 from dlobd.errors import UsageError
-from dlobd.report import pictures
 from dlobd.report.chosen import Chosen, grouped
 from dlobd.report.text import MEDIANS, median
 
@@ -85,7 +85,7 @@ def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
-    """Tables and picture. See `dlobd.report.script`."""
+    """Tables and picture. See `analysis.studies.script`."""
     found = groups(chosen)
     without = [
         f"left out: run {run.run_id} has no epoch that was evaluated" for run in chosen.runs if not evaluated(run)

@@ -5,17 +5,18 @@ Numbers come from `dlobd.report.summary`. The picture is drawn from the table an
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+import dlobd
+from analysis.studies.script import Shown
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import pictures
 from dlobd.report.summary import Part, summary
 
 COLUMNS = {
@@ -31,6 +32,8 @@ COLUMNS = {
     "hi_s": "the mean is at most this",
     "unexplained_s": "mean time inside `seconds` that no evidence explains",
 }
+
+PRINTED = ["title", "n", "seconds", "seconds_sd", "percent", "percent_sd", "lo_s", "hi_s", "unexplained_s"]
 
 
 def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -72,13 +75,28 @@ def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
     return rows[list(COLUMNS)]
 
 
-def picture(table: pd.DataFrame, path: Path) -> None:
-    """Draws an overhead table as one stacked bar; the suffix of `path` (.png or .svg) says how. Equal tables give
-    equal files. What is not explained is hatched, inside its layer as well.
+def parser(doc: str | None) -> ArgumentParser:
+    """Returns the parser of the script; `doc` is its help."""
+    made = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+    made.add_argument("runs", nargs="+", metavar="RUN", help="bundle of a run")
+    return made
 
-    Raises:
-        UsageError: another suffix, or the file cannot be written.
-    """
+
+def report(asked: Namespace) -> Shown:
+    """Returns the table and its picture; see `overhead_table`."""
+    runs = [dlobd.load(run).run for run in asked.runs]
+    table = overhead_table(runs)
+    pieces = [
+        f"{runs[0].experiment}, {len(runs)} run(s), window {summary(runs[0]).window}",
+        # a single run may have failed
+        *(f"run {run.run_id} is {run.status}: {run.reason}" for run in runs if run.status != "ok"),
+        table[PRINTED].to_string(index=False, float_format="%.3f", na_rep="-"),
+    ]
+    return pieces, picture(table)
+
+
+def picture(table: pd.DataFrame) -> Figure:
+    """Draws an overhead table as one stacked bar. Unexplained time is hatched, inside its layer as well."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()
     left = 0.0
@@ -98,7 +116,7 @@ def picture(table: pd.DataFrame, path: Path) -> None:
     axes.set_xlabel("seconds" if runs == 1 else f"seconds, mean of {runs} runs")
     axes.set_title("Where the wall time went (hatched: not explained)", loc="left")
     figure.legend(loc="outside lower left", ncols=3, fontsize="small", frameon=False)
-    pictures.write(figure, path)
+    return figure
 
 
 def _parts(run: Run) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from chosen_runs import made
 
+from analysis.studies import scaling
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report import scaling
 from dlobd.report.chosen import Chosen
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from records import layer_row
 
+from analysis.studies import pictures
+from analysis.studies.layer_breakdown import COLUMNS, overhead_table, picture
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report.tables import COLUMNS, overhead_table, picture
 
 RECORD = json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text())
 
@@ -81,7 +82,7 @@ def test_equal_tables_give_equal_pictures(tmp_path: Path, suffix: str) -> None:
     """A picture can be made again from its bundles, byte for byte, and another table makes another one."""
     files = [tmp_path / f"{name}{suffix}" for name in ("a", "b", "c")]
     for file, one in zip(files, (run(), run(), longer()), strict=True):
-        picture(overhead_table([one]), file)
+        pictures.write(picture(overhead_table([one])), file)
     first, again, other = (file.read_bytes() for file in files)
     assert first == again != other
     assert first.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
@@ -91,6 +92,6 @@ def test_another_suffix_or_folder_is_refused(tmp_path: Path) -> None:
     """One clear line instead of a traceback."""
     table = overhead_table([run()])
     with pytest.raises(UsageError, match="neither"):
-        picture(table, tmp_path / "a.jpg")
+        pictures.write(picture(table), tmp_path / "a.jpg")
     with pytest.raises(UsageError, match="cannot be written"):
-        picture(table, tmp_path / "none" / "a.png")
+        pictures.write(picture(table), tmp_path / "none" / "a.png")

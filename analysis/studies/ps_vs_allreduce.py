@@ -6,20 +6,20 @@ shared by all ranks: with more ranks than cores, times grow with that too.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.studies.pictures import LINES
+from analysis.studies.script import Shown
 from dlobd.attribution import statistics
 from dlobd.attribution.statistics import Spread
 from dlobd.axes import MODELS
 from dlobd.microbench import ranks
 from dlobd.microbench.hosts import INTERFACE, hosts
 from dlobd.microbench.ranks import Work
-from dlobd.report.charts import LINES
-from dlobd.report.script import Shown
 
 MODEL = "cifar10-quick"
 CALLS = 10
@@ -39,8 +39,9 @@ def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
     }
 
 
-def options(parser: ArgumentParser) -> ArgumentParser:
-    """What is measured."""
+def parser(doc: str | None) -> ArgumentParser:
+    """Returns the parser of the script; `doc` is its help."""
+    parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], metavar="N", help="2 to 16 each")
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
     parser.add_argument("--rate", default="1gbit", help="of each host's link, as tc writes it; '' for unlimited")

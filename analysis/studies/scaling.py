@@ -17,10 +17,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.studies import layer_bars, pictures
 from dlobd.attribution import statistics
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report import layer_bars, pictures
 from dlobd.report.chosen import Chosen, Repeat, configuration, grouped
 from dlobd.report.summary import throughput, wall_s
 from dlobd.report.text import MEDIANS, median
@@ -163,7 +163,7 @@ def table(found: Curves) -> pd.DataFrame:
 
 
 def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
-    """Tables and picture. See `dlobd.report.script`."""
+    """Tables and picture. See `analysis.studies.script`."""
     found = curves(chosen)
     bars = {f"{label}, {one.workers}": one.layers for label, curve in found.items() for one in curve}
     pieces = (

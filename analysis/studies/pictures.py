@@ -35,6 +35,10 @@ LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 """Colours of lines that are no layers, one after the other; of Okabe and Ito."""
 
 
+LINES = tuple(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", LINE_COLOURS, strict=True))
+"""Style, marker and colour of lines; any of the three tells them apart."""
+
+
 def colour(layer: str) -> str:
     """A layer's colour; white for what is unattributed."""
     return LAYERS[layer].colour if layer in LAYERS else "white"

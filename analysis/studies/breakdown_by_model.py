@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from matplotlib.figure import Figure
 
+from analysis.studies import layer_bars
+from analysis.studies.layer_bars import Seconds
 from dlobd.bundle.run import Run
-from dlobd.report import layer_bars
 from dlobd.report.chosen import Chosen, configuration, grouped, setting
-from dlobd.report.layer_bars import Seconds
 
 
 def bars(chosen: Chosen) -> dict[str, Seconds]:
@@ -24,7 +24,7 @@ def bars(chosen: Chosen) -> dict[str, Seconds]:
 
 
 def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
-    """Both tables and the picture. See `dlobd.report.script`."""
+    """Both tables and the picture. See `analysis.studies.script`."""
     seconds = bars(chosen)
     percent = {label: layer_bars.percents(bar) for label, bar in seconds.items()}
     pieces = (

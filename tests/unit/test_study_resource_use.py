@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from records import run as run_of
 
+from analysis.studies import pictures
+from analysis.studies.resource_use import ROLES, cores_by_role, draw, layer_table, rates, strips
 from dlobd.bundle.resources import HostUse, LayerUse, ResourceUse
 from dlobd.errors import UsageError
-from dlobd.report import pictures
-from dlobd.report.resource_chart import ROLES, cores_by_role, draw, layer_table, rates, strips
 from dlobd.schema import Segment
 
 S = 10**9

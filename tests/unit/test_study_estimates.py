@@ -8,20 +8,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dlobd.report import paired
-from dlobd.report.paired import centre, mean, pairs, ratio, sets
+from analysis.studies import estimates
+from analysis.studies.estimates import centre, hodges_lehmann, mean, ratio, subsample_mean
 
 
 def test_the_centre_of_pairs_is_hardly_moved_by_one_far_value() -> None:
     """Of 1, 2, 3 the pairs' means are 1, 1.5, 2, 2, 2.5, 3. A thousand in place of 5 moves the centre nowhere."""
     assert centre([1.0, 2.0, 3.0]).value == 2
     assert centre([1.0, 2.0, 3.0, 4.0, 1000.0]).value == 3
-    assert pairs([[1.0, 2.0], [10.0, 20.0]]).means.tolist() == [[1, 1.5, 2], [10, 15, 20]]
+    assert hodges_lehmann([[1.0, 2.0], [10.0, 20.0]]).means.tolist() == [[1, 1.5, 2], [10, 15, 20]]
 
 
 def test_sets_are_all_sets_of_whole_repeats() -> None:
     """Of three repeats there are seven; a column has the same repeats in each row."""
-    found = sets([[1.0, 2.0, 6.0], [11.0, 12.0, 16.0]]).means
+    found = subsample_mean([[1.0, 2.0, 6.0], [11.0, 12.0, 16.0]]).means
     assert sorted(found[0]) == [1, 1.5, 2, 3, 3.5, 4, 6]
     assert np.allclose(found[1] - found[0], 10)
 
@@ -46,9 +46,9 @@ def test_six_repeats_reach_from_the_lowest_to_the_highest_and_five_have_no_inter
         assert (found.low, found.high, found.coverage) == (1, 9, 31 / 32)
     for found in (mean(values[:5]), centre(values[:5]), mean([3.0])):
         assert (found.low, found.high, found.coverage, found.holds(3.0), found.half_width) == (None,) * 5
-    assert paired.ENOUGH == 6
+    assert estimates.ENOUGH == 6
     assert mean(values, confidence=0.9).coverage == 1 - 2 * 3 / 64
-    assert mean(values, confidence=0.99) == paired.Estimate(np.mean(values))
+    assert mean(values, confidence=0.99) == estimates.Estimate(np.mean(values))
 
 
 def test_constants_are_certain() -> None:
@@ -60,8 +60,8 @@ def test_constants_are_certain() -> None:
 
 def test_many_repeats_draw_their_sets_alike_each_time() -> None:
     """Thirteen have 8191 sets: half of them or less, no set twice, and none without a repeat."""
-    drawn = paired._members(13)
-    assert len(np.unique(drawn, axis=0)) == len(drawn) <= paired.MOST_SETS
+    drawn = estimates._members(13)
+    assert len(np.unique(drawn, axis=0)) == len(drawn) <= estimates.MOST_SETS
     assert drawn.sum(axis=1).min() >= 1
     values = [*np.random.default_rng(3).normal(10, 1, 40)]
     assert mean(values) == mean(values)

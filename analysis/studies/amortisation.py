@@ -5,16 +5,17 @@
 Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first of a repeat's runs,
 each from the end of the epoch before it: the first epoch, start-up and teardown are as long in a long run, and their
 seconds of variation would drown the slope of the walls. The fixed cost is what then remains of the repeat's mean wall.
-Each is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`dlobd.report.paired`).
+Each is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`estimates`).
 
 A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
 and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
-(`dlobd.report.variation`). Where no way has two runs of three epochs, the whole variation of the cost is taken for one
+(`variation`). Where no way has two runs of three epochs, the whole variation of the cost is taken for one
 from run to run: a run that is slow for two epochs may be slow for all.
 """
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -22,16 +23,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy.stats import t as student
 
+from analysis.studies import estimates, script
+from analysis.studies.estimates import Groups
+from analysis.studies.pictures import LINES
+from analysis.studies.script import Shown
+from analysis.studies.variation import Variation, slow_throughout, variation
 from dlobd.attribution.statistics import CONFIDENCE, Estimate
 from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
-from dlobd.report import paired
+from dlobd.report import blocks
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat
-from dlobd.report.paired import Groups
-from dlobd.report.variation import Variation, slow_throughout, variation
 
 SHORT = 3
 """Runs of at most so many epochs give the line; longer ones check it."""
@@ -82,7 +87,7 @@ class Line:
         """Wall of one more run, with its 95 % prediction interval by normal theory (Satterthwaite 1946): variances of
         the line, of start-up and of the cost of an epoch add up, each with the degrees of freedom that told it."""
         mean_s = self.mean_s(epochs)
-        if self.repeats < paired.ENOUGH:
+        if self.repeats < estimates.ENOUGH:
             return Estimate(mean_s)
         on_line = [self.intercepts[repeat] + epochs * cost for repeat, cost in self.costs.items()]
         parts = (
@@ -178,12 +183,25 @@ def amortisation(every: Sequence[Taken], keep_disturbed: bool = False) -> Amorti
     return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), tuple(doubts))
 
 
-def report(found: Amortisation, epochs: Sequence[int]) -> list[str]:
-    """What a person reads: doubts, the lines, what they predict for so many epochs, and how long runs compare."""
+def parser(doc: str | None) -> ArgumentParser:
+    """Returns the parser of the script; `doc` is its help."""
+    made = script.parser(doc, disturbed=True)
+    made.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
+    return made
+
+
+def report(asked: Namespace) -> Shown:
+    """Estimates the lines of the given runs; without native runs there is no picture."""
+    found = amortisation(blocks.taken(asked.runs), asked.keep_disturbed)
+    return pieces(found, asked.epochs), picture(found) if found.against else None
+
+
+def pieces(found: Amortisation, epochs: Sequence[int]) -> list[str]:
+    """Returns the warnings and tables to print, with predictions for these numbers of epochs."""
     tables = (table(found), prediction_table(found, epochs), check_table(found))
     return [
         *(f"warning: {words}" for words in found.warnings),
-        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {paired.BY_ITSELF}",
+        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {estimates.BY_ITSELF}",
         PREDICTIONS,
         *(made.to_string(index=False) + "\n" for made in tables if len(made)),
     ]
@@ -201,7 +219,7 @@ def table(found: Amortisation) -> pd.DataFrame:
             "an epoch, s": str(line.epoch),
         }
         after = str(over[line.label].epochs_to()) if line.label in over else "-"
-        of = paired.coverage(line.fixed, line.epoch)
+        of = estimates.coverage(line.fixed, line.epoch)
         rows.append(row | {f"overhead under {GOAL:.0%} after, epochs": after, "coverage": of})
     return pd.DataFrame(rows)
 
@@ -282,12 +300,12 @@ def _line(label: str, runs: Sequence[Taken], common: Variation | None) -> Line:
         label,
         costs,
         intercepts,
-        paired.centre([*intercepts.values()]),
-        paired.centre([*costs.values()]),
+        estimates.centre([*intercepts.values()]),
+        estimates.centre([*costs.values()]),
         tuple(seconds for block in blocks.values() for seconds in block.outside_s.values()),
         common or slow_throughout([*costs.values()]),
-        paired.centre(bends) if bends else None,
-        paired.centre([block.outside_epoch_s for block in blocks.values()]),
+        estimates.centre(bends) if bends else None,
+        estimates.centre([block.outside_epoch_s for block in blocks.values()]),
         walls,
     )
 
@@ -313,7 +331,7 @@ def _against(line: Line, native: Line) -> AgainstNative:
     if not common:
         raise UsageError(f"No repeat has both native runs and those of {line.label}.", "run them in one series")
     rows = [[of[repeat] for repeat in common] for each in (line, native) for of in (each.costs, each.intercepts)]
-    return AgainstNative(line, native, len(common), paired.pairs(rows))
+    return AgainstNative(line, native, len(common), estimates.hodges_lehmann(rows))
 
 
 def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_intercept: Any) -> Any:
@@ -335,8 +353,10 @@ def _checks(line: Line, long: Iterable[Taken]) -> list[Check]:
 
 def _doubts(line: Line) -> list[str]:
     found = []
-    if line.repeats < paired.ENOUGH:
-        found.append(f"{line.label}: {line.repeats} repeats are too few for an interval, which needs {paired.ENOUGH}.")
+    if line.repeats < estimates.ENOUGH:
+        found.append(
+            f"{line.label}: {line.repeats} repeats are too few for an interval, which needs {estimates.ENOUGH}."
+        )
     if line.epoch.value <= 0 or line.epoch.holds(0.0):
         found.append(f"{line.label}: the cost of an epoch cannot be told from 0; no prediction from it is of use.")
     if line.bend and _tells(line, line.bend):
@@ -350,3 +370,55 @@ def _doubts(line: Line) -> list[str]:
 
 def _tells(line: Line, departure: Estimate) -> bool:
     return departure.holds(0.0) is False and abs(departure.value) > TELLING * abs(line.epoch.value)
+
+
+def picture(found: Amortisation) -> Figure:
+    """Stack overhead in percent of native over epochs: the lines with their 95 % intervals, and what was measured.
+
+    Filled marks gave the lines; open ones are longer runs, which did not."""
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.subplots()
+    most = max([50, *(epochs for line in found.lines for epochs in line.walls)])
+    epochs = np.geomspace(1, 2 * most, 40)
+    for one, (style, marker, shade) in zip(found.against, LINES * len(found.against), strict=False):
+        curve = [one.ratio(float(each)) for each in epochs]
+        values = [_overhead_percent(each.value) for each in curve]
+        axes.plot(epochs, values, linestyle=style, color=shade)
+        axes.plot([], [], linestyle=style, color=shade, marker=marker, label=one.line.label)  # for the legend
+        if curve[0].low is not None:
+            low, high = ([_overhead_percent(getattr(each, end)) for each in curve] for end in ("low", "high"))
+            axes.fill_between(epochs, low, high, color=shade, alpha=0.15, linewidth=0)
+        for at, percent in _measured(one.line, one.native):
+            face = shade if at <= SHORT else "white"
+            axes.plot(at, percent, linestyle="", marker=marker, color=shade, markerfacecolor=face, markersize=8)
+    axes.axhline(100 * GOAL, color="black", linewidth=0.8, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=10)  # logarithmic above 10 %, and a negative overhead is shown too
+    ticks = [1, 2, 3, 8, 20, 50, 100]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    percents = [-50, -20, -10, 0, 5, 10, 20, 50, 100, 200, 500]
+    axes.set_yticks(percents, [f"{each} %" for each in percents])
+    axes.set_ylim(bottom=min(-2.0, axes.dataLim.ymin))
+    axes.set_xlabel("epochs; filled marks gave the lines, open ones are longer runs; bands: 95 % intervals of the mean")
+    axes.set_ylabel(f"stack overhead, percent of {NATIVE}")
+    axes.set_title("Amortisation: what the stack adds to longer training", loc="left")
+    axes.legend(fontsize="small", frameon=False)
+    axes.grid(visible=True, linewidth=0.3)
+    return figure
+
+
+def _measured(line: Line, native: Line) -> Sequence[tuple[int, float]]:
+    """(epochs, overhead in percent) of the means of the runs that both have, repeat by repeat."""
+    points = []
+    for epochs in sorted(line.walls.keys() & native.walls.keys()):
+        common = line.walls[epochs].keys() & native.walls[epochs].keys()
+        if common:
+            own, other = (sum(each.walls[epochs][repeat] for repeat in common) for each in (line, native))
+            points.append((epochs, _overhead_percent(own / other)))
+    return points
+
+
+def _overhead_percent(ratio: float) -> float:
+    """Overhead in percent, of a ratio to native."""
+    return 100 * (ratio - 1)

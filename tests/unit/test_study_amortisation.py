@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from repeats import experiment, taken
 
+from analysis.studies.amortisation import Line, amortisation, check_table, picture, prediction_table, table
+from analysis.studies.variation import variation
 from dlobd.errors import UsageError
-from dlobd.report import charts
-from dlobd.report.amortisation import Line, amortisation, check_table, prediction_table, table
 from dlobd.report.blocks import Taken
-from dlobd.report.variation import variation
 
 Truth = tuple[float, float]
 """Seconds: fixed, and an epoch."""
@@ -124,7 +123,7 @@ def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
     ]  # fmt: skip
     assert rows[1]["ratio to native"] == "1"
     assert rows[3]["half-width"].endswith("%")
-    charts.amortisation(found)
+    picture(found)
 
 
 def test_more_repeats_make_the_line_surer_but_not_a_single_run() -> None:
