@@ -19,7 +19,7 @@ from analysis.studies.amortisation import picture as draw
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
-from dlobd.report import blocks
+from dlobd.compare.runset import load
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -61,9 +61,9 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         chosen = points(asked.experiment, asked.ways, epochs)
         if repeats:
             made.append(series.run(series.opened(chosen, 0, asked.out), repeats, progress, progress.keep))
-    every = blocks.taken([one.path for one in made])
+    every = load([one.path for one in made])
     busy = publish.busy_before(*made)
-    return write(amortisation(every, asked.loaded), [one.run for one in every], busy, asked.docs, asked.long)
+    return write(amortisation(every, asked.loaded), every.runs, busy, asked.docs, asked.long)
 
 
 def write(

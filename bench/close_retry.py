@@ -18,9 +18,8 @@ from pathlib import Path
 from bench import command, remedies
 from bench.pathologies.stage import Stage
 from bench.pathologies.table import MAIN, SOON_CLOSED, WARM
+from dlobd.compare.runset import RunSet, read
 from dlobd.errors import RunFailed
-from dlobd.report import sides
-from dlobd.report.sides import Side
 from dlobd.run import series
 from dlobd.run.progress import Progress
 
@@ -69,9 +68,8 @@ def _bundles(directory: Path) -> list[Path]:
     return sorted((directory / MAIN).glob("*/run.json"))
 
 
-def _side(directory: Path, words: str) -> Side:
-    (side,) = sides.read(str(directory / MAIN), directory).values()
-    return dataclasses.replace(side, label=words)
+def _side(directory: Path, words: str) -> RunSet:
+    return dataclasses.replace(read(str(directory / MAIN), directory), label=words)
 
 
 if __name__ == "__main__":

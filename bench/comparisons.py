@@ -19,7 +19,7 @@ from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
 from dlobd.bundle.run import Run
-from dlobd.report import sides
+from dlobd.compare.runset import read
 from dlobd.report.summary import title
 
 NAME = "comparisons"
@@ -50,8 +50,8 @@ def main() -> int:
     parser.add_argument("--pool", required=True)
     parser.add_argument("--docs", type=Path, default=Path("docs"))
     asked = parser.parse_args()
-    (side,) = sides.read(asked.pool, Path("runs")).values()
-    pool = [member.run for member in side.members if member.run.status == "ok" and member.run.wall_ns]
+    runs = read(asked.pool, Path("runs")).runs
+    pool = [run for run in runs if run.status == "ok" and run.wall_ns]
     parts = [*_short(short_runs.read(asked.short)), *_stack(pool)]
     publish.page(asked.docs / "comparisons.md", NAME, publish.machine(pool), parts)
     kept = [{"run": run.run_id, "wall_ns": run.wall_ns, **{row.layer: row.ns for row in run.layers}} for run in pool]

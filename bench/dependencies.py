@@ -14,11 +14,11 @@ from pathlib import Path
 
 from bench import command, publish, remedies
 from bench.pathologies.stage import Stage
+from dlobd.compare.runset import of_series
 from dlobd.experiment import own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.file_system import WebHdfs
 from dlobd.paths import plain, spark_home
-from dlobd.report.sides import of_series
 from dlobd.run import packing, series
 from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
@@ -73,7 +73,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         made = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     finally:
         stage.close()
-    found = of_series(made)
+    found = of_series(made).points()
     allowed = ["busy"] * asked.loaded
     return [
         remedies.write(

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from scipy.stats import beta
 
 from bench.short_runs import LAYERS as SHORT_LAYERS
-from dlobd.attribution.comparison import MARGIN, Compared, compare
-from dlobd.attribution.permutation import Sides
 from dlobd.bundle.run import Run
-from dlobd.report.comparison import WALL, Comparison, comparison
-from dlobd.report.gate import Gate, gate
-from dlobd.report.sides import Member, Side
+from dlobd.compare.comparison import Comparison, compare
+from dlobd.compare.figures import WALL
+from dlobd.compare.gate import Gate, gate
+from dlobd.compare.permutation import Samples
+from dlobd.compare.runset import Member, Repeat, RunSet
+from dlobd.compare.verdicts import Compared, compare_family
 
 Values = dict[str, int]
 """A short run: nanoseconds of `wall` and of each layer, and its batch."""
@@ -70,8 +71,8 @@ def short_alarms(runs: Sequence[Values], order: str, size: int) -> Alarms:
     wall = layers = pairs = 0
     for first, second in _pairs(runs, order, size, chance):
         blocks = order == ORDERS[0]
-        wall += _alarm(compare({WALL: _sides(first, second, WALL, blocks)}).values())
-        layers += _alarm(compare({name: _sides(first, second, name, blocks) for name in SHORT_LAYERS}).values())
+        wall += _alarm(compare_family({WALL: _sides(first, second, WALL, blocks)}).values())
+        layers += _alarm(compare_family({name: _sides(first, second, name, blocks) for name in SHORT_LAYERS}).values())
         pairs += 1
     return Alarms(order, size, Count(wall, pairs), Count(layers, pairs))
 
@@ -87,11 +88,11 @@ def short_power(runs: Sequence[Values], pilot: int, planted: float, trials: int)
     found, asked = 0, []
     for _ in range(trials):
         drawn = chance.sample(blocks, len(blocks))
-        before = compare({WALL: _of_blocks(drawn[:pilot])}, planted)[WALL]
+        before = compare_family({WALL: _of_blocks(drawn[:pilot])}, planted)[WALL]
         needed = before.runs_needed
         if needed is None:
             continue
-        after = compare({WALL: _of_blocks(drawn[pilot : pilot + needed], 1 + planted)}, planted)[WALL]
+        after = compare_family({WALL: _of_blocks(drawn[pilot : pilot + needed], 1 + planted)}, planted)[WALL]
         found += after.verdict == "slower"
         asked.append(needed)
     return Count(found, len(asked)), asked
@@ -123,7 +124,7 @@ def gates(pool: Sequence[Run], size: int, trials: int, planted: float = 0, layer
     for trial in range(trials):
         layer = layers[trial % len(layers)] if layers else ""
         decided = _gate(chance, pool, size, layer, planted)
-        named = [name for _, name in decided.grown if name != WALL]
+        named = [one.name for one in decided.grown if one.name != WALL]
         found += named[:1] == [layer] if layer else decided.outcome == "regression"
     return Count(found, trials)
 
@@ -163,11 +164,11 @@ def _compared(runs: Sequence[Run], size: int, blocks: bool) -> Comparison:
     """The second half of the runs with the first."""
     halves = {"first": runs[:size], "second": runs[size:]}
     sides = [
-        Side(name, tuple(Member(run, ("pool", place) if blocks else None) for place, run in enumerate(half)))
+        RunSet(name, tuple(Member(run, Repeat("pool" if blocks else "", n), name) for n, run in enumerate(half)))
         for name, half in halves.items()
     ]
     # the pool was made in one environment; that of a busy machine is one, too
-    return comparison([(sides[0], sides[1])], MARGIN, ("busy", "order"))
+    return compare([(sides[0], sides[1])], allowed=("busy", "order"))
 
 
 def _alarm(compared: Iterable[Compared]) -> bool:
@@ -189,12 +190,12 @@ def _pairs(
             yield [first for first, _ in drawn], [second for _, second in drawn]
 
 
-def _sides(first: Sequence[Values], second: Sequence[Values], name: str, blocks: bool) -> Sides:
+def _sides(first: Sequence[Values], second: Sequence[Values], name: str, blocks: bool) -> Samples:
     key = f"{name}_ns"
-    return Sides(tuple(run[key] for run in first), tuple(run[key] for run in second), blocks)
+    return Samples(tuple(run[key] for run in first), tuple(run[key] for run in second), blocks)
 
 
-def _of_blocks(blocks: Sequence[tuple[list[Values], list[Values]]], factor: float = 1) -> Sides:
+def _of_blocks(blocks: Sequence[tuple[list[Values], list[Values]]], factor: float = 1) -> Samples:
     """Walls of blocks of two runs; the second one's is so many times as long."""
     first, second = ([run["wall_ns"] for side in blocks for run in side[place]] for place in (0, 1))
-    return Sides(tuple(first), tuple(round(factor * ns) for ns in second), True)
+    return Samples(tuple(first), tuple(round(factor * ns) for ns in second), True)

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.tables import Table
-from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import BUSY_PERCENT
+from dlobd.compare.median import spread
 from dlobd.paths import replace_file
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 from dlobd.run.series import Series
-
-BUSY_PERCENT = 25.0
-"""Cores busier than this before a run: something else runs on the machine."""
 
 
 def markers(name: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""How a finding's remedy that was tried is told: what the finding said could be saved at most, and what was."""
+"""Page of a remedy that was tried: the most that its finding predicted, and the measured difference."""
 
 from __future__ import annotations
 
@@ -7,36 +7,37 @@ from pathlib import Path
 
 from bench import publish
 from bench.tables import markdown
-from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
-from dlobd.report import comparison_view
-from dlobd.report.comparison import WALL, comparison
-from dlobd.report.sides import Side
+from dlobd.compare.comparison import compare
+from dlobd.compare.figures import WALL
+from dlobd.compare.median import spread
+from dlobd.compare.runset import RunSet
+from dlobd.report.comparison import sentence
 
-PAGE, MARGIN = "findings.md", 0.05
+PAGE = "findings.md"
 
 
 def write(
-    name: str, finding: str, sides: tuple[Side, Side], busy: Sequence[float], docs: Path, allowed: Collection[str]
+    name: str, finding: str, pair: tuple[RunSet, RunSet], busy: Sequence[float], docs: Path, allowed: Collection[str]
 ) -> Path:
-    """Writes both sides, and what `dlobd compare` says of them, between the page's markers of a bench.
+    """Writes both sides, and their comparison, between the page's markers of a benchmark.
 
     Args:
-        sides: without the remedy, and with it.
+        pair: runs without the remedy, and with it.
         busy: percent of the cores, before each run.
         allowed: kinds of differences that the sides may have.
 
     Raises:
         UsageError: they cannot be compared.
     """
-    found = comparison([sides], MARGIN, allowed)
-    runs = [[member.run for member in side.members] for side in sides]
+    found = compare([pair], allowed=allowed)
+    runs = [side.runs for side in pair]
     rows = [
         [side.label, str(len(each)), _seconds(_walls(each)), _seconds(_bounds(each, finding))]
-        for side, each in zip(sides, runs, strict=True)
+        for side, each in zip(pair, runs, strict=True)
     ]
-    without, remedy = (side.label for side in sides)
-    said = f"{remedy} against {without}, by `dlobd compare`: {comparison_view.sentence(WALL, found.pairs[0].wall)}."
+    without, remedy = (side.label for side in pair)
+    said = f"{remedy} against {without}, by `dlobd compare`: {sentence(WALL, found.pairs[0].wall)}."
     page = docs / PAGE
     publish.page(
         page,

@@ -18,9 +18,10 @@ from analysis.studies.stack_overhead import picture as draw
 from bench import command, publish
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import NATIVE, launch_label
+from dlobd.compare.runset import load
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.report import blocks
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -43,8 +44,8 @@ def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
         files.load(experiment, [f"launcher={a}", *([f"input={b}"] if b else []), "page_cache=warm"])
         for a, _, b in split
     ]
-    found = {blocks.label(each): each for each in every}
-    if blocks.NATIVE not in found:
+    found = {launch_label(each): each for each in every}
+    if NATIVE not in found:
         raise UsageError("Without native runs there is nothing to compare with.", "add native to --ways")
     return found
 
@@ -61,10 +62,10 @@ def main() -> int:
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     chosen = points(asked.experiment, asked.ways)
     found = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
-    every = blocks.taken([found.path])
+    every = load([found.path])
     return write(
         stack_overhead(every, asked.loaded),
-        [one.run for one in every],
+        every.runs,
         publish.busy_before(found),
         asked.docs,
         asked.readme,

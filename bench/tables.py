@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from dlobd.attribution.statistics import Spread, difference, ratios, spread
+from dlobd.compare.median import Spread, difference, ratios, spread
 from dlobd.report import text
 
 Values = dict[str, list[float | None]]

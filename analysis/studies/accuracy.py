@@ -1,6 +1,6 @@
-"""Test accuracy over time, epoch by epoch, on both clocks: from submit, and from the first touch of the data.
+"""Test accuracy over time, epoch by epoch, on two clocks: from submit, and from the first touch of the data.
 
-The second is MLPerf's, which leaves initialisation out. See `dlobd.attribution.epochs`.
+The second clock is MLPerf's, without initialisation. See `dlobd.attribution.epochs`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from analysis.studies import pictures
 from dlobd.bundle.run import Epoch, Run
+from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
-from dlobd.report.chosen import Chosen, grouped
 from dlobd.report.text import MEDIANS, median
 
 FROM_SUBMIT = "from submit, s"
@@ -24,30 +24,32 @@ CLOCKS: dict[str, Callable[[Run, Epoch], int | None]] = {
     FROM_SUBMIT: Run.from_submit_ns,
     FROM_FIRST_TOUCH: Run.from_first_touch_ns,
 }
-"""Name of a clock to when, by it, an epoch's accuracy was known, in nanoseconds; None where that is unknown."""
+"""Clock to the time of an epoch's accuracy in nanoseconds; None for an unknown time."""
 
 
 def evaluated(run: Run) -> list[Epoch]:
-    """The epochs whose test accuracy is known."""
+    """Return the epochs with a known test accuracy."""
     return [epoch for epoch in run.epochs if epoch.test_accuracy is not None]
 
 
-def groups(chosen: Chosen) -> dict[str, list[Run]]:
-    """Label to the runs that have accuracies.
+def groups(runs: RunSet) -> dict[str, list[Run]]:
+    """Return the runs with accuracies by label.
 
     Raises:
-        UsageError: none has.
+        UsageError: no run has one.
     """
-    runs = [run for run in chosen.runs if evaluated(run)]
-    if not runs:
-        raise UsageError(
-            "No epoch of these runs was evaluated.", "run them with --set evaluate_every_epochs=1, by this dlobd"
-        )
-    return grouped(runs, lambda run: chosen.label(run) or "all runs")
+    found = {
+        label: kept
+        for label, group in runs.grouped(lambda run: runs.name(run) or "all runs").items()
+        if (kept := [run for run in group.runs if evaluated(run)])
+    }
+    if not found:
+        raise UsageError("No epoch of these runs was evaluated.", "run them with --set evaluate_every_epochs=1")
+    return found
 
 
 def table(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """One row a group and epoch: medians of runs; see `dlobd.report.text.median`."""
+    """Return one row a group and epoch, with medians of runs; see `dlobd.report.text.median`."""
     rows = []
     for label, runs in found.items():
         by_epoch: dict[int, list[tuple[Run, Epoch]]] = {}
@@ -65,13 +67,12 @@ def table(found: dict[str, list[Run]]) -> pd.DataFrame:
 
 
 def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
-    """One row a group and target accuracy: in how many runs it was reached, and the median time; empty without one."""
+    """Return one row a group and target accuracy: the runs that reached it, and the median time."""
     rows = []
     for label, runs in found.items():
-        for target, each in grouped(runs, lambda run: run.time_to_accuracy and run.time_to_accuracy.target).items():
-            if target is None:
-                continue
-            times = [run.time_to_accuracy for run in each if run.time_to_accuracy]
+        every = [run.time_to_accuracy for run in runs if run.time_to_accuracy]
+        for target in dict.fromkeys(time.target for time in every):
+            times = [time for time in every if time.target == target]
             rows.append(
                 {
                     "": label,
@@ -84,12 +85,10 @@ def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
-    """Tables and picture. See `analysis.studies.script`."""
-    found = groups(chosen)
-    without = [
-        f"left out: run {run.run_id} has no epoch that was evaluated" for run in chosen.runs if not evaluated(run)
-    ]
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+    """Return tables and picture."""
+    found = groups(runs)
+    without = [f"left out: run {run.run_id} has no evaluated epoch" for run in runs.runs if not evaluated(run)]
     pieces = [
         *without,
         f"Test accuracy and when it was known, medians of runs; {MEDIANS}",

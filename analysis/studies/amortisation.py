@@ -2,9 +2,9 @@
 
     wall = fixed + epochs x epoch
 
-Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first of a repeat's runs,
-each from the end of the epoch before it: the first epoch, start-up and teardown are as long in a long run, and their
-seconds of variation would drown the slope of the walls. The fixed cost is what then remains of the repeat's mean wall.
+Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first one in a repeat. The
+first epoch, start-up and teardown are as long in a long run, and their variation of seconds would hide the slope of the
+walls. The fixed cost is the rest of the mean wall of the repeat.
 Each is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`estimates`).
 
 A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
@@ -31,36 +31,35 @@ from analysis.studies.estimates import Groups
 from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
 from analysis.studies.variation import Variation, slow_throughout, variation
-from dlobd.attribution.statistics import CONFIDENCE, Estimate
+from dlobd.attribution.statistics import CONFIDENCE
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import NATIVE, experiment
+from dlobd.compare.median import Estimate
+from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
-from dlobd.report import blocks
-from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
-from dlobd.report.chosen import Repeat
 
 SHORT = 3
-"""Runs of at most so many epochs give the line; longer ones check it."""
+"""Largest number of epochs of the runs that give the line; longer runs check it."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
-"""With one of these set, epochs are not what ends training."""
+"""Settings that end training before its last epoch."""
 
 GOAL = 0.05
-"""Stack overhead that is asked for, as a share of the native wall."""
+"""Goal for the stack overhead, as a share of the native wall."""
 
-
-TELLING = 0.05
-"""A departure from the line that is less than this share of an epoch's cost is passed over, however sure it is."""
+NOTABLE = 0.05
+"""Smaller departures from the line, as a share of the cost of an epoch, are not reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Wall over epochs of one launcher and input, in seconds.
+    """Line of the wall over epochs for a launcher and input, in seconds.
 
-    costs, intercepts: of each repeat, by repeat; `epoch` and `fixed` are their centres.
+    costs, intercepts: by repeat; `epoch` and `fixed` are their centres.
     outside_s: start-up, first epoch and teardown of each run.
     variation: of single runs in the cost of an epoch.
-    bend: how much longer the second epoch of 2 is than the mean of the second and third of 3; None without both.
-    outside_epoch: seconds that start-up, first epoch and teardown change an epoch, which the model says is 0.
+    bend: second epoch of 2 minus the mean of the second and third of 3; None without both.
+    outside_epoch: change of start-up, first epoch and teardown per epoch; 0 in the model.
     """
 
     label: str
@@ -76,16 +75,18 @@ class Line:
 
     @property
     def repeats(self) -> int:
-        """Repeats that gave the line."""
+        """Number of repeats that gave the line."""
         return len(self.costs)
 
     def mean_s(self, epochs: int) -> float:
-        """Wall that the line has."""
+        """Return the wall at a point of the line."""
         return self.fixed.value + epochs * self.epoch.value
 
     def predicted_s(self, epochs: int) -> Estimate:
-        """Wall of one more run, with its 95 % prediction interval by normal theory (Satterthwaite 1946): variances of
-        the line, of start-up and of the cost of an epoch add up, each with the degrees of freedom that told it."""
+        """Predict the wall of one more run, with a 95 % interval by normal theory (Satterthwaite 1946).
+
+        The variances of the line, of start-up and of the cost of an epoch add up, each with its degrees of freedom.
+        """
         mean_s = self.mean_s(epochs)
         if self.repeats < estimates.ENOUGH:
             return Estimate(mean_s)
@@ -103,7 +104,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A long run, the wall that was predicted for it, and whether it is inside; None without an interval."""
+    """Long run with its predicted wall; `inside` is None without an interval."""
 
     label: str
     epochs: int
@@ -115,7 +116,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class AgainstNative:
-    """What a line has over the native one, from the repeats that both have.
+    """Line compared with the native line, from their common repeats.
 
     groups: of cost and intercept, native cost and native intercept.
     """
@@ -126,19 +127,19 @@ class AgainstNative:
     groups: Groups = field(repr=False)
 
     def ratio(self, epochs: float) -> Estimate:
-        """Mean wall at so many epochs over that of native."""
+        """Return the ratio of the mean wall to the native one."""
         cost, intercept, native_cost, native_intercept = self.groups.means
         return self.groups.estimate((intercept + epochs * cost) / (native_intercept + epochs * native_cost))
 
     def epochs_to(self, goal: float = GOAL) -> Estimate:
-        """Epochs from which on the overhead stays at most `goal`; infinite: never."""
+        """Return the epochs from which on the overhead is at most `goal`; infinite for never."""
         each = _epochs_to(goal, *self.groups.means)
         return self.groups.estimate(each, float(np.ceil(np.median(each))))
 
 
 @dataclass(frozen=True, slots=True)
 class Amortisation:
-    """Lines, those of a stack against the native one if there is one, checks by long runs, and what is doubtful."""
+    """Lines, comparisons with the native line if there is one, checks by long runs, and warnings."""
 
     lines: tuple[Line, ...]
     against: tuple[AgainstNative, ...]
@@ -147,40 +148,31 @@ class Amortisation:
 
 
 PREDICTIONS = (
-    "The wall of one more run has 95 % by normal theory; in simulations of six repeats such intervals held it in 92 to "
-    "97 of 100 cases."
+    "Predictions have 95 % intervals by normal theory. In simulations of six repeats they contained the wall in 92 to "
+    "97 % of cases."
 )
-"""What is said of `prediction_table`."""
+"""Note below `prediction_table`."""
 
 
-def amortisation(every: Sequence[Taken], keep_disturbed: bool = False) -> Amortisation:
-    """Lines through short runs, checked by long ones.
+def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
+    """Estimate lines from short runs, and check them by long runs.
 
     Raises:
-        UsageError: the runs differ in more than epochs and way; something else than epochs ended training; or a way
-            has no repeat with runs of at least two different numbers of epochs up to `SHORT`.
+        UsageError: the runs did different work apart from their epochs; another limit than epochs ended training; or a
+            launcher and input has no repeat with at least two different numbers of epochs up to `SHORT`.
     """
-    check_equal(every, but=("epochs",))
+    groups, warnings = script.checked(runs, keep_busy, also=("epochs",))
     for name in LIMITS:
-        if getattr(every[0].experiment, name):
-            raise UsageError(f"These runs end by {name}: epochs do not say how long they train.", f"{name}=0")
-    by_label: dict[str, list[Taken]] = {}
-    for one in sound(every, keep_disturbed):
-        by_label.setdefault(one.label, []).append(one)
-    # of all ways together: six runs of one say little of how runs vary
-    common = variation([[one.run for one in runs] for runs in by_label.values()], SHORT)
-    lines = {
-        label: _line(label, runs, common)
-        for label, runs in sorted(by_label.items(), key=lambda item: item[0] != NATIVE)
-    }
+        if getattr(experiment(runs.runs[0]), name):
+            raise UsageError(f"These runs end by {name}: their epochs do not define their length.", f"{name}=0")
+    # from all groups together: six runs of one group say little about the variation
+    common = variation([group.runs for group in groups.values()], SHORT)
+    ordered = sorted(groups.items(), key=lambda item: item[0] != NATIVE)
+    lines = {label: _line(label, group, common) for label, group in ordered}
     against = [_against(line, lines[NATIVE]) for line in lines.values() if NATIVE in lines and line.label != NATIVE]
-    checks = [
-        check
-        for label, runs in by_label.items()
-        for check in _checks(lines[label], [one for one in runs if one.experiment.epochs > SHORT])
-    ]
-    doubts = [*warnings(every, keep_disturbed), *(words for line in lines.values() for words in _doubts(line))]
-    return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), tuple(doubts))
+    checks = [check for label, group in groups.items() for check in _checks(lines[label], group.runs)]
+    doubts = [doubt for line in lines.values() for doubt in _doubts(line)]
+    return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), (*warnings, *doubts))
 
 
 def parser(doc: str | None) -> ArgumentParser:
@@ -192,7 +184,7 @@ def parser(doc: str | None) -> ArgumentParser:
 
 def report(asked: Namespace) -> Shown:
     """Estimates the lines of the given runs; without native runs there is no picture."""
-    found = amortisation(blocks.taken(asked.runs), asked.keep_disturbed)
+    found = amortisation(load(asked.runs), asked.keep_disturbed)
     return pieces(found, asked.epochs), picture(found) if found.against else None
 
 
@@ -208,7 +200,7 @@ def pieces(found: Amortisation, epochs: Sequence[int]) -> list[str]:
 
 
 def table(found: Amortisation) -> pd.DataFrame:
-    """One row a launcher and input, seconds first; in brackets 95 % intervals."""
+    """Return one row a launcher and input, seconds first; brackets hold 95 % intervals."""
     over = {one.line.label: one for one in found.against}
     rows = []
     for line in found.lines:
@@ -225,7 +217,7 @@ def table(found: Amortisation) -> pd.DataFrame:
 
 
 def prediction_table(found: Amortisation, epochs: Sequence[int]) -> pd.DataFrame:
-    """One row a launcher and input and number of epochs: the wall of one more run, and the mean ratio to native."""
+    """Return one row a line and number of epochs: wall of one more run, and mean ratio to native."""
     over = {one.line.label: one for one in found.against}
     rows = []
     for line in found.lines:
@@ -239,7 +231,7 @@ def prediction_table(found: Amortisation, epochs: Sequence[int]) -> pd.DataFrame
 
 
 def check_table(found: Amortisation) -> pd.DataFrame:
-    """One row a long run: its wall, what was predicted for it, and whether it is inside."""
+    """Return one row a long run: its wall, the prediction, and the result of the check."""
     said = {True: "inside", False: "outside", None: "no interval"}
     return pd.DataFrame(
         {
@@ -252,7 +244,7 @@ def check_table(found: Amortisation) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The short runs of one repeat that are there, two or more, by their epochs.
+    """Two or more short runs of a repeat, by epochs.
 
     outside_s: start-up, first epoch and teardown. after_s: the epochs after the first.
     """
@@ -277,17 +269,15 @@ class _Block:
         return float(np.polyfit([*self.outside_s], [*self.outside_s.values()], 1)[0])
 
 
-def _line(label: str, runs: Sequence[Taken], common: Variation | None) -> Line:
-    walls: dict[int, dict[Repeat, float]] = {}
-    short: dict[Repeat, list[Taken]] = {}
-    for one in sorted(runs, key=lambda one: one.experiment.epochs):
-        epochs = one.experiment.epochs
-        if one.repeat in walls.setdefault(epochs, {}):
-            raise UsageError(f"Repeat {one.repeat[1]} has two runs of {label} with {epochs} epochs.", "omit one")
-        walls[epochs][one.repeat] = _wall_s(one.run)
-        if epochs <= SHORT:
-            short.setdefault(one.repeat, []).append(one)
-    blocks = {repeat: _block(each) for repeat, each in sorted(short.items()) if len(each) > 1}
+def _line(label: str, group: RunSet, common: Variation | None) -> Line:
+    by_epochs = sorted(group.grouped(_epochs).items())
+    walls = {epochs: {repeat: _wall_s(run) for repeat, run in own.by_repeat().items()} for epochs, own in by_epochs}
+    short: dict[Repeat, list[Run]] = {}
+    for epochs, own in by_epochs:
+        for repeat, run in own.by_repeat().items():
+            if epochs <= SHORT:
+                short.setdefault(repeat, []).append(run)
+    blocks = {repeat: _block(runs) for repeat, runs in sorted(short.items()) if len(runs) > 1}
     if not blocks:
         raise UsageError(
             f"{label} has no repeat with runs of several numbers of epochs up to {SHORT}.",
@@ -310,9 +300,13 @@ def _line(label: str, runs: Sequence[Taken], common: Variation | None) -> Line:
     )
 
 
-def _block(runs: Sequence[Taken]) -> _Block:
-    after_s = {one.experiment.epochs: _after_first_s(one.run, one.experiment.epochs) for one in runs}
-    return _Block({one.experiment.epochs: _wall_s(one.run) - after_s[one.experiment.epochs] for one in runs}, after_s)
+def _block(runs: Sequence[Run]) -> _Block:
+    after_s = {_epochs(run): _after_first_s(run, _epochs(run)) for run in runs}
+    return _Block({_epochs(run): _wall_s(run) - after_s[_epochs(run)] for run in runs}, after_s)
+
+
+def _epochs(run: Run) -> int:
+    return experiment(run).epochs
 
 
 def _wall_s(run: Run) -> float:
@@ -320,9 +314,8 @@ def _wall_s(run: Run) -> float:
 
 
 def _after_first_s(run: Run, epochs: int) -> float:
-    """From the end of the first epoch to that of the last."""
     if len(run.epochs) != epochs:
-        raise UsageError(f"Run {run.run_id} does not say when its epochs ended.", "omit it")
+        raise UsageError(f"Run {run.run_id} has no end times of its epochs.", "omit it")
     return (run.epochs[-1].end_ns - run.epochs[0].end_ns) / 1e9
 
 
@@ -341,41 +334,40 @@ def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_
         return np.where(gained > 0, np.maximum(1, np.ceil(np.round(too_much / gained, 6))), np.inf)
 
 
-def _checks(line: Line, long: Iterable[Taken]) -> list[Check]:
-    made = []
-    for one in sorted(long, key=lambda one: (one.experiment.epochs, one.run.run_id)):
-        wall_s, predicted = _wall_s(one.run), line.predicted_s(one.experiment.epochs)
-        made.append(
-            Check(line.label, one.experiment.epochs, one.run.run_id, wall_s, predicted, predicted.holds(wall_s))
-        )
-    return made
+def _checks(line: Line, runs: Iterable[Run]) -> list[Check]:
+    checks = []
+    for run in sorted(runs, key=lambda run: (_epochs(run), run.run_id)):
+        epochs, wall_s = _epochs(run), _wall_s(run)
+        if epochs > SHORT:
+            predicted = line.predicted_s(epochs)
+            checks.append(Check(line.label, epochs, run.run_id, wall_s, predicted, predicted.holds(wall_s)))
+    return checks
 
 
 def _doubts(line: Line) -> list[str]:
     found = []
     if line.repeats < estimates.ENOUGH:
-        found.append(
-            f"{line.label}: {line.repeats} repeats are too few for an interval, which needs {estimates.ENOUGH}."
-        )
+        found.append(f"{line.label}: an interval needs {estimates.ENOUGH} repeats; there are {line.repeats}.")
     if line.epoch.value <= 0 or line.epoch.holds(0.0):
-        found.append(f"{line.label}: the cost of an epoch cannot be told from 0; no prediction from it is of use.")
-    if line.bend and _tells(line, line.bend):
+        found.append(f"{line.label}: the cost of an epoch is not distinguishable from 0; predictions are useless.")
+    if line.bend and _notable(line, line.bend):
         what = f"the second of 2 epochs is {line.bend.value:+.2f} s off the mean of the second and third of 3"
-        found.append(f"{line.label}: {what}: the wall is no line.")
-    if _tells(line, line.outside_epoch):
+        found.append(f"{line.label}: {what}: the wall is not linear.")
+    if _notable(line, line.outside_epoch):
         what = f"start-up, first epoch and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
         found.append(f"{line.label}: {what}, which the model leaves out.")
     return found
 
 
-def _tells(line: Line, departure: Estimate) -> bool:
-    return departure.holds(0.0) is False and abs(departure.value) > TELLING * abs(line.epoch.value)
+def _notable(line: Line, departure: Estimate) -> bool:
+    return departure.holds(0.0) is False and abs(departure.value) > NOTABLE * abs(line.epoch.value)
 
 
 def picture(found: Amortisation) -> Figure:
-    """Stack overhead in percent of native over epochs: the lines with their 95 % intervals, and what was measured.
+    """Draw the stack overhead over epochs in percent of native, with 95 % intervals and measured points.
 
-    Filled marks gave the lines; open ones are longer runs, which did not."""
+    Filled marks gave the lines; open marks are longer runs.
+    """
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     axes = figure.subplots()
     most = max([50, *(epochs for line in found.lines for epochs in line.walls)])
@@ -409,7 +401,7 @@ def picture(found: Amortisation) -> Figure:
 
 
 def _measured(line: Line, native: Line) -> Sequence[tuple[int, float]]:
-    """(epochs, overhead in percent) of the means of the runs that both have, repeat by repeat."""
+    """Return (epochs, overhead in percent) of the mean walls in common repeats."""
     points = []
     for epochs in sorted(line.walls.keys() & native.walls.keys()):
         common = line.walls[epochs].keys() & native.walls[epochs].keys()
@@ -420,5 +412,4 @@ def _measured(line: Line, native: Line) -> Sequence[tuple[int, float]]:
 
 
 def _overhead_percent(ratio: float) -> float:
-    """Overhead in percent, of a ratio to native."""
     return 100 * (ratio - 1)

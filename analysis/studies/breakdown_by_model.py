@@ -1,4 +1,4 @@
-"""The layer breakdown by model: where the wall of each model's job went, in seconds and in percent."""
+"""Layers of the wall by model, in seconds and in percent."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from matplotlib.figure import Figure
 from analysis.studies import layer_bars
 from analysis.studies.layer_bars import Seconds
 from dlobd.bundle.run import Run
-from dlobd.report.chosen import Chosen, configuration, grouped, setting
+from dlobd.compare.compatibility import experiment
+from dlobd.compare.runset import RunSet
 
 
-def bars(chosen: Chosen) -> dict[str, Seconds]:
-    """Mean seconds by model; of a model that was run by several settings a bar each, which its label names."""
+def bars(runs: RunSet) -> dict[str, Seconds]:
+    """Return mean seconds by model; a model with several settings gets one bar per setting."""
     alike: dict[str, list[Run]] = {}
-    for model, runs in grouped(chosen.runs, lambda run: configuration(run).model).items():
-        for run in runs:
-            details = chosen.label(run, "model") if chosen.axes else setting(run, runs)
+    for model, own in runs.grouped(lambda run: experiment(run).model).items():
+        for run in own.runs:
+            details = own.name(run, "model")
             label = f"{model} {details}".strip()
             alike.setdefault(label, []).append(run)
     return {label: layer_bars.means(alike[label]) for label in sorted(alike)}
 
 
-def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
-    """Both tables and the picture. See `analysis.studies.script`."""
-    seconds = bars(chosen)
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+    """Return both tables and the picture."""
+    seconds = bars(runs)
     percent = {label: layer_bars.percents(bar) for label, bar in seconds.items()}
     pieces = (
-        f"{len(chosen.runs)} run(s), mean seconds",
+        f"{len(runs.members)} run(s), mean seconds",
         layer_bars.table(seconds, "wall").to_string(float_format="%.3f", na_rep="-"),
         "\nPercent of the wall",
         layer_bars.table(percent, "wall").to_string(float_format="%.1f", na_rep="-"),

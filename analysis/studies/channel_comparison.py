@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import experiment
+from dlobd.compare.figures import throughput
+from dlobd.compare.runset import RunSet
 from dlobd.experiment import channels
 from dlobd.network import interfaces
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.devices import devices
-from dlobd.report.chosen import Chosen, configuration, grouped
-from dlobd.report.summary import throughput
 from dlobd.report.text import MEDIANS, median
 
 STYLES = {
@@ -58,15 +59,15 @@ class Point:
 
 def label(run: Run) -> str:
     """What makes a point."""
-    chosen = configuration(run)
+    chosen = experiment(run)
     library = channels.library(chosen.exchange, chosen.channel, chosen.channel_library)
     return f"{chosen.model}, {chosen.workers} ranks: {chosen.exchange} over {chosen.channel} ({library})"
 
 
-def points(chosen: Chosen) -> list[Point]:
+def points(runs: RunSet) -> list[Point]:
     """By label; one rank alone exchanges nothing, and is none."""
-    runs = [run for run in chosen.runs if configuration(run).workers > 1]
-    return [_point(name, own) for name, own in sorted(grouped(runs, label).items())]
+    groups = runs.grouped(lambda run: label(run) if experiment(run).workers > 1 else "")
+    return [_point(name, group.runs) for name, group in sorted(groups.items()) if name]
 
 
 def _point(name: str, runs: Sequence[Run]) -> Point:
@@ -97,9 +98,9 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
     return statistics.median(longest) if longest else None
 
 
-def unavailable(chosen: Chosen) -> Iterator[tuple[str, str]]:
+def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
     """(channel, what this machine lacks for it) of those that no run has."""
-    have = {ChannelSpec.parse(configuration(run).channel).transport for run in chosen.runs}
+    have = {ChannelSpec.parse(experiment(run).channel).transport for run in runs.runs}
     for name in CHANNELS.names():
         if name not in have and name not in TESTS_ONLY:
             yield name, _lack(name) or "no run of it was named"
@@ -113,10 +114,10 @@ def _lack(channel: str) -> str:
     return ""
 
 
-def report(chosen: Chosen) -> Shown:
+def report(runs: RunSet) -> Shown:
     """Table and picture."""
-    found = points(chosen)
-    lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(chosen)]
+    found = points(runs)
+    lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(runs)]
     if any(point.exchange_ms is None for point in found):
         lines.append("-: inside of TensorFlow's compiled step, without a number of its own")
     return (

@@ -1,4 +1,4 @@
-"""Layers of several groups of runs beside each other: as a table, and as stacked bars in the layers' colours."""
+"""Layers of several groups of runs: a table, and stacked bars in the colours of the layers."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from matplotlib.axes import Axes
 
 from analysis.studies.pictures import HATCHES, colour
 from dlobd.bundle.run import Run
-from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report.summary import layer_s, title
+from dlobd.compare.figures import PARTS, layer_s
+from dlobd.report.summary import title
 
 Seconds = dict[str, float | None]
-"""Layer, or the unattributed rest, to mean seconds of the wall; None where it was not measured."""
+"""Layer, or the unattributed rest, to mean seconds of the wall; None for an unmeasured layer."""
 
 
 def means(runs: Sequence[Run]) -> Seconds:
-    """The mean of each layer over those runs that measured it. With all of them measured, they sum to the mean wall."""
+    """Return the mean of each layer over the runs that measured it. If all did, the means add up to the mean wall."""
     found: Seconds = {}
-    for name in (*LAYERS, UNATTRIBUTED):
+    for name in PARTS:
         known = [seconds for run in runs if (seconds := layer_s(run, name)) is not None]
         found[name] = statistics.fmean(known) if known else None
     return found
 
 
 def percents(seconds: Seconds) -> Seconds:
-    """The same as percent of their sum."""
+    """Return percent of the sum."""
     wall_s = sum(value or 0.0 for value in seconds.values())
     return {name: None if value is None else 100 * value / wall_s for name, value in seconds.items()}
 
 
 def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
-    """One row a bar: the layers that some bar has, and their sum in column `total`."""
-    shown = [name for name in (*LAYERS, UNATTRIBUTED) if any(bar[name] for bar in bars.values())]
+    """Return one row a bar: the layers that some bar has, and their sum in column `total`."""
+    shown = [name for name in PARTS if any(bar[name] for bar in bars.values())]
     rows = {
         label: {**{title(name): bar[name] for name in shown}, total: sum(value or 0.0 for value in bar.values())}
         for label, bar in bars.items()
@@ -43,9 +43,9 @@ def table(bars: Mapping[str, Seconds], total: str) -> pd.DataFrame:
 
 
 def draw(axes: Axes, bars: Mapping[str, Seconds], unit: str) -> None:
-    """One horizontal bar a label, from the top; colours and hatches are those of every picture."""
+    """Draw one horizontal bar per label, from the top, in the colours and hatches of all pictures."""
     left = dict.fromkeys(bars, 0.0)
-    for name in (*LAYERS, UNATTRIBUTED):
+    for name in PARTS:
         lengths = {label: bar[name] or 0.0 for label, bar in bars.items()}
         if not any(lengths.values()):
             continue

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
-from dlobd.attribution import statistics
-from dlobd.attribution.statistics import Spread
 from dlobd.axes import MODELS
+from dlobd.compare import median as medians
+from dlobd.compare.median import Spread
 from dlobd.microbench import ranks
 from dlobd.microbench.hosts import INTERFACE, hosts
 from dlobd.microbench.ranks import Work
@@ -83,7 +83,7 @@ def table(found: Times) -> pd.DataFrame:
 
 
 def _spread(seconds: Sequence[float]) -> Spread:
-    return statistics.spread([1e3 * each for each in seconds])
+    return medians.spread([1e3 * each for each in seconds])
 
 
 def _cell(ms: Spread) -> str:

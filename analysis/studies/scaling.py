@@ -4,13 +4,13 @@
     speed-up of the training    samples per second of n workers / those of the fewest
     efficiency                  speed-up x fewest workers / n
 
-Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.attribution.statistics.median`
+Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.compare.median.median`
 has them. Start-up, which no worker makes shorter, is part of the wall and not of the training.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -18,11 +18,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars, pictures
-from dlobd.attribution import statistics
 from dlobd.bundle.run import Run
+from dlobd.compare import median as medians
+from dlobd.compare.compatibility import experiment
+from dlobd.compare.figures import throughput, wall_s
+from dlobd.compare.runset import Repeat, RunSet
 from dlobd.errors import UsageError
-from dlobd.report.chosen import Chosen, Repeat, configuration, grouped
-from dlobd.report.summary import throughput, wall_s
 from dlobd.report.text import MEDIANS, median
 from dlobd.run.machine_noise import CLIENT
 
@@ -55,20 +56,20 @@ Curves = dict[str, list[Scaled]]
 """What sets the runs apart, besides workers and batch, to each number of workers, rising."""
 
 
-def curves(chosen: Chosen) -> Curves:
-    """Every group of runs that differ in their workers.
+def curves(runs: RunSet) -> Curves:
+    """Return every group of runs that differ in their workers.
 
     Raises:
         UsageError: there is only one number of workers, or runs of a group trained on different numbers of samples.
     """
     found = {}
-    for label, runs in grouped(chosen.runs, lambda run: chosen.label(run, "workers", "batch_size")).items():
-        by_workers = grouped(runs, lambda run: configuration(run).workers)
+    for label, group in runs.grouped(lambda run: runs.name(run, "workers", "batch_size")).items():
+        by_workers = group.grouped(lambda run: experiment(run).workers)
         if len(by_workers) > 1:
-            _check_equal_work(runs)
-            found[label or "all runs"] = _curve(chosen, dict(sorted(by_workers.items())))
+            _check_equal_work(group)
+            found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))
     if not found:
-        counts = sorted({configuration(run).workers for run in chosen.runs})
+        counts = sorted({experiment(run).workers for run in runs.runs})
         raise UsageError(
             f"There is nothing to scale: no runs differ in workers alone (workers: {', '.join(map(str, counts))}).",
             "name runs of at least two numbers of workers, for example of `dlobd sweep scaling-quick`",
@@ -76,20 +77,20 @@ def curves(chosen: Chosen) -> Curves:
     return found
 
 
-def _curve(chosen: Chosen, by_workers: dict[int, list[Run]]) -> list[Scaled]:
+def _curve(by_workers: dict[int, RunSet]) -> list[Scaled]:
     fewest = min(by_workers)
-    base = chosen.by_repeat(by_workers[fewest])
+    base = by_workers[fewest].by_repeat()
     return [
         Scaled(
             workers,
-            len(runs),
-            tuple(map(wall_s, runs)),
-            tuple(map(throughput, runs)),
-            *(((), ()) if workers == fewest else _speed_ups(chosen.by_repeat(runs), base)),
+            len(group.members),
+            tuple(map(wall_s, group.runs)),
+            tuple(map(throughput, group.runs)),
+            *(((), ()) if workers == fewest else _speed_ups(group.by_repeat(), base)),
             fewest,
-            layer_bars.means(runs),
+            layer_bars.means(group.runs),
         )
-        for workers, runs in by_workers.items()
+        for workers, group in by_workers.items()
     ]
 
 
@@ -104,19 +105,19 @@ def _over(above: float | None, below: float | None) -> float | None:
     return above / below if above is not None and below else None
 
 
-def _check_equal_work(runs: Sequence[Run]) -> None:
-    samples = grouped(runs, lambda run: run.metrics.get("train_samples"))
+def _check_equal_work(runs: RunSet) -> None:
+    samples = runs.grouped(lambda run: run.metrics.get("train_samples"))
     if len(samples) > 1:
-        ids = " and ".join(f"{each[0].run_id} ({count})" for count, each in samples.items())
+        ids = " and ".join(f"{group.runs[0].run_id} ({count})" for count, group in samples.items())
         raise UsageError(
             f"Runs {ids} trained on different numbers of samples: their walls do not compare.",
             "name runs of equal train_samples and epochs",
         )
 
 
-def kind(chosen: Chosen) -> str:
+def kind(runs: RunSet) -> str:
     """What is kept while the workers vary, in a sentence."""
-    every = [configuration(run) for run in chosen.runs]
+    every = [experiment(run) for run in runs.runs]
     own = {one.batch_size for one in every}
     together = {one.batch_size * one.workers for one in every}
     if len(together) == 1:
@@ -126,18 +127,18 @@ def kind(chosen: Chosen) -> str:
     return "Neither strong nor weak scaling: both the batch of a worker and the global batch vary."
 
 
-def warnings(chosen: Chosen) -> list[str]:
+def warnings(runs: RunSet) -> list[str]:
     """What a reader must know before the figures, one line each."""
     found = []
-    here = [run for run in chosen.runs if run.noise is None or run.noise.machine != CLIENT]
+    here = [run for run in runs.runs if run.noise is None or run.noise.machine != CLIENT]
     if here:
         cores = min(int(run.platform.get("cores") or 0) for run in here) or "an unknown number of"
         found.append(
             f"All workers shared one machine of {cores} cores with the rest of the stack: more workers bring no more "
             "cores, so this is not how a cluster scales."
         )
-    enough = statistics.fewest_repeats()
-    if any(len(each) < enough for each in grouped(chosen.runs, lambda run: run.experiment_key).values()):
+    enough = medians.fewest_repeats()
+    if any(len(group.members) < enough for group in runs.grouped(lambda run: run.experiment_key).values()):
         found.append(f"No interval is given of fewer than {enough} repeats, which 95 % need.")
     return [f"warning: {line}" for line in found]
 
@@ -162,13 +163,13 @@ def table(found: Curves) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
     """Tables and picture. See `analysis.studies.script`."""
-    found = curves(chosen)
+    found = curves(runs)
     bars = {f"{label}, {one.workers}": one.layers for label, curve in found.items() for one in curve}
     pieces = (
-        kind(chosen),
-        *warnings(chosen),
+        kind(runs),
+        *warnings(runs),
         f"\nMedians of runs, and of ratios to the fewest workers within repeats; {MEDIANS}",
         table(found).to_string(index=False),
         "\nLayers, mean seconds of the wall, by workers",
@@ -180,7 +181,7 @@ def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
     layer_bars.draw(right, bars, "seconds of the wall, mean")
     right.set_title("Layers by workers", loc="left")
     right.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
-    figure.suptitle(kind(chosen), fontsize="medium")
+    figure.suptitle(kind(runs), fontsize="medium")
     return pieces, figure
 
 
@@ -192,7 +193,7 @@ def _lines(axes: Axes, found: Curves) -> None:
             ("training", "--", {one.workers: one.trainings for one in curve}),
         ):
             colour = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
-            known = {workers: middle for workers, each in ratios.items() if (middle := statistics.median(each))}
+            known = {workers: middle for workers, each in ratios.items() if (middle := medians.median(each))}
             middles = {curve[0].workers: 1.0} | {workers: one.value for workers, one in known.items()}
             axes.plot(list(middles), list(middles.values()), style, color=colour, marker="o", label=f"{label}: {name}")
             for workers, ratio in known.items():

@@ -1,4 +1,4 @@
-"""What the scripts of analysis/ share: arguments, output, pictures, and errors of one line."""
+"""Command line of the scripts of analysis/: arguments, output, pictures, errors of one line."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ import argparse
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from analysis.studies import pictures
+from dlobd.compare import compatibility
+from dlobd.compare.runset import RunSet, load
 from dlobd.errors import DlobdError, UsageError
-from dlobd.report.chosen import Chosen, read
 
 Shown = tuple[Iterable[str], Figure | None]
-"""What is printed, in pieces, and the picture if there is one to be drawn."""
+"""Pieces of text to print, and the picture if there is one."""
 
 
-def main(name: str, doc: str | None, made: Callable[[Chosen], Shown], arguments: Sequence[str] | None = None) -> int:
-    """A script that compares runs which are chosen by what sets them apart. See `run`."""
+def main(name: str, doc: str | None, study: Callable[[RunSet], Shown], arguments: Sequence[str] | None = None) -> int:
+    """Run a script that studies all given runs with status ok; see `run`."""
 
     def shown(asked: Namespace) -> Shown:
-        chosen = read(asked.runs)
-        pieces, figure = made(chosen)
-        return (*chosen.left_out, *pieces), figure
+        # a busy machine is no reason to refuse: such runs are a study's data as well
+        runs, left_out = load(asked.runs).usable(keep_busy=True)
+        if not runs.members:
+            raise UsageError("None of the runs is ok.", "name other runs")
+        pieces, figure = study(runs)
+        return (*(f"left out: {line}" for line in left_out), *pieces), figure
 
     return run(name, parser(doc), shown, arguments)
 
 
 def parser(doc: str | None, disturbed: bool = False) -> argparse.ArgumentParser:
-    """Of a script that takes series and bundles; `doc` is its docstring, its help.
+    """Return the parser of a script that takes series and bundles; `doc` is its help.
 
     Args:
-        disturbed: whether it leaves disturbed runs out unless it is told to keep them.
+        disturbed: add the option to keep runs on a busy machine, which the study leaves out by default.
     """
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json, or a run's bundle")
+    made.add_argument("runs", nargs="+", type=Path, metavar="SERIES|RUN", help="a series-KEY.json or a bundle")
     if disturbed:
         made.add_argument("--keep-disturbed", action="store_true", help="compare runs on a busy machine too")
     return made
@@ -49,14 +53,14 @@ def run(
     shown: Callable[[Namespace], Shown],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Prints what `shown` gives, and writes its picture as NAME.png and NAME.svg; returns the exit code.
+    """Print the text of a study, write its picture as NAME.png and NAME.svg, and return the exit code.
 
     Args:
-        name: of the pictures; the script has the same with `_` instead of `-`.
-        parser: gets the option of where pictures go.
-        arguments: in place of the command line's.
+        name: of the pictures; the name of the script has `_` instead of `-`.
+        parser: gets the option for the directory of the pictures.
+        arguments: replace those of the command line.
     """
-    parser.add_argument("-o", "--out", type=Path, default=Path("."), metavar="DIR", help="where the pictures go")
+    parser.add_argument("-o", "--out", type=Path, default=Path("."), metavar="DIR", help="directory of the pictures")
     asked = parser.parse_args(arguments)
     try:
         pieces, figure = shown(asked)
@@ -72,9 +76,40 @@ def run(
         print(f"{name.replace('-', '_')}: {error.line}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # the reader of the output, such as `head`, has seen enough
+        # the reader of the output, such as `head`, ended early
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain at exit
     return 0
+
+
+def checked(runs: RunSet, keep_busy: bool, also: Collection[str] = ()) -> tuple[dict[str, RunSet], list[str]]:
+    """Return the usable runs by launcher and input, and warnings about the comparison.
+
+    Args:
+        keep_busy: keep runs on a busy machine.
+        also: fields of experiments that may differ although they change the work.
+
+    Raises:
+        UsageError: the runs did different work, or none is usable.
+    """
+    compatibility.check_same_work(runs.runs, also)
+    usable, left_out = runs.usable(keep_busy)
+    if not usable.members:
+        raise UsageError(f"None of the runs is usable: {'; '.join(left_out)}.", "name other runs")
+    disturbed = [line for line in runs.usable()[1] if line not in left_out]
+    lines = [f"Left out: {len(left_out)} of {len(runs.members)} runs: {'; '.join(left_out)}."] if left_out else []
+    lines += [f"Kept although disturbed: {'; '.join(disturbed)}."] if disturbed else []
+    groups = usable.grouped(lambda run: compatibility.launch_label(compatibility.experiment(run)))
+    first, *others = groups.values()
+    differences = compatibility.differences(usable.runs)
+    orders = (compatibility.order(first.runs, other.runs) for other in others)
+    differences += next(filter(None, orders), [])
+    states = {compatibility.experiment(run).page_cache for run in usable.runs}
+    if len(states) > 1:
+        differences.append(compatibility.Difference("page-cache", f"requested as {' and '.join(sorted(states))}"))
+    lines += [f"Different environments, {difference.line}." for difference in differences]
+    if any(not member.repeat.series for member in usable.members):
+        lines.append("Runs without a series are paired in the order of their start.")
+    return groups, lines
 
 
 def _make(directory: Path) -> None:

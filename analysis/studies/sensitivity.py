@@ -34,10 +34,12 @@ from SALib.analyze import sobol as analysis
 from SALib.sample import sobol as sampling
 
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import varying
+from dlobd.compare.figures import PARTS, layer_or_zero_s, throughput, wall_s
+from dlobd.compare.figures import Figure as Value
+from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
-from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report.chosen import Chosen, differing, grouped
-from dlobd.report.summary import layer_s, throughput, title, wall_s
+from dlobd.report.summary import title
 
 REPEATS = 3
 """Fewer runs of a point do not tell what chance alone gives."""
@@ -69,14 +71,14 @@ class Sensitivity:
     chance: float
 
 
-def factors(chosen: Chosen) -> dict[str, list[Any]]:
+def factors(runs: RunSet) -> dict[str, list[Any]]:
     """The settings that were varied, with their values: axes of the sweep, or every field in which the runs differ.
 
     Raises:
         UsageError: there is none.
     """
-    varied = differing(chosen.runs)
-    found = {name: _values(chosen.runs, name) for name in chosen.axes or varied}
+    varied = varying(runs.runs)
+    found = {name: _values(runs.runs, name) for name in runs.axes or varied}
     if constant := [name for name, values in found.items() if len(values) < 2]:
         raise UsageError(
             f"{constant[0]} has one value alone ({found[constant[0]][0]}) in the runs that are ok: nothing to compare.",
@@ -87,28 +89,29 @@ def factors(chosen: Chosen) -> dict[str, list[Any]]:
     return found
 
 
-def cube(chosen: Chosen, levels: Levels) -> list[list[Run]]:
+def cube(runs: RunSet, levels: Levels) -> list[list[Run]]:
     """The runs of each combination of the factors' values, in their order, equally many of each.
 
     Raises:
         UsageError: a combination has fewer than `REPEATS` runs that are ok.
     """
-    cells = grouped(chosen.runs, lambda run: tuple(getattr(run.configuration, name) for name in levels))
+    cells = runs.grouped(lambda run: tuple(getattr(run.configuration, name) for name in levels))
     for combination in product(*levels.values()):
-        if len(runs := cells.get(combination, [])) < REPEATS:
+        count = len(cells[combination].members) if combination in cells else 0
+        if count < REPEATS:
             point = " ".join(f"{name}={value}" for name, value in zip(levels, combination, strict=True))
             raise UsageError(
-                f"Sensitivity needs {REPEATS} runs of every combination that are ok; {point} has {len(runs)}.",
+                f"Sensitivity needs {REPEATS} runs of every combination that are ok; {point} has {count}.",
                 f"dlobd sweep ... --repeats {REPEATS}, of axes without exclude",
             )
-    fewest = min(map(len, cells.values()))
-    return [cells[combination][:fewest] for combination in product(*levels.values())]
+    fewest = min(len(cell.members) for cell in cells.values())
+    return [list(cells[combination].runs[:fewest]) for combination in product(*levels.values())]
 
 
-def figures(runs: Sequence[Run]) -> dict[str, Any]:
+def figures(runs: Sequence[Run]) -> dict[str, Value]:
     """Figure to a function of a run, for those that every run has and that are not 0 in all of them."""
-    every: dict[str, Any] = {"wall": wall_s}
-    every |= {title(name): partial(_layer, name=name) for name in (*LAYERS, UNATTRIBUTED)}
+    every: dict[str, Value] = {"wall": wall_s}
+    every |= {title(name): partial(layer_or_zero_s, layer=name) for name in PARTS}
     every |= {"samples/s": throughput}
     found = {}
     for name, value in every.items():
@@ -118,10 +121,10 @@ def figures(runs: Sequence[Run]) -> dict[str, Any]:
     return found
 
 
-def sensitivities(chosen: Chosen, seed: int = 0) -> list[Sensitivity]:
+def sensitivities(runs: RunSet, seed: int = 0) -> list[Sensitivity]:
     """Of every figure to every factor, and to `RUN_TO_RUN`. Equal input, equal output. See `cube`, `factors`."""
-    levels = factors(chosen)
-    cells = cube(chosen, levels)
+    levels = factors(runs)
+    cells = cube(runs, levels)
     scheme = _Scheme([*levels, RUN_TO_RUN], [*(len(values) for values in levels.values()), len(cells[0])], seed)
     found = []
     for name, value in figures([run for runs in cells for run in runs]).items():
@@ -163,12 +166,6 @@ def _by_chance(seen: Any, sizes: Sequence[int]) -> list[float]:
     return [(size - 1) * within / whole for size in sizes]
 
 
-def _layer(run: Run, name: str) -> float | None:
-    """Seconds of a layer; 0 where it took no part in this way of running."""
-    took_part = {row.layer: bool(row.inside) for row in run.not_measured}.get(name, True)
-    return layer_s(run, name) if took_part else 0.0
-
-
 def _values(runs: Iterable[Run], name: str) -> list[Any]:
     return sorted({getattr(run.configuration, name) for run in runs})
 
@@ -189,11 +186,11 @@ def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
     )
 
 
-def report(chosen: Chosen) -> tuple[Iterable[str], Figure]:
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
     """Table and picture. See `analysis.studies.script`."""
-    levels = factors(chosen)
-    found = sensitivities(chosen)
-    repeats = len(cube(chosen, levels)[0])
+    levels = factors(runs)
+    found = sensitivities(runs)
+    repeats = len(cube(runs, levels)[0])
     given = [f"{name}: {', '.join(map(str, values))}" for name, values in levels.items()]
     pieces = (
         f"Sensitivity over {'; '.join(given)}",

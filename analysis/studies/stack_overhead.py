@@ -1,8 +1,8 @@
-"""Native against in-stack: what the same training costs more where it goes through YARN, Spark and a launcher.
+"""Stack overhead: the extra time of a training through YARN, Spark and a launcher, compared with native training.
 
-The stack overhead of a run is its wall less that of the native run of the same work in the same repeat, in seconds. Of
-a layer it is the same difference of that layer, so that the layers' overheads add up to the whole. All figures are
-means over repeats, which add up too; intervals are exact, from sets of whole repeats (`estimates`).
+The stack overhead of a run is its wall minus the wall of the native run in the same repeat. The overhead of a layer is
+the same difference of that layer, so overheads of layers add up to the whole. All figures are means over repeats;
+intervals are exact, from subsets of repeats (`estimates`).
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from analysis.studies import estimates
+from analysis.studies import estimates, script
 from analysis.studies.pictures import HATCHES, colour
 from analysis.studies.script import Shown
-from dlobd.attribution.statistics import Estimate
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import NATIVE
+from dlobd.compare.figures import PARTS
+from dlobd.compare.median import Estimate
+from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import blocks
-from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
-from dlobd.report.chosen import Repeat
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
-"""Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, each as "up to"."""
+"""Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, as "up to"."""
 
 WIDE = 0.05
 """A segment of at least this share of the axis has room for its own seconds."""
 
 GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
-"""Layer group of the published figures to the layer whose colour stands for it."""
+"""Layer group of the published figures to the layer that gives its colour."""
 
 READABLE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
 
 PUBLISHED = (
     "The DLoBD study reports up to 15.5 % of the time in YARN and up to 18.1 % in Spark job execution for SoftMax on "
-    "MNIST. Their definition was not published: not the window, not the denominator, not what counts as YARN or as "
-    "Spark, and not whether both are of one run, so that they must not be added."
+    "MNIST. The study does not define the window, the denominator, the parts of YARN and Spark, or the runs behind "
+    "each share. The shares must not be added."
 )
 
 
@@ -51,9 +51,9 @@ PUBLISHED = (
 class Point:
     """A launcher and input. Seconds; shares of 1.
 
-    layers: mean of each layer that was measured, and of what is unattributed; they add up to `wall`.
-    groups: of `PUBLISHED_PERCENT`, mean and share of the wall; empty for native runs.
-    overhead, ratio, layer_overhead: against the native runs of the same repeats, of which there are `pairs`.
+    layers: mean of each measured layer, and of unattributed time; they add up to `wall`.
+    groups: mean and share of the wall of the groups in `PUBLISHED_PERCENT`; empty for native runs.
+    overhead, ratio, layer_overhead: relative to the native runs of the same repeats, of which there are `pairs`.
     """
 
     label: str
@@ -70,42 +70,38 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class StackOverhead:
-    """The native point first, then the others by their walls; `warnings` say what makes them doubtful."""
+    """The native point first, then the others by their walls; `warnings` list doubts."""
 
     points: tuple[Point, ...]
     warnings: tuple[str, ...]
 
 
-def stack_overhead(every: Sequence[Taken], keep_disturbed: bool = False) -> StackOverhead:
-    """Compares runs in a stack with native ones.
+def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
+    """Compare runs in a stack with native runs.
 
     Raises:
-        UsageError: the runs did not do the same work; no native run is ok, or no other one; or no repeat has both.
+        UsageError: the runs did different work; no native run or no other run is usable; or no repeat has both.
     """
-    check_equal(every)
-    by_label: dict[str, dict[Repeat, Run]] = {}
-    for one in sound(every, keep_disturbed):
-        if one.repeat in by_label.setdefault(one.label, {}):
-            raise UsageError(f"Repeat {one.repeat[1]} has two runs of {one.label}.", "give one series at a time")
-        by_label[one.label][one.repeat] = one.run
+    groups, warnings = script.checked(runs, keep_busy)
+    by_label = {label: group.by_repeat() for label, group in groups.items()}
     native = by_label.pop(NATIVE, {})
     if not native:
-        raise UsageError("No native run is ok: there is nothing to compare with.", "add runs of launcher=native")
+        raise UsageError("No native run is ok: there is no baseline.", "add runs of launcher=native")
     if not by_label:
         raise UsageError("There is no run in a stack that is ok.", "add runs of another launcher, such as tfos")
-    points = [_point(label, runs, native) for label, runs in by_label.items()]
+    points = [_point(label, own, native) for label, own in by_label.items()]
     points.sort(key=lambda point: point.wall.value)
-    return StackOverhead((_alone(NATIVE, native), *points), (*warnings(every, keep_disturbed), *_few(points)))
+    return StackOverhead((_alone(NATIVE, native), *points), (*warnings, *_few(points)))
 
 
 def share(point: Point, group: str) -> Estimate | None:
-    """Share of the wall that a layer group of `PUBLISHED_PERCENT` has; None for native runs."""
+    """Return the share of the wall of a layer group of `PUBLISHED_PERCENT`; None for native runs."""
     return point.groups[group][1] if group in point.groups else None
 
 
 def report(asked: Namespace) -> Shown:
     """Compares the given runs with the native ones among them."""
-    found = stack_overhead(blocks.taken(asked.runs), asked.keep_disturbed)
+    found = stack_overhead(load(asked.runs), asked.keep_disturbed)
     return pieces(found), picture(found)
 
 
@@ -113,22 +109,22 @@ def pieces(found: StackOverhead) -> list[str]:
     """Returns the warnings and tables to print."""
     return [
         *(f"warning: {words}" for words in found.warnings),
-        f"Wall and what the stack adds to native, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",
+        f"Wall and stack overhead, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",
         table(found).to_string(index=False),
-        "\nSeconds of each layer that come on top of native",
+        "\nOverhead of each layer, seconds",
         layer_table(found).to_string(index=False),
         f"\n{PUBLISHED}",
     ]
 
 
 def table(found: StackOverhead) -> pd.DataFrame:
-    """One row a point, seconds first; in brackets 95 % intervals, whose coverage is the last column."""
+    """Return one row a point, seconds first; brackets hold 95 % intervals with the coverage in the last column."""
     return pd.DataFrame([_row(point) for point in found.points])
 
 
 def layer_table(found: StackOverhead) -> pd.DataFrame:
-    """One row a point: seconds of each layer that come on top of native; the first row is native's own seconds."""
-    names = [name for name in (*LAYERS, UNATTRIBUTED) if any(name in point.layers for point in found.points)]
+    """Return one row a point with the overhead of each layer; the first row has the seconds of native runs."""
+    names = [name for name in PARTS if any(name in point.layers for point in found.points)]
     rows = []
     for point in found.points:
         own = point.layer_overhead or {name: Estimate(seconds) for name, seconds in point.layers.items()}
@@ -160,7 +156,6 @@ def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run])
 
 
 def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
-    """What its own runs say of a point."""
     own = list(runs.values())
     walls = [_wall_s(run) for run in own]
     means = {name: fmean(_seconds(run).get(name, 0.0) for run in own) for name in _names(own)}
@@ -170,24 +165,21 @@ def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
 
 
 def _group(runs: Sequence[Run], walls: Sequence[float], group: str) -> tuple[Estimate, Estimate]:
-    """Mean seconds of a layer group, and the share that they are of the mean wall."""
+    """Return the mean seconds of a layer group, and their share of the mean wall."""
     names = [name for name, layer in LAYERS.items() if layer.group == group]
     values = [sum(_seconds(run).get(name, 0.0) for name in names) for run in runs]
     return estimates.mean(values), estimates.ratio(values, walls)
 
 
 def _seconds(run: Run) -> dict[str, float]:
-    """Layer to its part of the wall, and what is unattributed, if anything is.
-
-    A layer without a row has no time in the wall: it took no part, or lies inside another one's number."""
+    # a layer without a row has no time in the wall: it took no part, or lies inside another layer
     rest = {UNATTRIBUTED: run.unattributed_ns / 1e9} if run.unattributed_ns else {}
     return {row.layer: row.ns / 1e9 for row in run.layers} | rest
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    """The layers that any of the runs has, in their order."""
     seen = {name for run in runs for name in _seconds(run)}
-    return [name for name in (*LAYERS, UNATTRIBUTED) if name in seen]
+    return [name for name in PARTS if name in seen]
 
 
 def _wall_s(run: Run) -> float:
@@ -214,8 +206,7 @@ def _row(point: Point) -> dict[str, str]:
 
 
 def picture(found: StackOverhead) -> Figure:
-    """Left: seconds of each point, stacked by layer, with total, interval and ratio to native. Right: the shares of the
-    wall in YARN and in Spark, and the published ones."""
+    """Draw the seconds of each point by layer on the left; on the right measured and published shares of the wall."""
     figure = Figure(figsize=(13, 1.8 + 0.62 * len(found.points)), layout="constrained")
     bars, shares = figure.subplots(1, 2, width_ratios=(3, 1))
     _bars(bars, found)

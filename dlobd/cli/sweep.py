@@ -80,7 +80,8 @@ def _show(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Se
     """The table of the points, and the frame of the whole sweep as a file."""
     from rich.console import Console
 
-    from dlobd.report import sweeps as comparison
+    from dlobd.compare.sweeps import write_csv
+    from dlobd.report.repeats import WIDTH, sweep_table
 
-    comparison.table(found, Console(highlight=False, width=comparison.WIDTH))
-    print(f"frame: {comparison.write_csv(series)}")
+    sweep_table(found, Console(highlight=False, width=WIDTH))
+    print(f"frame: {write_csv(series)}")

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlobd.attribution import statistics
-from dlobd.attribution.statistics import Estimate
+from dlobd.compare import median as medians
+from dlobd.compare.median import Estimate
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution
 from dlobd.selftest.points import POINTS
@@ -52,7 +52,7 @@ class Total:
     @property
     def error_ns(self) -> Estimate:
         """The median error, with its exact interval where there are blocks enough for one."""
-        found = statistics.median(self.errors_ns)
+        found = medians.median(self.errors_ns)
         assert found is not None
         return found
 

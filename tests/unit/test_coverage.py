@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from analysis.studies import estimates
-from dlobd.attribution import statistics
+from dlobd.compare import median as medians
 
 EXPERIMENTS = 4000
 SLACK = 4 * np.sqrt(0.05 * 0.95 / EXPERIMENTS)
@@ -44,7 +44,7 @@ def held(groups: estimates.Groups, figures: Any, truth: float) -> float:
 
 def of_medians(values: Any, truth: float) -> tuple[float, float]:
     """Share of the rows whose median's interval holds the truth, and the coverage that they give."""
-    found = [statistics.median(row) for row in values.tolist()]
+    found = [medians.median(row) for row in values.tolist()]
     inside = [one.low <= truth <= one.high for one in found if one and one.low is not None and one.high is not None]
     assert len(inside) == len(values)
     return float(np.mean(inside)), found[0].coverage or 0 if found[0] else 0

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dlobd.attribution import permutation
-from dlobd.attribution.permutation import Sides
+from dlobd.compare import permutation
+from dlobd.compare.permutation import Samples
 
 DESIGNS = pytest.mark.parametrize("blocks", [True, False], ids=["blocks", "two samples"])
 
 
-def drawn(seed: int, first: int, second: int, blocks: bool) -> Sides:
+def drawn(seed: int, first: int, second: int, blocks: bool) -> Samples:
     """Skewed values, of which some are equal."""
     random = np.random.default_rng(seed)
     sizes = first, second
     values = [(1000 + 100 * random.exponential(size=size)).round(-1).astype(int) for size in sizes]
-    return Sides(tuple(map(int, values[0])), tuple(map(int, values[1])), blocks)
+    return Samples(tuple(map(int, values[0])), tuple(map(int, values[1])), blocks)
 
 
 def difference(first: Any, second: Any, axis: int) -> Any:
@@ -34,7 +34,7 @@ def test_p_is_that_of_scipy(blocks: bool, seed: int) -> None:
     sides = drawn(seed, 7, 7 if blocks else 5, blocks)
     kind = "samples" if blocks else "independent"
     theirs = stats.permutation_test(
-        (sides.first, sides.second), difference, permutation_type=kind, n_resamples=np.inf, vectorized=True
+        (sides.baseline, sides.candidate), difference, permutation_type=kind, n_resamples=np.inf, vectorized=True
     )
     assert permutation.test(sides).p == pytest.approx(theirs.pvalue)
 
@@ -50,12 +50,12 @@ def test_an_interval_holds_what_its_test_does_not_reject(blocks: bool, seed: int
     assert ratios is not None
     for end, outwards in zip(interval, (-1, 1), strict=True):
         for step, alike in ((-0.01, True), (0.01, False)):
-            shifted = tuple(value - end - outwards * step for value in sides.second)
-            assert (permutation.test(Sides(sides.first, shifted, blocks)).p > 0.05) == alike  # type: ignore[arg-type]
+            shifted = tuple(value - end - outwards * step for value in sides.candidate)
+            assert (permutation.test(Samples(sides.baseline, shifted, blocks)).p > 0.05) == alike  # type: ignore[arg-type]
     for end, outwards in zip(ratios, (-1, 1), strict=True):
         for step, alike in ((-1e-6, True), (1e-6, False)):
-            stretched = tuple(value * (end + outwards * step) for value in sides.first)
-            assert (permutation.test(Sides(stretched, sides.second, blocks)).p > 0.05) == alike  # type: ignore[arg-type]
+            stretched = tuple(value * (end + outwards * step) for value in sides.baseline)
+            assert (permutation.test(Samples(stretched, sides.candidate, blocks)).p > 0.05) == alike  # type: ignore[arg-type]
 
 
 @DESIGNS
@@ -79,7 +79,7 @@ def test_the_truth_is_inside_as_often_as_said(blocks: bool) -> None:
     for _ in range(cases):
         drift = random.normal(0, 500, size) if blocks else 0
         first, second = ((10_000 + drift + 100 * random.exponential(size=size)).astype(int) for _ in range(2))
-        sides = Sides(tuple(map(int, first)), tuple(int(value) + 70 for value in second), blocks)
+        sides = Samples(tuple(map(int, first)), tuple(int(value) + 70 for value in second), blocks)
         low, high = permutation.test(sides).interval(0.05) or (0, 0)
         inside += low <= 70 <= high
     assert abs(inside / cases - said) < 3 * (said * (1 - said) / cases) ** 0.5
@@ -88,10 +88,10 @@ def test_the_truth_is_inside_as_often_as_said(blocks: bool) -> None:
 def test_so_many_runs_are_needed_for_any_significance() -> None:
     """Two of all relabellings must be no more than 5 %: of 2^6 signs, of 70 ways to choose 4 of 8. Fewer runs have no
     interval, however far they lie apart."""
-    assert (permutation.fewest(0.05, blocks=True), permutation.fewest(0.05, blocks=False)) == (6, 4)
-    assert permutation.fewest(0.05 / 9, blocks=True) == 9
+    assert (permutation.fewest(0.05, paired=True), permutation.fewest(0.05, paired=False)) == (6, 4)
+    assert permutation.fewest(0.05 / 9, paired=True) == 9
     for size, blocks in ((5, True), (3, False)):
-        found = permutation.test(Sides((1,) * size, (1000 + size,) * size, blocks))
+        found = permutation.test(Samples((1,) * size, (1000 + size,) * size, blocks))
         assert found.p > 0.05
         assert found.interval(0.05) is None
     assert permutation.confidence(2**6, 0.05) == 1 - 2 / 64
@@ -107,7 +107,7 @@ def test_many_runs_are_tested_by_a_draw_that_is_the_same_each_time(blocks: bool)
     assert found.p == permutation.test(sides).p
     kind = "samples" if blocks else "independent"
     theirs = stats.permutation_test(
-        (sides.first, sides.second), difference, permutation_type=kind, n_resamples=20_000, vectorized=True, rng=1
+        (sides.baseline, sides.candidate), difference, permutation_type=kind, n_resamples=20_000, vectorized=True, rng=1
     )
     assert found.p == pytest.approx(theirs.pvalue, abs=0.02)
 
@@ -115,13 +115,13 @@ def test_many_runs_are_tested_by_a_draw_that_is_the_same_each_time(blocks: bool)
 def test_a_side_without_runs_and_a_block_without_its_other_run_are_refused() -> None:
     """They are no sides."""
     with pytest.raises(ValueError, match="without runs"):
-        Sides((), (1,), False)
-    with pytest.raises(ValueError, match="a block"):
-        Sides((1, 2), (1,), True)
+        Samples((), (1,), False)
+    with pytest.raises(ValueError, match="a pair"):
+        Samples((1, 2), (1,), True)
 
 
 def test_runs_without_any_time_have_no_ratio() -> None:
     """A layer that was not used in some runs: the difference has an interval, the ratio none."""
-    found = permutation.test(Sides((0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), True))
+    found = permutation.test(Samples((0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), True))
     assert found.ratios is None
     assert found.interval(0.05) == (1, 1)

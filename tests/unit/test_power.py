@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlobd.attribution import power
-from dlobd.attribution.comparison import compare
-from dlobd.attribution.permutation import Sides
+from dlobd.compare import power
+from dlobd.compare.permutation import Samples
+from dlobd.compare.verdicts import compare_family
 
 
-def sides(random: np.random.Generator, size: int, blocks: bool, scatter: float = 100, added: float = 0) -> Sides:
+def sides(random: np.random.Generator, size: int, blocks: bool, scatter: float = 100, added: float = 0) -> Samples:
     """Runs of 10,000 that scatter normally; in blocks their differences do, below a drift that both share."""
     drift = random.normal(0, 500, size) if blocks else np.zeros(size)
     each = scatter / 2**0.5 if blocks else scatter
     first, second = (10_000 + drift + random.normal(0, each, size) for _ in range(2))
-    return Sides(tuple(map(round, first)), tuple(map(round, second + added)), blocks)  # type: ignore[arg-type]
+    return Samples(tuple(map(round, first)), tuple(map(round, second + added)), blocks)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("size", "blocks"), [(6, True), (10, True), (13, True), (4, False), (8, False)])
@@ -25,7 +25,7 @@ def test_the_smallest_difference_shows_in_four_of_five(size: int, blocks: bool) 
     assert shown is not None
     random = np.random.default_rng(5)
     found = sum(
-        compare({"wall": sides(random, size, blocks, added=shown * 100)})["wall"].verdict == "slower"
+        compare_family({"wall": sides(random, size, blocks, added=shown * 100)})["wall"].verdict == "slower"
         for _ in range(500)
     )
     assert 370 <= found <= 430
@@ -44,7 +44,7 @@ def test_the_runs_asked_for_suffice(blocks: bool) -> None:
             continue
         asked += 1
         fresh = sides(random, needed, blocks, scatter=800, added=1000)
-        found += compare({"wall": fresh})["wall"].verdict == "slower"
+        found += compare_family({"wall": fresh})["wall"].verdict == "slower"
     assert asked == 100
     assert found / asked >= 0.8
 
@@ -57,7 +57,7 @@ def test_less_scatter_and_larger_effects_need_fewer_runs() -> None:
     assert needed[-1] == 6
     assert power.runs_needed(made, 0.001, 0.05) is None
     assert power.runs_needed(made, 0, 0.05) is None
-    same = Sides((5,) * 6, (5,) * 6, True)
+    same = Samples((5,) * 6, (5,) * 6, True)
     assert power.runs_needed(same, 1, 0.05) == 6
 
 
@@ -68,7 +68,7 @@ def test_an_interval_as_narrow_as_was_asked() -> None:
     for _ in range(50):
         needed = power.runs_for_width(sides(random, 10, True), 100, 0.05)
         assert needed is not None
-        bounds = compare({"wall": sides(random, needed, True)})["wall"].difference
+        bounds = compare_family({"wall": sides(random, needed, True)})["wall"].difference
         assert bounds is not None
         narrow += bounds.high - bounds.low <= 100
     assert narrow >= 35
@@ -76,7 +76,7 @@ def test_an_interval_as_narrow_as_was_asked() -> None:
 
 def test_one_run_has_no_scatter() -> None:
     """Nor a smallest difference, nor runs needed."""
-    single = Sides((1,), (2,), False)
+    single = Samples((1,), (2,), False)
     assert power.scatter_ns(single) is None
     assert power.smallest_ns(single, 0.05) is None
     assert power.runs_needed(single, 1, 0.05) is None

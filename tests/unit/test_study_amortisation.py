@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from repeats import experiment, taken
+from repeats import experiment, member, runset
 
 from analysis.studies.amortisation import Line, amortisation, check_table, picture, prediction_table, table
 from analysis.studies.variation import variation
+from dlobd.compare.compatibility import experiment as experiment_of
+from dlobd.compare.runset import Member
 from dlobd.errors import UsageError
-from dlobd.report.blocks import Taken
 
 Truth = tuple[float, float]
 """Seconds: fixed, and an epoch."""
@@ -38,7 +39,7 @@ class Lab:
         self.loop_share, self.epoch_share = loop_share, epoch_share
         self.number = 0
 
-    def run(self, repeat: int, way: str, epochs: int, truth: Truth, bend_s: float = 0.0) -> Taken:
+    def run(self, repeat: int, way: str, epochs: int, truth: Truth, bend_s: float = 0.0) -> Member:
         """A run whose second epoch is `bend_s` longer if it is the last."""
         self.number += 1
         share = 1 + self.loop_share * self.random.normal() + self.epoch_share * self.random.normal(size=epochs)
@@ -48,9 +49,9 @@ class Lab:
         loop_s = float(each_s.sum())
         outside_s = truth[0] + self.outside_s * self.random.normal()
         layers = {"spark": outside_s, "tensorflow": loop_s}
-        return taken(repeat, self.number, experiment(way, epochs=epochs), layers, loop_s, epochs_s=each_s.tolist())
+        return member(repeat, self.number, experiment(way, epochs=epochs), layers, loop_s, epochs_s=each_s.tolist())
 
-    def series(self, repeats: int = 6, stack: Truth = STACK, **changes: Any) -> list[Taken]:
+    def series(self, repeats: int = 6, stack: Truth = STACK, **changes: Any) -> list[Member]:
         """Native and barrier with 1, 2 and 3 epochs in each repeat."""
         ways = (("native", NATIVE), ("barrier feed", stack))
         return [
@@ -61,14 +62,14 @@ class Lab:
         ]
 
 
-def line(runs: list[Taken], label: str = "barrier feed") -> Line:
+def line(runs: list[Member], label: str = "barrier feed") -> Line:
     """The line of one way."""
-    return next(line for line in amortisation(runs).lines if line.label == label)
+    return next(line for line in amortisation(runset(runs)).lines if line.label == label)
 
 
 def test_without_noise_the_truth_is_found_exactly() -> None:
     """35 s and 1.5 s per epoch; 110 s for 50 epochs, 1.31 times native; under 5 % as algebra says."""
-    found = amortisation(Lab().series())
+    found = amortisation(runset(Lab().series()))
     native, barrier = found.lines
     assert (native.label, barrier.label, barrier.repeats) == ("native", "barrier feed", 6)
     assert (barrier.fixed.value, barrier.epoch.value) == pytest.approx(STACK)
@@ -83,11 +84,11 @@ def test_without_noise_the_truth_is_found_exactly() -> None:
 
 def test_an_epoch_that_costs_more_is_never_amortised() -> None:
     """6 % more an epoch: at no length is the overhead under 5 %; less than native: at once."""
-    (dear,) = amortisation(Lab().series(stack=(36.0, 1.59))).against
+    (dear,) = amortisation(runset(Lab().series(stack=(36.0, 1.59)))).against
     assert str(dear.epochs_to()) == "never"
-    (cheap,) = amortisation(Lab().series(stack=(8.0, 1.5))).against
+    (cheap,) = amortisation(runset(Lab().series(stack=(8.0, 1.5)))).against
     assert cheap.epochs_to().value == 1
-    late = table(amortisation(Lab().series(stack=(36.0, 1.59))))
+    late = table(amortisation(runset(Lab().series(stack=(36.0, 1.59)))))
     assert late.iloc[1]["overhead under 5% after, epochs"] == "never"
 
 
@@ -112,7 +113,7 @@ def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
     lab = Lab(2, outside_s=0.5, loop_share=0.02)
     short = lab.series()
     long = [lab.run(1, "barrier feed", 8, STACK), lab.run(1, "barrier feed", 50, (36.0, 3.0))]
-    found = amortisation([*short, *long])
+    found = amortisation(runset([*short, *long]))
     assert [(check.epochs, check.inside) for check in found.checks] == [(8, True), (50, False)]
     assert list(check_table(found)["it is"]) == ["inside", "outside"]
     assert found.lines[1].epoch == line(short).epoch
@@ -185,7 +186,7 @@ def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
     truth = np.ceil((20 - 1.05 * 9) / (1.05 * 1.5 - 1.4))
     held = {"epochs": 0, "ratio": 0}
     for seed in range(50):
-        (against,) = amortisation(Lab(seed, outside_s=0.5, loop_share=0.02).series(stack=stack)).against
+        (against,) = amortisation(runset(Lab(seed, outside_s=0.5, loop_share=0.02).series(stack=stack))).against
         held["epochs"] += bool(against.epochs_to().holds(truth))
         held["ratio"] += bool(against.ratio(50).holds((20 + 50 * 1.4) / (9 + 50 * 1.5)))
     assert min(held.values()) >= 45, held
@@ -193,36 +194,38 @@ def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
 
 def test_a_line_that_is_none_is_said() -> None:
     """A second epoch that is longer where it is the last, and start-up that grows with epochs; too few repeats."""
-    bent = amortisation(Lab().series(bend_s=1.0)).warnings
+    bent = amortisation(runset(Lab().series(bend_s=1.0))).warnings
     assert any("the second of 2 epochs is +1.00 s off the mean of the second and third of 3" in each for each in bent)
     growing = [
         Lab().run(repeat, "barrier feed", epochs, (36.0 + epochs, 1.5)) for repeat in range(1, 7) for epochs in (1, 3)
     ]
     assert "start-up, first epoch and teardown change by +1.00 s per epoch" in line_warnings(growing)
-    assert "4 repeats are too few" in line_warnings(Lab().series(repeats=4))
+    assert "an interval needs 6 repeats; there are 4" in line_warnings(Lab().series(repeats=4))
     flat = Lab(3, outside_s=1.0, loop_share=1.5).series(stack=(36.0, 0.01))
-    assert "the cost of an epoch cannot be told from 0" in line_warnings(flat)
+    assert "the cost of an epoch is not distinguishable from 0" in line_warnings(flat)
 
 
-def line_warnings(runs: list[Taken]) -> str:
+def line_warnings(runs: list[Member]) -> str:
     """All in one line. Runs that were made by several labs have the same ids and times, which is of no concern."""
-    return " ".join(amortisation(runs).warnings)
+    return " ".join(amortisation(runset(runs)).warnings)
 
 
 @pytest.mark.parametrize(("failed", "repeats"), [((3,), 6), ((1,), 6), ((2, 3), 5), ((1, 2, 3), 5)])
 def test_a_repeat_counts_with_two_runs_of_a_way(failed: tuple[int, ...], repeats: int) -> None:
     """In the first repeat of one way some runs failed: they are named, and what is left still finds the truth."""
     every = [
-        Taken(one.repeat, dataclasses.replace(one.run, status="failed", reason="died"))
-        if one.repeat[1] == 1 and one.label == "barrier feed" and one.experiment.epochs in failed
+        dataclasses.replace(one, run=dataclasses.replace(one.run, status="failed", reason="died"))
+        if one.repeat.number == 1
+        and experiment_of(one.run).launcher == "barrier"
+        and experiment_of(one.run).epochs in failed
         else one
         for one in Lab().series()
     ]
-    found = amortisation(every)
+    found = amortisation(runset(every))
     assert [line.repeats for line in found.lines] == [6, repeats]
     assert found.against[0].repeats == repeats
     assert (found.lines[1].fixed.value, found.lines[1].epoch.value) == pytest.approx(STACK)
-    assert f"{len(failed)} of 36 runs, not ok" in found.warnings[0]
+    assert f"{len(failed)} of 36 runs: " in found.warnings[0]
 
 
 def test_what_gives_no_line_is_refused_in_one_line() -> None:
@@ -230,14 +233,14 @@ def test_what_gives_no_line_is_refused_in_one_line() -> None:
     lab = Lab()
     one = [lab.run(repeat, "native", 2, NATIVE) for repeat in range(1, 7)]
     with pytest.raises(UsageError, match="native has no repeat with runs of several numbers of epochs up to 3"):
-        amortisation(one)
-    other = taken(1, 50, experiment("native", epochs=3, batch_size=50), {"tensorflow": 5.0}, 1.0)
-    with pytest.raises(UsageError, match=r"did not do the same work: they differ in batch_size \(100, 50\)"):
-        amortisation([*one, other])
-    limited = taken(1, 50, experiment("native", max_steps=7), {"tensorflow": 5.0}, 1.0)
+        amortisation(runset(one))
+    other = member(1, 50, experiment("native", epochs=3, batch_size=50), {"tensorflow": 5.0}, 1.0)
+    with pytest.raises(UsageError, match=r"did different work: batch_size \(100, 50\)"):
+        amortisation(runset([*one, other]))
+    limited = member(1, 50, experiment("native", max_steps=7), {"tensorflow": 5.0}, 1.0)
     with pytest.raises(UsageError, match="These runs end by max_steps"):
-        amortisation([limited])
-    with pytest.raises(UsageError, match="does not say when its epochs ended"):
-        amortisation([*one, taken(1, 51, experiment("native", epochs=3), {"tensorflow": 5.0}, 1.0)])
-    with pytest.raises(UsageError, match="Repeat 1 has two runs of native with 2 epochs"):
-        amortisation([*one, lab.run(1, "native", 2, NATIVE)])
+        amortisation(runset([limited]))
+    with pytest.raises(UsageError, match="has no end times of its epochs"):
+        amortisation(runset([*one, member(1, 51, experiment("native", epochs=3), {"tensorflow": 5.0}, 1.0)]))
+    with pytest.raises(UsageError, match="Repeat 1 has two runs with equal settings"):
+        amortisation(runset([*one, lab.run(1, "native", 2, NATIVE)]))

@@ -12,7 +12,7 @@ from repeats import experiment, on_disk, record
 
 from analysis.studies import channel_comparison, ps_vs_allreduce
 from dlobd.bundle.run import Run
-from dlobd.report.chosen import Chosen
+from dlobd.compare.runset import RunSet, without_series
 
 PLANE = {
     "plane": "exchange", "kind": "tcp", "device": "", "interface": "eth0", "addresses": [], "soft": False,
@@ -35,9 +35,9 @@ def run(number: int, exchange: str, wire_ms: int, **changes: Any) -> dict[str, A
     return record(number, chosen, {"spark": 5.0}, exchange=[] if inside else uses, transport=[PLANE])
 
 
-def chosen(*records: dict[str, Any]) -> Chosen:
+def chosen(*records: dict[str, Any]) -> RunSet:
     """As if they had been named."""
-    return Chosen(tuple(Run.from_json(each) for each in records), (), ())
+    return without_series("", (Run.from_json(each) for each in records))
 
 
 def test_exchanges_are_those_of_the_rank_that_took_longest() -> None:

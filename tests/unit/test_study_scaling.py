@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chosen_runs import made
+from chosen_runs import made, runset
 
 from analysis.studies import scaling
 from dlobd.bundle.run import Run
+from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.errors import UsageError
-from dlobd.report.chosen import Chosen
 
 
-def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> Chosen:
+def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:
     """Runs as a script has read them."""
-    return Chosen(runs, axes, ())
+    return runset(runs, axes)
 
 
 def point(workers: int, start_s: float, train_s: float, **settings: Any) -> Run:
@@ -47,11 +47,11 @@ def test_speed_ups_are_of_runs_of_the_same_repeat() -> None:
     """A series says which: the second repeat of one worker is lost, and the third is not taken for it."""
     one, two = ([point(n, start_s / n, 1 / n) for start_s in (9, 19, 79)] for n in (1, 2))
     del one[1]
-    repeats = {run.run_id: ("key", number) for run, number in zip([*one, *two], (1, 3, 1, 2, 3), strict=True)}
-    (curve,) = scaling.curves(Chosen((*one, *two), (), (), repeats)).values()
+    members = [Member(run, Repeat("key", n)) for run, n in zip([*one, *two], (1, 3, 1, 2, 3), strict=True)]
+    (curve,) = scaling.curves(RunSet("", tuple(members))).values()
     assert curve[1].speed_ups == pytest.approx([2, 2])
-    twice = Chosen((*one, *two), (), (), dict.fromkeys(repeats, ("key", 1)))
-    with pytest.raises(UsageError, match="Repeat 1 has two runs that are alike"):
+    twice = RunSet("", tuple(Member(run, Repeat("key", 1)) for run in (*one, *two)))
+    with pytest.raises(UsageError, match="Repeat 1 has two runs with equal settings"):
         scaling.curves(twice)
 
 

@@ -9,24 +9,24 @@ from itertools import product
 from typing import Any
 
 import pytest
-from chosen_runs import made
+from chosen_runs import made, runset
 
 from analysis.studies import sensitivity
 from analysis.studies.sensitivity import Sensitivity
+from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
-from dlobd.report.chosen import Chosen
 from dlobd.schema import NotMeasured
 
 AXES = ("workers", "launcher")
 
 
-def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> Chosen:
+def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> RunSet:
     """Runs of 1, 2 and 4 workers by two launchers; the wall of each is given."""
     cells = product((1, 2, 4), ("tfos", "barrier"), range(repeats))
-    return Chosen(tuple(made({"spark": wall_s(n, how, r)}, workers=n, launcher=how) for n, how, r in cells), AXES, ())
+    return runset(tuple(made({"spark": wall_s(n, how, r)}, workers=n, launcher=how) for n, how, r in cells), AXES)
 
 
-def of_wall(chosen: Chosen) -> dict[str, Sensitivity]:
+def of_wall(chosen: RunSet) -> dict[str, Sensitivity]:
     """Factor to what it does to the wall."""
     return {one.factor: one for one in sensitivity.sensitivities(chosen) if one.figure == "wall"}
 
@@ -61,7 +61,7 @@ def test_an_interaction_is_in_the_total_order_alone() -> None:
     walls = {(1, "tfos"): 10, (1, "barrier"): 20, (2, "tfos"): 20, (2, "barrier"): 10}
     cells = product((1, 2), ("tfos", "barrier"), range(3))
     runs = tuple(made({"spark": walls[n, how]}, workers=n, launcher=how) for n, how, _ in cells)
-    found = of_wall(Chosen(runs, AXES, ()))
+    found = of_wall(runset(runs, AXES))
     for factor in AXES:
         assert found[factor].first == pytest.approx(0, abs=0.02)
         assert found[factor].total == pytest.approx(1, abs=0.02)
@@ -87,7 +87,7 @@ def test_each_layer_and_the_throughput_are_figures_of_their_own() -> None:
     """One that is the same in all runs, or that a run did not measure, is none."""
     cells = list(product((1, 2), range(3)))
     runs = [made({"spark": 5, "tensorflow": 9 / n, "hdfs": 1 + r}, rate=100 * n, workers=n) for n, r in cells]
-    every = sensitivity.sensitivities(Chosen(tuple(runs), (), ()))
+    every = sensitivity.sensitivities(runset(tuple(runs), ()))
     found = {(one.figure, one.factor): one for one in every}
     assert {figure for figure, _ in found} == {"wall", "TensorFlow", "HDFS", "samples/s"}
     assert found["TensorFlow", "workers"].first == pytest.approx(1, abs=0.01)
@@ -99,7 +99,10 @@ def test_each_layer_and_the_throughput_are_figures_of_their_own() -> None:
 
 def test_a_layer_that_takes_no_part_is_0_and_one_that_was_not_measured_is_no_figure() -> None:
     """YARN without YARN, and a channel inside TensorFlow."""
-    absent = (NotMeasured("yarn", "", "plain processes"), NotMeasured("channel", "tensorflow", "inside a step"))
+    absent = (
+        NotMeasured("yarn", "", "not part of this way: plain processes"),
+        NotMeasured("channel", "tensorflow", "inside a step"),
+    )
     runs = []
     for launcher, seconds in (("tfos", {"yarn": 3, "channel": 1}), ("native", {})):
         for _ in range(3):
@@ -120,11 +123,11 @@ def test_what_has_no_answer_is_refused() -> None:
         sensitivity.sensitivities(sweep(flat, repeats=2))
     whole = sweep(flat)
     with pytest.raises(UsageError, match=r"workers=4 launcher=tfos has 0\."):
-        sensitivity.sensitivities(Chosen(tuple(r for r in whole.runs if _cell(r) != (4, "tfos")), AXES, ()))
+        sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r) != (4, "tfos")), AXES))
     with pytest.raises(UsageError, match=r"launcher has one value alone \(tfos\)"):
-        sensitivity.sensitivities(Chosen(tuple(r for r in whole.runs if _cell(r)[1] == "tfos"), AXES, ()))
+        sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r)[1] == "tfos"), AXES))
     with pytest.raises(UsageError, match="do not differ in any setting"):
-        sensitivity.sensitivities(Chosen(tuple(r for r in whole.runs if _cell(r) == (1, "tfos")), (), ()))
+        sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r) == (1, "tfos")), ()))
 
 
 def _cell(run: Any) -> tuple[int, str]:

@@ -16,10 +16,12 @@ from rich.console import Console
 from dlobd import cli
 from dlobd.bundle.store import Bundle
 from dlobd.cli.options import share
+from dlobd.compare import compatibility
+from dlobd.compare.comparison import Comparison, compare
+from dlobd.compare.gate import gate
+from dlobd.compare.runset import pairs, read
 from dlobd.errors import UsageError
-from dlobd.report import comparison_view, environment, sides
-from dlobd.report.comparison import Comparison, comparison
-from dlobd.report.gate import gate
+from dlobd.report import comparison as view
 
 HDFS_S, SPARK_S = 4.0, 20.0
 
@@ -51,13 +53,13 @@ def series(
 
 def compared(path: Path, *allowed: str, margin: float = 0.05) -> Comparison:
     """The points of a series."""
-    return comparison(sides.pairs(str(path), None, Path("none")), margin, allowed)
+    return compare(pairs(str(path), None, Path("none")), margin, allowed)
 
 
 def told(found: Comparison) -> str:
     """In a terminal of 80 columns."""
     console = Console(width=80, record=True, file=io.StringIO(), highlight=False)
-    comparison_view.show(found, console)
+    view.show(found, console)
     return console.export_text()
 
 
@@ -65,7 +67,7 @@ def test_points_of_a_series_are_compared_within_its_repeats(tmp_path: Path) -> N
     """Repeats drift by 10 %, of which their differences know nothing: +10 % of one layer is found, and only there."""
     found = compared(series(tmp_path, {"tfos feed": {}, "barrier feed": {"spark": 1.1}}))
     (pair,) = found.pairs
-    assert (pair.first, pair.second, pair.blocks) == ("tfos-feed-2", "barrier-feed-2", True)
+    assert (pair.baseline, pair.candidate, pair.paired) == ("tfos-feed-2", "barrier-feed-2", True)
     assert dict(pair.differing) == {"launcher": ("tfos", "barrier")}
     assert "launcher" not in found.common
     assert found.common["input"] == "feed"
@@ -81,9 +83,9 @@ def test_other_runs_are_two_samples(tmp_path: Path) -> None:
     one = series(tmp_path / "one", {"tfos feed": {}}, seed=1)
     other = series(tmp_path / "other", {"barrier feed": {"spark": 1.1}}, seed=2)
     for first, second in ((one, other), (one.parent / "tfos-feed-2", other.parent / "barrier-feed-2")):
-        found = comparison(sides.pairs(str(first), str(second), tmp_path), 0.05, (environment.ORDER,))
+        found = compare(pairs(str(first), str(second), tmp_path), 0.05, (compatibility.ORDER,))
         (pair,) = found.pairs
-        assert not pair.blocks
+        assert not pair.paired
         assert pair.wall.runs == (10, 10)
         assert pair.wall.verdict == "inconclusive"
         assert pair.wall.runs_needed is not None
@@ -95,20 +97,20 @@ def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> Non
     """All their walls are one family: three times as many, a third of the error each. One point can be chosen."""
     ways: dict[str, dict[str, float]] = {"tfos feed": {}, "barrier feed": {}, "native": {}}
     one, other = (series(tmp_path / name, ways, 4, seed) for seed, name in enumerate("ab"))
-    found = comparison(sides.pairs(str(one), str(other), tmp_path), 0.05, (environment.ORDER,))
-    assert [pair.first for pair in found.pairs] == [pair.second for pair in found.pairs]
+    found = compare(pairs(str(one), str(other), tmp_path), 0.05, (compatibility.ORDER,))
+    assert [pair.baseline for pair in found.pairs] == [pair.candidate for pair in found.pairs]
     assert len(found.pairs) == 3
     assert found.fewest_wall == 5
-    chosen = sides.pairs(f"{one}:native-2", f"{other}:tfos-feed-2", tmp_path)
-    (pair,) = comparison(chosen, 0.05, (environment.ORDER,)).pairs
-    assert (pair.first, pair.second) == ("native-2", "tfos-feed-2")
+    chosen = pairs(f"{one}:native-2", f"{other}:tfos-feed-2", tmp_path)
+    (pair,) = compare(chosen, 0.05, (compatibility.ORDER,)).pairs
+    assert (pair.baseline, pair.candidate) == ("native-2", "tfos-feed-2")
     with pytest.raises(UsageError, match="has no point 'spark'"):
-        sides.pairs(f"{one}:spark", str(other), tmp_path)
+        pairs(f"{one}:spark", str(other), tmp_path)
     single = series(tmp_path / "c", {"tfos read": {}}, 4, 3)
     with pytest.raises(UsageError, match="several points"):
-        sides.pairs(str(one), str(single), tmp_path)
+        pairs(str(one), str(single), tmp_path)
     with pytest.raises(UsageError, match="a single point"):
-        sides.pairs(str(single), None, tmp_path)
+        pairs(str(single), None, tmp_path)
 
 
 def test_runs_that_do_not_count_are_named_and_take_their_repeat_with_them(tmp_path: Path) -> None:
@@ -138,34 +140,32 @@ def test_environments_that_differ_are_refused_unless_told_and_then_said_first(tm
         "recording": ({"overhead": {"recording": "on", **cost}}, {"overhead": {"recording": "off", **cost}}),
         "page-cache": ({"page_cache": cached(100)}, {"page_cache": cached(0)}),
     }
-    assert set(cases) == set(environment.KINDS) - {environment.BUSY, environment.ORDER}
+    assert set(cases) == set(compatibility.KINDS) - {compatibility.BUSY, compatibility.ORDER}
     for kind, (one, other) in cases.items():
         path = series(
             tmp_path / kind,
             {"tfos feed": {}, "native": {}},
             changes=lambda way, repeat, one=one, other=other: one if way == "native" else other,
         )
-        with pytest.raises(UsageError, match=f"different environments: {kind}: .*--allow {kind}"):
+        with pytest.raises(UsageError, match=f"from different environments: {kind}: .*--allow {kind}"):
             compared(path)
         text = told(compared(path, kind))
-        assert text.startswith(f"NOT THE SAME ENVIRONMENT, {kind}: ")
+        assert text.startswith(f"DIFFERENT ENVIRONMENTS, {kind}: ")
 
 
 def test_sides_of_which_one_was_run_after_the_other_are_refused_unless_told(tmp_path: Path) -> None:
     """What drifted meanwhile would look like a difference. Runs by turns, or in a random order, are no such sides."""
     one, other = (str(series(tmp_path / name, {"native": {}}, 6, seed)) for seed, name in enumerate("ab"))
-    with pytest.raises(UsageError, match=r"order: the sides were run one after the other.*--allow order"):
-        comparison(sides.pairs(one, other, tmp_path), 0.05)
-    found = comparison(sides.pairs(one, other, tmp_path), 0.05, (environment.ORDER,))
-    assert told(found).startswith("NOT THE SAME ENVIRONMENT, order: ")
-    runs = [
-        member.run for name in (one, other) for side in sides.read(name, tmp_path).values() for member in side.members
-    ]
-    assert environment.order(runs[::2], runs[1::2]) == []
+    with pytest.raises(UsageError, match=r"order: one side ran after the other.*--allow order"):
+        compare(pairs(one, other, tmp_path), 0.05)
+    found = compare(pairs(one, other, tmp_path), 0.05, (compatibility.ORDER,))
+    assert told(found).startswith("DIFFERENT ENVIRONMENTS, order: ")
+    runs = [run for name in (one, other) for run in read(name, tmp_path).runs]
+    assert compatibility.order(runs[::2], runs[1::2]) == []
     refused = 0
     for seed in range(200):
         drawn = np.random.default_rng(seed).permutation(12)
-        refused += bool(environment.order([runs[n] for n in drawn[:6]], [runs[n] for n in drawn[6:]]))
+        refused += bool(compatibility.order([runs[n] for n in drawn[:6]], [runs[n] for n in drawn[6:]]))
     assert refused < 10
 
 
@@ -184,7 +184,7 @@ def test_a_page_cache_that_was_asked_for_may_be_what_is_compared(tmp_path: Path)
     cold = series(
         tmp_path / "cold", {"native": {}}, 6, 1, lambda *_: {"page_cache": cached(0)}, [("page_cache", "cold")]
     )
-    (pair,) = comparison(sides.pairs(str(cold), str(warm), tmp_path), 0.05, (environment.ORDER,)).pairs
+    (pair,) = compare(pairs(str(cold), str(warm), tmp_path), 0.05, (compatibility.ORDER,)).pairs
     assert dict(pair.differing) == {"page_cache": ("cold", "warm")}
 
 
@@ -197,7 +197,7 @@ def test_runs_of_a_busy_machine_count_only_if_told(tmp_path: Path) -> None:
     (pair,) = compared(path).pairs
     assert pair.wall.runs == (9, 9)
     assert "60 % of the cores were busy" in pair.left_out[0]
-    assert compared(path, environment.BUSY).pairs[0].wall.runs == (10, 10)
+    assert compared(path, compatibility.BUSY).pairs[0].wall.runs == (10, 10)
 
 
 def test_the_terminal_fits_and_says_how_sure_it_is(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_the_terminal_fits_and_says_how_sure_it_is(tmp_path: Path) -> None:
     assert "launcher: tfos -> native" in text
     (wall,) = (line for line in text.splitlines() if line.startswith("wall: slower, +"))
     assert "%" in wall
-    assert "possible from 6 repeats on for the wall, 7 for layers" in words
-    assert "in at most 5% of comparisons" in words
+    assert "significant from 6 repeats on for the wall, 7 for layers" in words
+    assert "false difference in at most 5% of comparisons" in words
 
 
 def test_a_layer_that_some_runs_do_not_tell_of_is_named(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_layer_that_some_runs_do_not_tell_of_is_named(tmp_path: Path) -> None:
 
     (pair,) = (found := compared(series(tmp_path, {"tfos feed": {}, "native": {}}, changes=changes))).pairs
     assert pair.unknown == ("channel",)
-    assert "Not compared, as not measured in all of the runs: Channel" in told(found)
+    assert "Not compared, because some runs did not measure it: Channel" in told(found)
 
 
 def test_a_layer_that_a_way_does_not_have_took_no_time(tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_a_layer_that_a_way_does_not_have_took_no_time(tmp_path: Path) -> None:
     (pair,) = (found := compared(made)).pairs
     assert pair.unknown == ()
     spark = pair.layers["spark"]
-    assert (spark.first_ns, spark.verdict, spark.difference_share) == (0, "slower", None)
-    assert spark.second_ns > 0
+    assert (spark.baseline_ns, spark.verdict, spark.difference_share) == (0, "slower", None)
+    assert spark.candidate_ns > 0
     assert any(line.startswith("Spark") for line in told(found).splitlines())
 
 
@@ -257,9 +257,9 @@ def test_a_gate_fails_for_what_is_sure_and_names_the_layer(
     """A layer that takes half as long again fails it although the wall has hardly grown; too few runs are no pass."""
     found = gate(compared(series(tmp_path, {"tfos feed": {}, "native": factors}, repeats), margin=0.07))
     assert found.outcome == outcome
-    assert sorted(name for _, name in found.grown if name != "wall" or "wall" in grown) == grown
+    assert sorted(one.name for one in found.grown if one.name != "wall" or "wall" in grown) == grown
     assert (found.runs_needed is not None) == (outcome == "inconclusive")
-    assert bool(found.reasons) == (outcome != "pass")
+    assert bool(view.reasons(found)) == (outcome != "pass")
 
 
 def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,7 +300,7 @@ def test_a_single_run_is_a_side_too(tmp_path: Path) -> None:
     """It is compared, and said to be too little."""
     path = series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     first, second = (next((tmp_path / way).iterdir()) for way in ("tfos-feed-2", "native-2"))
-    (pair,) = comparison(sides.pairs(str(first), second.name, tmp_path), 0.05).pairs
+    (pair,) = compare(pairs(str(first), second.name, tmp_path), 0.05).pairs
     assert (pair.wall.verdict, pair.wall.runs) == ("inconclusive", (1, 1))
     assert path.exists()
 
@@ -309,12 +309,12 @@ def test_a_directory_of_several_experiments_is_no_side(tmp_path: Path) -> None:
     """Nor is one without runs, or a series none of whose runs has ended."""
     series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     with pytest.raises(UsageError, match="several experiments"):
-        sides.read(str(tmp_path), tmp_path)
+        read(str(tmp_path), tmp_path)
     path = series(tmp_path / "none", {"native": {}}, 1)
     for bundle in (tmp_path / "none" / "native-2").iterdir():
         (Bundle(bundle).path / "hashes").unlink()
     with pytest.raises(UsageError, match="no run that has ended"):
-        sides.read(str(path), tmp_path)
+        read(str(path), tmp_path)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("5%", 0.05), ("0.05", 0.05), (" 12.5 % ", 0.125)])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.attribution.statistics import Estimate, difference, fewest_repeats, median, ratio, spread
+from dlobd.compare.median import Estimate, difference, fewest_repeats, median, ratio, spread
 
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20)
 

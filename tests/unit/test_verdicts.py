@@ -7,18 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from dlobd.attribution import comparison
-from dlobd.attribution.comparison import Bounds, compare, growth, holm
-from dlobd.attribution.permutation import Sides
+from dlobd.compare.gate import growth
+from dlobd.compare.permutation import ALPHA, Samples, holm
+from dlobd.compare.verdicts import LEAST, MARGIN, Bounds, compare_family
 
 S = 10**9
 
 
-def blocks(random: np.random.Generator, size: int, factor: float = 1, scatter: float = 0.05) -> Sides:
+def blocks(random: np.random.Generator, size: int, factor: float = 1, scatter: float = 0.05) -> Samples:
     """Runs of 40 s that drift from repeat to repeat, and scatter; of the second side `factor` times as long."""
     drift = 1 + random.normal(0, 0.1, size)
     first, second = (40 * S * (drift + random.normal(0, scatter, size)) for _ in range(2))
-    return Sides(tuple(map(int, first)), tuple(int(value) for value in factor * second), True)
+    return Samples(tuple(map(int, first)), tuple(int(value) for value in factor * second), True)
 
 
 def test_holm_adjusts_step_by_step() -> None:
@@ -37,18 +37,18 @@ def test_the_four_verdicts() -> None:
         (blocks(random, 12, 1, 0.01), "equivalent"),
         (blocks(random, 6), "inconclusive"),
     ):
-        assert compare({"wall": made})["wall"].verdict == verdict
+        assert compare_family({"wall": made})["wall"].verdict == verdict
 
 
 def test_seconds_percent_and_verdict_are_of_one_test() -> None:
     """The difference of the means, its share of the first, and intervals that hold none or not alike."""
     random = np.random.default_rng(2)
     for factor in (1, 1.05, 1.1, 1.3):
-        found = compare({"wall": blocks(random, 8, factor)})["wall"]
+        found = compare_family({"wall": blocks(random, 8, factor)})["wall"]
         assert found.difference is not None
         assert found.share is not None
         assert found.difference.low <= found.difference_ns <= found.difference.high
-        assert found.difference_share == pytest.approx(found.second_ns / found.first_ns - 1)
+        assert found.difference_share == pytest.approx(found.candidate_ns / found.baseline_ns - 1)
         assert (found.difference.low > 0) == (found.share.low > 0) == (found.verdict == "slower")
         assert found.confidence == 1 - 2 * 6 / 256
 
@@ -56,10 +56,10 @@ def test_seconds_percent_and_verdict_are_of_one_test() -> None:
 def test_no_verdict_from_too_few_runs() -> None:
     """Five blocks cannot show anything at 5 %, nor can eight where nine layers share it."""
     random = np.random.default_rng(3)
-    few = compare({"wall": blocks(random, 5, 1.5)})["wall"]
+    few = compare_family({"wall": blocks(random, 5, 1.5)})["wall"]
     assert (few.verdict, few.difference, few.confidence, few.smallest_ns) == ("inconclusive", None, None, None)
     assert few.runs_needed is not None
-    layers = compare({str(layer): blocks(random, 8, 3) for layer in range(9)})
+    layers = compare_family({str(layer): blocks(random, 8, 3) for layer in range(9)})
     assert {one.verdict for one in layers.values()} == {"inconclusive"}
 
 
@@ -70,7 +70,7 @@ def test_what_holm_sees_ends_its_interval_at_none() -> None:
     clear = {name: blocks(random, 10, 2) for name in "abc"}
     for seed in range(2000):
         close = blocks(np.random.default_rng(seed), 10, 1.1)
-        found = compare({**clear, "close": close})["close"]
+        found = compare_family({**clear, "close": close})["close"]
         assert found.difference is not None
         if found.verdict == "slower" and found.difference.low == 0:
             assert found.share is not None
@@ -90,17 +90,17 @@ def test_false_alarms_over_all_layers_stay_below_five_percent() -> None:
         family = {}
         for layer in range(9):
             first, second = (S * (10 + shared + 0.1 * random.exponential(size=10)) for _ in range(2))
-            family[layer] = Sides(tuple(map(int, first)), tuple(map(int, second)), True)
-        alarms += any(one.verdict in ("faster", "slower") for one in compare(family).values())
+            family[layer] = Samples(tuple(map(int, first)), tuple(map(int, second)), True)
+        alarms += any(one.verdict in ("faster", "slower") for one in compare_family(family).values())
     assert 0.01 < alarms / cases < 0.05 + 2 * math.sqrt(0.05 * 0.95 / cases)
 
 
 def test_a_small_layer_may_differ_by_much_of_itself() -> None:
     """A tenth of the wall's margin does not matter: it is equivalent, however many times itself it differs by."""
     random = np.random.default_rng(5)
-    tiny = Sides(*(tuple(map(int, 1e6 * random.exponential(size=12))) for _ in range(2)), True)
-    assert compare({"client": tiny})["client"].verdict == "inconclusive"
-    assert compare({"client": tiny}, least_ns=0.2 * S)["client"].verdict == "equivalent"
+    tiny = Samples(*(tuple(map(int, 1e6 * random.exponential(size=12))) for _ in range(2)), True)
+    assert compare_family({"client": tiny})["client"].verdict == "inconclusive"
+    assert compare_family({"client": tiny}, least_ns=0.2 * S)["client"].verdict == "equivalent"
 
 
 def test_growth_is_decided_by_the_interval() -> None:
@@ -109,16 +109,16 @@ def test_growth_is_decided_by_the_interval() -> None:
     random = np.random.default_rng(6)
     cases = [(1.3, 0.02, "grown"), (1.0, 0.02, "kept"), (1.05, 0.05, "undecided"), (0.7, 0.05, "kept")]
     for factor, scatter, expected in cases:
-        found = compare({"wall": blocks(random, 10, factor, scatter)})["wall"]
+        found = compare_family({"wall": blocks(random, 10, factor, scatter)})["wall"]
         assert growth(found, 0.05) == expected
-    large = compare({"wall": blocks(random, 10, 1.3, 0.02)})["wall"]
+    large = compare_family({"wall": blocks(random, 10, 1.3, 0.02)})["wall"]
     assert growth(large, 0.05, least_ns=100 * S) == "kept"
-    assert growth(compare({"wall": blocks(random, 3, 5)})["wall"], 0.05) == "undecided"
+    assert growth(compare_family({"wall": blocks(random, 3, 5)})["wall"], 0.05) == "undecided"
 
 
 def test_a_layer_that_was_not_there_before_has_grown() -> None:
     """There is no percentage of nothing; the seconds decide."""
-    new = compare({"user": Sides((0,) * 8, tuple(range(S, 9 * S, S)), True)})["user"]
+    new = compare_family({"user": Samples((0,) * 8, tuple(range(S, 9 * S, S)), True)})["user"]
     assert new.difference_share is None
     assert new.share is None
     assert new.difference == Bounds(pytest.approx(7 / 3 * S), pytest.approx(20 / 3 * S))
@@ -128,4 +128,4 @@ def test_a_layer_that_was_not_there_before_has_grown() -> None:
 
 def test_the_levels_are_those_of_the_page() -> None:
     """5 % two-sided, and a margin of 5 %."""
-    assert (comparison.ALPHA, comparison.MARGIN, comparison.LEAST) == (0.05, 0.05, 0.1)
+    assert (ALPHA, MARGIN, LEAST) == (0.05, 0.05, 0.1)

@@ -1,24 +1,21 @@
-"""A sweep as a data frame, as a file and as tables, from generated bundles."""
+"""A sweep as a data frame and as a file, from generated bundles."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from chosen_runs import made
-from records import layer_row, run, run_record
-from rich.console import Console
+from records import layer_row, run_record
 
 import dlobd
 from dlobd.bundle import store
+from dlobd.compare import sweeps
 from dlobd.errors import BundleError
 from dlobd.experiment import files
-from dlobd.report import sweeps
 from dlobd.run import series
 from dlobd.run.series import Series, StartedRun
 
@@ -79,18 +76,3 @@ def test_a_series_without_runs_has_an_empty_frame(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps({"series_version": 1}))
     with pytest.raises(BundleError, match="damaged"):
         dlobd.load_sweep(tmp_path / "x.json")
-
-
-def test_the_tables_have_means_with_their_spread() -> None:
-    """Only of runs that are ok; the others are named below."""
-    four = made({"spark": 1, "tensorflow": 3}, rate=9000)
-    five = made({"spark": 2, "tensorflow": 3}, rate=9500)
-    bad = run("20260102T030405Z-0003", wall_ns=90 * 10**9, status="invalid", reason="the loss is NaN")
-    text = io.StringIO()
-    sweeps.table({"workers=1": [four, five, bad], "workers=2": [four]}, Console(file=text, width=sweeps.WIDTH))
-    lines = [line.split() for line in text.getvalue().splitlines()]
-    assert ["workers=1", "2/3", "4.500", "±", "0.707", "9250", "±", "354", "0.900", "±", "0.000"] in lines
-    assert ["workers=2", "1/1", "4.000", "9000", "0.900"] in lines
-    assert ["workers=1", "1.500", "±", "0.707", "3.000", "±", "0.000"] in lines
-    assert "Left out of all figures: 1 of 4 runs, not ok: 1 invalid" in text.getvalue()
-    assert "workers=1: run 20260102T030405Z-0003 is invalid: the loss is NaN" in text.getvalue()
