@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import publish
+from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.errors import Busy, DlobdError
 from dlobd.run import series
 from dlobd.run.progress import Progress
@@ -34,7 +34,7 @@ def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
     """Returns the exit code; an expected failure is one line."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
     try:
-        if (busy := series.busy_percent(3.0)) > publish.BUSY_PERCENT and not asked.loaded:
+        if (busy := series.busy_percent(3.0)) > BUSY_PERCENT and not asked.loaded:
             raise Busy(f"The machine's cores are {busy:.0f} % busy.", f"end what runs there, or make {name} LOADED=1")
         with Progress() as progress:
             written = measure(asked, progress)

@@ -1,9 +1,7 @@
-"""The same training over several channels, libraries, exchanges and numbers of ranks: what an exchange costs, by parts,
-and by what its bytes really went.
+"""Cost of an exchange by parts, over channels, libraries, exchanges and ranks, and the transport that was used.
 
-Times are of one exchange: all of a rank's, divided by their number, of the rank that took longest; then the median over
-runs. What TensorFlow does inside of a step has no number of its own. A channel that no run has is listed with what this
-machine lacks for it: absence is never a small number.
+The time of an exchange is the mean over the exchanges of the slowest rank, then the median over runs. TensorFlow's own
+exchange inside a step has no number. A channel without a run is listed with the reason why this machine lacks it.
 """
 
 from __future__ import annotations
@@ -37,16 +35,16 @@ STYLES = {
 """Colour and hatch of each part."""
 
 TESTS_ONLY = ("inproc",)
-"""Channels that no job can have."""
+"""Channels for tests only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
     """Runs of one model, exchange, channel, library and number of ranks.
 
-    exchange_ms, parts_ms: of one exchange; None where it is inside of the step, or its parts are not told apart.
+    exchange_ms, parts_ms: of one exchange; None if it is inside a step or its parts are not separated.
     rates: samples per second of each run.
-    used: by what the bytes went, and over what, of every run.
+    used: transports and interfaces that carried the bytes.
     """
 
     label: str
@@ -58,14 +56,14 @@ class Point:
 
 
 def label(run: Run) -> str:
-    """What makes a point."""
+    """Return the label of the point of a run."""
     chosen = experiment(run)
     library = channels.library(chosen.exchange, chosen.channel, chosen.channel_library)
     return f"{chosen.model}, {chosen.workers} ranks: {chosen.exchange} over {chosen.channel} ({library})"
 
 
 def points(runs: RunSet) -> list[Point]:
-    """By label; one rank alone exchanges nothing, and is none."""
+    """Return the points by label, without runs of a single rank, which exchange nothing."""
     groups = runs.grouped(lambda run: label(run) if experiment(run).workers > 1 else "")
     return [_point(name, group.runs) for name, group in sorted(groups.items()) if name]
 
@@ -88,7 +86,7 @@ def _point(name: str, runs: Sequence[Run]) -> Point:
 
 
 def _ms(runs: Sequence[Run], part: str) -> float | None:
-    """Of one exchange; None unless every run has it."""
+    """Return the time of an exchange; None unless every run has it."""
     longest = []
     for run in runs:
         values = [getattr(use, f"{part}_ns") for use in run.exchange if use.calls]
@@ -99,11 +97,11 @@ def _ms(runs: Sequence[Run], part: str) -> float | None:
 
 
 def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
-    """(channel, what this machine lacks for it) of those that no run has."""
+    """Return (channel, reason) for each channel without a run."""
     have = {ChannelSpec.parse(experiment(run).channel).transport for run in runs.runs}
     for name in CHANNELS.names():
         if name not in have and name not in TESTS_ONLY:
-            yield name, _lack(name) or "no run of it was named"
+            yield name, _lack(name) or "no given run uses it"
 
 
 def _lack(channel: str) -> str:
@@ -115,11 +113,11 @@ def _lack(channel: str) -> str:
 
 
 def report(runs: RunSet) -> Shown:
-    """Table and picture."""
+    """Return table and picture."""
     found = points(runs)
     lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(runs)]
     if any(point.exchange_ms is None for point in found):
-        lines.append("-: inside of TensorFlow's compiled step, without a number of its own")
+        lines.append("-: inside TensorFlow's compiled step, not measured")
     return (
         f"Milliseconds of one exchange, medians of runs; {MEDIANS}.",
         table(found).to_string(index=False),
@@ -128,7 +126,7 @@ def report(runs: RunSet) -> Shown:
 
 
 def table(found: Sequence[Point]) -> pd.DataFrame:
-    """One row a point."""
+    """Return one row a point."""
     return pd.DataFrame(
         [
             {
@@ -149,7 +147,6 @@ def _cell(ms: float | None) -> str:
 
 
 def _picture(found: Sequence[Point]) -> Figure | None:
-    """Bars of the parts; None where there is nothing to draw."""
     shown = [point for point in found if point.exchange_ms is not None]
     if not shown:
         return None

@@ -1,6 +1,6 @@
-"""The overhead table, one row a layer, of one run or of several equal ones; and its picture.
+"""Overhead table with one row a layer, of one run or of several equal runs, and its picture.
 
-Numbers come from `dlobd.report.summary`. The picture is drawn from the table and computes nothing.
+Numbers come from `dlobd.report.summary`; the picture shows the table.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from dlobd.report.summary import Part, summary
 
 COLUMNS = {
     "layer": "name of the layer, `unattributed` or `wall`",
-    "title": "its name for people",
+    "title": "name of the layer for people",
     "group": "group of layers",
     "n": "runs in which it was measured",
     "seconds": "mean over the runs",
-    "seconds_sd": "standard deviation over the runs (n - 1); not a number for one run",
+    "seconds_sd": "standard deviation over the runs (n - 1); NaN for one run",
     "percent": "mean share of the run's wall, percent",
-    "percent_sd": "its standard deviation (n - 1)",
-    "lo_s": "the mean is at least this, by the uncertainty of boundaries",
-    "hi_s": "the mean is at most this",
-    "unexplained_s": "mean time inside `seconds` that no evidence explains",
+    "percent_sd": "standard deviation of the share (n - 1)",
+    "lo_s": "lower bound of the mean, by the uncertainty of boundaries",
+    "hi_s": "upper bound of the mean",
+    "unexplained_s": "mean time within `seconds` without evidence",
 }
 
 PRINTED = ["title", "n", "seconds", "seconds_sd", "percent", "percent_sd", "lo_s", "hi_s", "unexplained_s"]
 
 
 def overhead_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row a layer in the order of `LAYERS`, then `unattributed` and `wall`; columns as in `COLUMNS`.
+    """Return one row a layer in the order of `LAYERS`, then `unattributed` and `wall`; see `COLUMNS`.
 
-    A layer that a run lists as not measured and gives no time is left out of that run's mean instead of counted as 0.
+    A layer that a run did not measure is left out of the mean instead of counted as 0.
 
     Raises:
         UsageError: no run, a run without a wall time, or several runs that are not equal in experiment or not all ok.

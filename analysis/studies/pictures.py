@@ -1,6 +1,7 @@
-"""How every picture is written: a figure of its own as PNG or SVG, equal figures as equal files; and how layers look.
+"""Writing of pictures as PNG or SVG, and the colours and hatches of layers.
 
-A figure is drawn without a display and without matplotlib's global state: `matplotlib.figure.Figure(...)`.
+Figures need no display and no global state of matplotlib: `matplotlib.figure.Figure(...)`. Equal figures give equal
+files.
 """
 
 from __future__ import annotations
@@ -28,24 +29,22 @@ HATCHES = {
     "channel": "ooo",
     UNATTRIBUTED: "////",
 }
-"""Layer to its hatch, by which layers that may lie side by side are told apart without colour."""
-
+"""Layer to its hatch, which distinguishes neighbouring layers without colour."""
 
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours of lines that are no layers, one after the other; of Okabe and Ito."""
-
+"""Colours of lines other than layers, by Okabe and Ito."""
 
 LINES = tuple(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", LINE_COLOURS, strict=True))
 """Style, marker and colour of lines; any of the three tells them apart."""
 
 
 def colour(layer: str) -> str:
-    """A layer's colour; white for what is unattributed."""
+    """Return the colour of a layer; white for unattributed time."""
     return LAYERS[layer].colour if layer in LAYERS else "white"
 
 
 def write(figure: Figure, path: Path) -> None:
-    """Writes a figure; the suffix of `path` (.png or .svg) says how. Equal figures give equal files.
+    """Write a figure in the format of the suffix of `path`, .png or .svg.
 
     Raises:
         UsageError: another suffix, or the file cannot be written.

@@ -1,7 +1,7 @@
-"""Parameter servers against all-reduces: how long one exchange of a model's gradients takes, over the number of ranks.
+"""Parameter servers against all-reduces: time of one exchange of a model's gradients over the number of ranks.
 
-Hosts are network namespaces of this machine, so that every rank has a link of its own, as fast as it is told. Cores are
-shared by all ranks: with more ranks than cores, times grow with that too.
+Hosts are network namespaces of this machine: every rank has its own link of a given rate. All ranks share the cores, so
+times also grow with more ranks than cores.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MODEL = "cifar10-quick"
 CALLS = 10
 
 Times = dict[str, dict[int, list[float]]]
-"""Contestant to number of ranks to seconds, one of each repeat."""
+"""Contestant to number of ranks to seconds of each repeat."""
 
 
 def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
-    """Label to exchange, library and servers, for so many ranks."""
+    """Return label to exchange, library and servers, for a number of ranks."""
     return {
         "ring": ("ring", "sockets", 1),
         "halving-doubling": ("halving-doubling", "sockets", 1),
@@ -44,12 +44,12 @@ def parser(doc: str | None) -> ArgumentParser:
     parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], metavar="N", help="2 to 16 each")
     parser.add_argument("--repeats", type=int, default=3, metavar="N")
-    parser.add_argument("--rate", default="1gbit", help="of each host's link, as tc writes it; '' for unlimited")
+    parser.add_argument("--rate", default="1gbit", help="of each host's link, in the format of tc; '' for unlimited")
     return parser
 
 
 def report(asked: Namespace) -> Shown:
-    """Measures, all contestants in turn in each repeat.
+    """Measure all contestants in turn in each repeat.
 
     Raises:
         SetupError: network namespaces need root; or a rank has failed.
@@ -67,14 +67,14 @@ def report(asked: Namespace) -> Shown:
 
 
 def shown(found: Times, size_bytes: int, rate: str) -> Shown:
-    """Table and picture."""
+    """Return table and picture."""
     link = f"links of {rate}" if rate else "links as fast as this machine"
     head = f"Milliseconds of one exchange of {size_bytes:,} bytes ({MODEL}), {link}: median (lowest-highest)"
     return (head, table(found).to_string(index=False)), _picture(found, head)
 
 
 def table(found: Times) -> pd.DataFrame:
-    """One row a contestant, one column a number of ranks."""
+    """Return one row a contestant and one column a number of ranks."""
     rows = [
         {"": label, **{f"{count} ranks": _cell(_spread(times)) for count, times in by_ranks.items()}}
         for label, by_ranks in found.items()
@@ -106,7 +106,7 @@ def _picture(found: Times, head: str) -> Figure:
     counts: Iterable[int] = sorted({count for by_ranks in found.values() for count in by_ranks})
     axes.set_xticks(list(counts))
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("ranks, each on a host of its own")
+    axes.set_xlabel("ranks, each on its own host")
     axes.set_ylabel("milliseconds")
     axes.set_title(head.partition(":")[0], loc="left", fontsize="medium")
     axes.legend(fontsize="small", frameon=False)

@@ -1,7 +1,7 @@
 """Resource use over the time of a run, with the layers of the wall behind it: a picture, and the means by layer.
 
-Between two samples a counter is taken to grow evenly. What a process used before its first sample and after its last is
-in the machine's figure only.
+Counters grow evenly between two samples. The use of a process before its first and after its last sample is part of the
+machine's figure only.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from dlobd.layers import LAYERS
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]
-"""A layer, and when it began and how long it had the wall, in seconds from the window's start."""
+"""Layer, start and length of a stretch of the wall, in seconds from the start of the window."""
 
 HOST = "host"
 """The role of a sample of the whole machine."""
 
 ROLES = 7
-"""So many roles with the most CPU time are drawn apart, the others together."""
+"""Number of roles with the most CPU time that are drawn separately; the others are drawn together."""
 
 SHADES = ("#FFFFFF", "#999999", "#FFFFFF", "#555555", "#DDDDDD", "#FFFFFF", "#BBBBBB", "#EEEEEE")
 PATTERNS = ("", "", "///", "", "...", "xxx", "", "++")
-"""Of roles: grey, since colours are the layers'."""
+"""Shades and patterns of roles: grey, because colours belong to layers."""
 
 
 def parser(doc: str | None) -> ArgumentParser:
@@ -58,7 +58,7 @@ def report(asked: Namespace) -> Shown:
 
 
 def layer_table(run: Run) -> pd.DataFrame:
-    """One row a layer: seconds of the wall, and how busy the machine was meanwhile.
+    """Return one row a layer: seconds of the wall, and the load of the machine meanwhile.
 
     Raises:
         UsageError: the run was not sampled.
@@ -85,7 +85,7 @@ def layer_table(run: Run) -> pd.DataFrame:
 
 
 def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
-    """The segments of a run's wall as stretches of one layer each, in seconds from `start_ns`."""
+    """Join the segments of a wall to stretches of one layer, in seconds from `start_ns`."""
     made = []
     for layer, group in groupby(segments, key=lambda segment: segment.layer):
         own = list(group)
@@ -94,15 +94,17 @@ def strips(segments: Iterable[Segment], start_ns: int) -> list[Strip]:
 
 
 def rates(samples: pd.DataFrame, column: str) -> tuple[Any, Any]:
-    """Times of the samples in seconds, and how much a counter of one machine or process grew a second between them."""
+    """Return the times of samples in seconds, and the growth per second of a counter between them."""
     known = samples[samples[column].notna()]
     at_s = known["at_ns"].to_numpy(float) / 1e9
     return at_s, np.diff(known[column].to_numpy(float)) / np.diff(at_s)
 
 
 def cores_by_role(frame: pd.DataFrame) -> tuple[Any, dict[str, Any]]:
-    """Times of the machine's samples in seconds; and by role how many cores its processes had between them, the largest
-    role first and what is not among the `ROLES` largest as `other`."""
+    """Return the times of the machine's samples in seconds, and the cores in use between them by role.
+
+    The largest role comes first; roles after the first `ROLES` are joined as `other`.
+    """
     at_ns = frame[frame["role"] == HOST]["at_ns"].to_numpy(float)
     found: dict[str, Any] = {}
     processes = frame[(frame["role"] != HOST) & frame["cpu_ns"].notna()]
@@ -118,7 +120,7 @@ def cores_by_role(frame: pd.DataFrame) -> tuple[Any, dict[str, Any]]:
 
 
 def resource_chart(bundle: RunBundle) -> Figure:
-    """CPU by role, memory, disk and network, and GPUs where there are any, over the layers of the wall.
+    """Draw CPU by role, memory, disk, network and GPUs over the layers of the wall.
 
     Raises:
         UsageError: the run was not sampled.
@@ -131,13 +133,13 @@ def resource_chart(bundle: RunBundle) -> Figure:
 
 
 def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) -> Figure:
-    """As `resource_chart`. `frame` is that of `RunBundle.resources`."""
+    """Like `resource_chart`; `frame` is `RunBundle.resources`."""
     host = frame[frame["role"] == HOST]
     gpu = bool(host["gpu_busy_percent"].notna().any())
     names = ["CPU, cores", "memory, GB", "disk, MB/s", "network, MB/s", *(["GPU busy, %"] if gpu else [])]
     height = 2 + 1.7 * len(names)  # inches
     figure = Figure(figsize=(12, height))
-    # by hand: a solver's last digits, of which names in an SVG are made, differ from one call to the next
+    # fixed margins: the last digits of a layout solver change from call to call, and are part of names in an SVG
     figure.subplots_adjust(left=0.06, right=0.87, top=1 - 0.4 / height, bottom=1.0 / height, hspace=0.12)
     panels = figure.subplots(len(names) + 1, 1, sharex=True, height_ratios=[0.35, 2, *[1] * (len(names) - 1)])
     _behind(panels[0], layers, 1.0)
@@ -169,7 +171,7 @@ def draw(frame: pd.DataFrame, layers: Sequence[Strip], cores: int, run_id: str) 
 
 
 def _behind(axes: Axes, layers: Sequence[Strip], alpha: float) -> None:
-    """The layers as the panel's background, or opaque as a strip of their own."""
+    """Draw the layers as the background of a panel, or opaque as a strip."""
     top = axes.get_xaxis_transform()  # seconds across, the panel's height up
     for name in dict.fromkeys(layer for layer, _, _ in layers):
         own = [(start, length) for layer, start, length in layers if layer == name]

@@ -1,11 +1,11 @@
-"""How the same training scales with its workers: speed-up and efficiency, of the wall and of the training alone.
+"""Scaling of a training with its workers: speed-up and efficiency, of the wall and of the training alone.
 
     speed-up of the wall        wall of the fewest workers / wall of n workers
     speed-up of the training    samples per second of n workers / those of the fewest
     efficiency                  speed-up x fewest workers / n
 
 Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.compare.median.median`
-has them. Start-up, which no worker makes shorter, is part of the wall and not of the training.
+has them. Start-up, which workers do not shorten, is part of the wall and not of the training.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from dlobd.report.text import MEDIANS, median
 from dlobd.run.machine_noise import CLIENT
 
 Values = tuple[float | None, ...]
-"""One a run, or one a repeat."""
+"""A value per run or per repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """Runs of one number of workers against those of the fewest. Samples a second: after the first ten steps.
+    """Runs of one number of workers, compared with the fewest workers. `rates` are samples/s after the first ten steps.
 
-    speed_ups, trainings: of the wall and of the training, one a repeat that both have; empty for the fewest workers.
+    speed_ups, trainings: of the wall and of the training, in common repeats; empty for the fewest workers.
     """
 
     workers: int
@@ -48,12 +48,12 @@ class Scaled:
     layers: layer_bars.Seconds
 
     def efficiencies(self, of: Values) -> Values:
-        """Speed-ups as shares of that of equally many more workers."""
+        """Return speed-ups relative to the ratio of workers."""
         return tuple(None if value is None else value * self.fewest / self.workers for value in of)
 
 
 Curves = dict[str, list[Scaled]]
-"""What sets the runs apart, besides workers and batch, to each number of workers, rising."""
+"""Differing settings, except workers and batch, to the numbers of workers in rising order."""
 
 
 def curves(runs: RunSet) -> Curves:
@@ -95,7 +95,7 @@ def _curve(by_workers: dict[int, RunSet]) -> list[Scaled]:
 
 
 def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[Values, Values]:
-    """Of the wall and of the training, in the repeats that both have."""
+    """Return the speed-ups of the wall and of the training in common repeats."""
     common = sorted(own.keys() & base.keys())
     walls = tuple(_over(wall_s(base[repeat]), wall_s(own[repeat])) for repeat in common)
     return walls, tuple(_over(throughput(own[repeat]), throughput(base[repeat])) for repeat in common)
@@ -116,7 +116,7 @@ def _check_equal_work(runs: RunSet) -> None:
 
 
 def kind(runs: RunSet) -> str:
-    """What is kept while the workers vary, in a sentence."""
+    """Name the kind of scaling: strong or weak."""
     every = [experiment(run) for run in runs.runs]
     own = {one.batch_size for one in every}
     together = {one.batch_size * one.workers for one in every}
@@ -128,23 +128,23 @@ def kind(runs: RunSet) -> str:
 
 
 def warnings(runs: RunSet) -> list[str]:
-    """What a reader must know before the figures, one line each."""
+    """Return the warnings about the figures."""
     found = []
     here = [run for run in runs.runs if run.noise is None or run.noise.machine != CLIENT]
     if here:
         cores = min(int(run.platform.get("cores") or 0) for run in here) or "an unknown number of"
         found.append(
-            f"All workers shared one machine of {cores} cores with the rest of the stack: more workers bring no more "
-            "cores, so this is not how a cluster scales."
+            f"All workers shared one machine of {cores} cores with the rest of the stack: more workers add no "
+            "cores, unlike in a cluster."
         )
     enough = medians.fewest_repeats()
     if any(len(group.members) < enough for group in runs.grouped(lambda run: run.experiment_key).values()):
-        found.append(f"No interval is given of fewer than {enough} repeats, which 95 % need.")
+        found.append(f"An interval of 95 % needs {enough} repeats.")
     return [f"warning: {line}" for line in found]
 
 
 def table(found: Curves) -> pd.DataFrame:
-    """One row a curve and number of workers; see `dlobd.report.text.median`."""
+    """Return one row a curve and number of workers; see `dlobd.report.text.median`."""
     rows = [
         {
             "": label,
@@ -164,7 +164,7 @@ def table(found: Curves) -> pd.DataFrame:
 
 
 def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
-    """Tables and picture. See `analysis.studies.script`."""
+    """Return tables and picture."""
     found = curves(runs)
     bars = {f"{label}, {one.workers}": one.layers for label, curve in found.items() for one in curve}
     pieces = (
@@ -186,7 +186,7 @@ def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
 
 
 def _lines(axes: Axes, found: Curves) -> None:
-    """Speed-up over workers, of the wall drawn through and of the training dashed, and the line of efficiency 1."""
+    """Draw the speed-up of the wall (solid) and of the training (dashed) over workers, and the line of efficiency 1."""
     for number, (label, curve) in enumerate(found.items()):
         for name, style, ratios in (
             ("wall", "-", {one.workers: one.speed_ups for one in curve}),

@@ -1,19 +1,18 @@
-"""How much of the variation of wall, layers and throughput each setting of a sweep explains: Sobol' indices, by SALib.
+"""Sensitivity of wall, layers and throughput to the settings of a sweep: Sobol' indices, by SALib.
 
-    first order   share of the variance that a factor explains by itself, averaged over the others
-    total order   the same with all its interactions with other factors
-    run to run    a factor too: which repeat it was. Its total order is the share that no setting explains
-    by chance     first order that a factor without effect has on average, from the spread of repeats (F = 1)
+    first order   share of the variance that a factor explains alone, averaged over the other factors
+    total order   the same with all interactions with other factors
+    run to run    the repeat as a factor; its total order is the share that no setting explains
+    by chance     average first order of a factor without effect, from the spread of repeats (F = 1)
 
-Shares of 1: so they are normalised, and those of factors in different units compare. Nothing is assumed of a factor,
-not even an order of its values: names of models and launchers are factors like numbers.
+Indices are shares of 1, so factors in different units are comparable. The values of a factor need no order: names of
+models and launchers are factors like numbers.
 
-Why this method. Other methods of SALib that take any runs need numbers that vary continuously: delta and PAWN cut a
-factor into slices of equally many runs, which splits values that are equal; RBD-FAST reads a period in their order; and
-`ff` knows two values a factor. Sobol' indices want runs in Saltelli's scheme, thousands of them. But a sweep of all
-combinations is the whole function over its values: each run of the scheme is looked up in it instead of being made. The
-error that is left is that of few repeats. No interval is known that holds as often as it says with so few, so that none
-is given: `by chance` is what a first order has to exceed by far.
+Reason for this method: other methods of SALib for arbitrary runs need continuous numbers. Delta and PAWN cut a factor
+into slices of equally many runs, which splits equal values; RBD-FAST expects a period in the order of the runs; `ff`
+allows two values a factor. Sobol' indices need thousands of runs in Saltelli's scheme, but a sweep of all combinations
+is the complete function over its values: the scheme looks its runs up in the sweep. The remaining error is that of few
+repeats. No interval has a known coverage with so few, so there is none: compare a first order with `by chance`.
 
     Sobol' 2001, doi:10.1016/S0378-4754(00)00270-6; Saltelli et al. 2010, doi:10.1016/j.cpc.2009.09.018
     SALib: Herman and Usher 2017, doi:10.21105/joss.00097; Iwanaga et al. 2022, doi:10.18174/sesmo.18155
@@ -42,18 +41,18 @@ from dlobd.errors import UsageError
 from dlobd.report.summary import title
 
 REPEATS = 3
-"""Fewer runs of a point do not tell what chance alone gives."""
+"""Fewest runs of a point; fewer give no estimate of `by chance`."""
 
 SAMPLES = 2048
-"""Of Saltelli's scheme, a power of 2: the indices are then within about 0.01 of what the table of the sweep has."""
+"""Samples of Saltelli's scheme, a power of 2; the error of the indices is about 0.01."""
 
 RUN_TO_RUN = "run to run"
 
 LIMITS = (
-    "Shares of the variance over this sweep's values and no others, each value taken as equally likely.\n"
-    "There are no intervals: how often one of {repeats} runs of each point would hold is not known.\n"
-    "A first order that is not clearly above `by chance` shows no effect. What differs from run to run\n"
-    "is in the total order of every factor: where `run to run` is large, go by the first order."
+    "Shares of the variance over the values of this sweep, all equally likely.\n"
+    "There are no intervals: their coverage with {repeats} runs of each point is unknown.\n"
+    "A first order close to `by chance` shows no effect. The variation between runs is part of the\n"
+    "total order of every factor: if `run to run` is large, use the first order."
 )
 
 Levels = Mapping[str, Sequence[Any]]
@@ -62,7 +61,7 @@ Levels = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """What one factor does to one figure; shares of the variance, of 1."""
+    """Indices of a figure for a factor, as shares of the variance."""
 
     figure: str
     factor: str
@@ -72,7 +71,7 @@ class Sensitivity:
 
 
 def factors(runs: RunSet) -> dict[str, list[Any]]:
-    """The settings that were varied, with their values: axes of the sweep, or every field in which the runs differ.
+    """Return the varied settings with their values: axes of the sweep, or all differing fields.
 
     Raises:
         UsageError: there is none.
@@ -81,7 +80,7 @@ def factors(runs: RunSet) -> dict[str, list[Any]]:
     found = {name: _values(runs.runs, name) for name in runs.axes or varied}
     if constant := [name for name, values in found.items() if len(values) < 2]:
         raise UsageError(
-            f"{constant[0]} has one value alone ({found[constant[0]][0]}) in the runs that are ok: nothing to compare.",
+            f"{constant[0]} has a single value ({found[constant[0]][0]}) in the runs that are ok.",
             "run the sweep to its end, or name a sweep of at least two values",
         )
     if not found:
@@ -90,7 +89,7 @@ def factors(runs: RunSet) -> dict[str, list[Any]]:
 
 
 def cube(runs: RunSet, levels: Levels) -> list[list[Run]]:
-    """The runs of each combination of the factors' values, in their order, equally many of each.
+    """Return the runs of each combination of values, in equal numbers.
 
     Raises:
         UsageError: a combination has fewer than `REPEATS` runs that are ok.
@@ -109,7 +108,7 @@ def cube(runs: RunSet, levels: Levels) -> list[list[Run]]:
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Value]:
-    """Figure to a function of a run, for those that every run has and that are not 0 in all of them."""
+    """Return the figures that every run has and that vary, as functions of a run."""
     every: dict[str, Value] = {"wall": wall_s}
     every |= {title(name): partial(layer_or_zero_s, layer=name) for name in PARTS}
     every |= {"samples/s": throughput}
@@ -122,7 +121,7 @@ def figures(runs: Sequence[Run]) -> dict[str, Value]:
 
 
 def sensitivities(runs: RunSet, seed: int = 0) -> list[Sensitivity]:
-    """Of every figure to every factor, and to `RUN_TO_RUN`. Equal input, equal output. See `cube`, `factors`."""
+    """Compute the sensitivity of every figure to every factor and to `RUN_TO_RUN`. Equal input gives equal output."""
     levels = factors(runs)
     cells = cube(runs, levels)
     scheme = _Scheme([*levels, RUN_TO_RUN], [*(len(values) for values in levels.values()), len(cells[0])], seed)
@@ -136,7 +135,7 @@ def sensitivities(runs: RunSet, seed: int = 0) -> list[Sensitivity]:
 
 
 class _Scheme:
-    """Saltelli's scheme over factors whose values are counted from 0, so that a sweep's table can be looked up."""
+    """Saltelli's scheme over numbered values of factors, which index the table of a sweep."""
 
     def __init__(self, names: Sequence[str], sizes: Sequence[int], seed: int) -> None:
         self.names = list(names)
@@ -146,10 +145,10 @@ class _Scheme:
         self._at = tuple(np.minimum(np.floor(sampled).astype(int), np.array(sizes) - 1).T)
 
     def indices(self, seen: Any) -> Any:
-        """First and total order of each factor, shape (2, factors).
+        """Return first and total order of each factor, shape (2, factors).
 
         Args:
-            seen: one row a combination of the factors' values, one column a repeat.
+            seen: one row a combination of values, one column a repeat.
         """
         values = seen.reshape(self.sizes)[self._at]
         if not np.ptp(values):
@@ -159,7 +158,7 @@ class _Scheme:
 
 
 def _by_chance(seen: Any, sizes: Sequence[int]) -> list[float]:
-    """(values - 1) x variance within points, as a share of the whole: what a sum of squares is where F = 1."""
+    """Return (values - 1) x variance within points as a share of the total: the sum of squares for F = 1."""
     points, repeats = seen.shape
     within = float(((seen - seen.mean(axis=1, keepdims=True)) ** 2).sum()) / (points * (repeats - 1))
     whole = float(((seen - seen.mean()) ** 2).sum())
@@ -171,7 +170,7 @@ def _values(runs: Iterable[Run], name: str) -> list[Any]:
 
 
 def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
-    """One row a figure and factor."""
+    """Return one row a figure and factor."""
     return pd.DataFrame(
         [
             {
@@ -187,7 +186,7 @@ def table(found: Sequence[Sensitivity]) -> pd.DataFrame:
 
 
 def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
-    """Table and picture. See `analysis.studies.script`."""
+    """Return table and picture."""
     levels = factors(runs)
     found = sensitivities(runs)
     repeats = len(cube(runs, levels)[0])
@@ -202,7 +201,7 @@ def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
 
 
 def picture(found: Sequence[Sensitivity]) -> Figure:
-    """Total order of each figure to each factor, as a shade and a number, with the first order below it."""
+    """Draw the total order of each figure and factor as a shade, with the first order in brackets."""
     names = list(dict.fromkeys(one.figure for one in found))
     across = list(dict.fromkeys(one.factor for one in found))
     shares = np.array([[one.total for one in found if one.figure == name] for name in names])

@@ -1,10 +1,10 @@
-"""How the cost of an epoch varies: from run to run, and from epoch to epoch of one run. Pure.
+"""Variation of the cost of an epoch: between runs, and between the epochs of a run.
 
     epoch j of run i = mean x (1 + run i + rest ij)
 
 One-way random effects, estimated by analysis of variance (Searle, Casella and McCulloch 1992, Variance Components,
-chapter 3). The mean is a way's own; the two variances, as shares of it, are taken to be the machine's, and so the same
-for all ways. What all epochs of a run have in common stays in a longer run; what they differ by averages out in it.
+chapter 3). Each launcher and input has its own mean. The two variances, as shares of the mean, belong to the machine
+and are the same for all. In a longer run the part of the run stays, and the part of the epochs averages out.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from dlobd.bundle.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Standard deviations, as shares of an epoch's cost; `degrees` of freedom has that between runs."""
+    """Standard deviations as shares of the cost of an epoch; `degrees` of freedom belong to `between_runs`."""
 
     between_runs: float
     within_runs: float
     degrees: int
 
     def of_run(self, epochs: int) -> float:
-        """That of the mean cost of an epoch of one run."""
+        """Return the standard deviation of the mean cost of an epoch of one run."""
         return math.hypot(self.between_runs, self.within_runs / math.sqrt(epochs))
 
 
-def variation(ways: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
-    """From the runs of each way that have so many epochs; their first one, which has TensorFlow's tracing, is left out.
+def variation(groups: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
+    """Estimate the variation from groups of runs with this number of epochs, without the first epoch (graph tracing).
 
-    None where no way has two such runs, or they have fewer than two epochs besides the first.
+    None if no group has two such runs, or for fewer than two epochs after the first.
     """
     count = epochs - 1
     within = between = 0.0
     runs = means = 0
-    for way in ways:
-        rows = [[epoch.ns for epoch in run.epochs[1:]] for run in way if len(run.epochs) == epochs]
+    for group in groups:
+        rows = [[epoch.ns for epoch in run.epochs[1:]] for run in group if len(run.epochs) == epochs]
         if count < 2 or len(rows) < 2:
             continue
         costs = np.array(rows, dtype=float)
@@ -59,10 +59,10 @@ def variation(ways: Iterable[Sequence[Run]], epochs: int) -> Variation | None:
 
 
 def slow_throughout(costs: Sequence[float]) -> Variation:
-    """Where epochs cannot be told from runs: a run that is slow is slow in all of its epochs.
+    """Assume that a slow run is slow in all of its epochs, if the data cannot separate epochs from runs.
 
     Args:
-        costs: of an epoch, in each repeat; one alone does not vary.
+        costs: cost of an epoch in each repeat.
     """
     if len(costs) < 2:
         return Variation(0.0, 0.0, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dlobd.bundle.run import Run
@@ -112,7 +113,7 @@ def compare(
     unknown: dict[int, list[str]] = {}
     for place, one in enumerate(usable):
         for layer in PARTS:
-            samples = one.samples(lambda run, layer=layer: layer_or_zero_s(run, layer))
+            samples = one.samples(partial(layer_or_zero_s, layer=layer))
             if samples is None:
                 unknown.setdefault(place, []).append(layer)
             elif any(samples.baseline + samples.candidate):

@@ -82,7 +82,7 @@ def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
     """An embedded cluster is one machine."""
     said = scaling.warnings(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "one machine of 2 cores" in said[0]
-    assert "fewer than 6 repeats" in said[1]
+    assert "needs 6 repeats" in said[1]
     runs = [point(n, 1, 1) for n in (1, 2) for _ in range(6)]
     assert len(scaling.warnings(chosen(*runs))) == 1
 

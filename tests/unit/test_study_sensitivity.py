@@ -124,7 +124,7 @@ def test_what_has_no_answer_is_refused() -> None:
     whole = sweep(flat)
     with pytest.raises(UsageError, match=r"workers=4 launcher=tfos has 0\."):
         sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r) != (4, "tfos")), AXES))
-    with pytest.raises(UsageError, match=r"launcher has one value alone \(tfos\)"):
+    with pytest.raises(UsageError, match=r"launcher has a single value \(tfos\)"):
         sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r)[1] == "tfos"), AXES))
     with pytest.raises(UsageError, match="do not differ in any setting"):
         sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r) == (1, "tfos")), ()))
