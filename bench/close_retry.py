@@ -1,9 +1,9 @@
-"""Tries the remedy of finding `close-retry`: HDFS's default delay against 40 ms, for clients and DataNodes alike.
+"""Test the remedy of finding `close-retry`: HDFS's default delay against 40 ms, for clients and DataNodes.
 
     python -m bench.close_retry [--repeats N] [--out DIR] [--loaded]
 
-The same job, in random order on a new cluster each time: a DataNode reads its settings when it starts. docs/findings.md
-gets what the finding said could be saved at most, and what was. The same command goes on where it was ended.
+The same job runs in random order, each time on a new cluster, because a DataNode reads its settings at start.
+docs/findings.md gets the predicted and the measured saving. Rerun the command to resume.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dlobd.run.progress import Progress
 
 NAME = "close-retry"
 SIDES = {"default": ((), "after 400 ms, the default"), "sooner": ((SOON_CLOSED,), "after 40 ms")}
-"""Directory to Hadoop settings and words."""
+"""Directory to Hadoop settings and label."""
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _measure)
 
 
@@ -41,20 +41,20 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
                 progress(f"repeat {repeat + 1} of {asked.repeats}: {name}")
                 busy.append(_run(asked.out / name, SIDES[name][0], progress))
     found = tuple(_side(asked.out / name, words) for name, (_, words) in SIDES.items())
-    # the setting that is tried is part of the machine
+    # the tested setting is part of the machine
     allowed = ["machine", *["busy"] * asked.loaded]
     return [remedies.write(NAME, "close-retry", (found[0], found[1]), busy, asked.docs, allowed)]
 
 
 def _run(directory: Path, own: Sequence[str], progress: Progress) -> float:
-    """One run on a cluster of its own; returns how busy the machine was before it, in percent.
+    """Run the job on its own cluster, and return the load of the cores before it in percent.
 
     Raises:
-        RunFailed: it did not end well.
+        RunFailed: the run failed.
     """
     stage = Stage(directory, progress, own)
     try:
-        stage.cluster  # noqa: B018 starts it: what that costs is no matter of the run
+        stage.cluster  # noqa: B018 starts the cluster, which is not part of the run
         busy_percent = series.settled_busy_percent()
         ended = stage.run(stage.out, ["run", MAIN, "--set", "input=read", "--set", WARM, "--out", str(stage.out)])
     finally:

@@ -1,9 +1,9 @@
-"""Tries the remedy of finding `localisation`: Spark's jars uploaded with each job, against the same archive in HDFS.
+"""Test the remedy of finding `localisation`: Spark's jars uploaded with each job, against the same archive in HDFS.
 
     python -m bench.dependencies [--repeats N] [--out DIR] [--loaded]
 
-Both are the same small job, interleaved on one cluster. docs/findings.md gets what the finding said could be saved at
-most, and what was. The same command goes on where it was ended.
+Both are the same small job, interleaved on one cluster. docs/findings.md gets the predicted and the measured saving.
+Rerun the command to resume.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ IN_HDFS = "/dlobd/dependencies"
 
 
 def points(local: Path, archive: str) -> dict[str, OwnJob]:
-    """Label to job. Without a setting spark-submit makes an archive of its jars and uploads that each time; so does the
-    first, but for the making."""
+    """Return label to job. The first uploads an archive with each job, like spark-submit by default."""
     places = {UPLOADED: (plain(local.parent) / local.name).as_uri(), ARCHIVE: archive}
     return {
         label: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={place}", str(JOB)], [])
@@ -40,7 +39,7 @@ def points(local: Path, archive: str) -> dict[str, OwnJob]:
 
 
 def packed(tarball: packing.Tarball, directory: Path) -> Path:
-    """Spark's jars as one archive on this machine."""
+    """Write Spark's jars as one archive on this machine."""
     path = directory.resolve() / tarball.name
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,7 @@ def packed(tarball: packing.Tarball, directory: Path) -> Path:
 
 
 def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
-    """The same in the cluster's HDFS, where all may read it; returns its URI."""
+    """Copy the archive to HDFS, readable by all, and return its URI."""
     storage = WebHdfs(cluster.webhdfs_url, cluster.user)
     path = f"{IN_HDFS}/{tarball.name}"
     if not storage.exists(path):
@@ -62,7 +61,7 @@ def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _measure)
 
 

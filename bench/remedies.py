@@ -20,15 +20,15 @@ PAGE = "findings.md"
 def write(
     name: str, finding: str, pair: tuple[RunSet, RunSet], busy: Sequence[float], docs: Path, allowed: Collection[str]
 ) -> Path:
-    """Writes both sides, and their comparison, between the page's markers of a benchmark.
+    """Write both sides, and their comparison, between the page's markers of a benchmark.
 
     Args:
         pair: runs without the remedy, and with it.
-        busy: percent of the cores, before each run.
-        allowed: kinds of differences that the sides may have.
+        busy: percent of the cores before each run.
+        allowed: kinds of environment differences that are allowed.
 
     Raises:
-        UsageError: they cannot be compared.
+        UsageError: the runs cannot be compared.
     """
     found = compare([pair], allowed=allowed)
     runs = [side.runs for side in pair]
@@ -56,12 +56,12 @@ def _walls(runs: Sequence[Run]) -> list[int]:
 
 
 def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
-    """What the finding says of each run; 0 where it has none."""
+    """Return the predicted saving of each run; 0 without the finding."""
     return [sum(one.saves_ns for one in run.findings or () if one.finding == finding) for run in runs]
 
 
 def _seconds(values_ns: Sequence[int]) -> str:
-    """Median, lowest and highest."""
+    """Format median, lowest and highest value."""
     found = spread([ns / 1e9 for ns in values_ns])
     if found.median is None:
         return "unknown"

@@ -234,7 +234,7 @@ def test_a_busy_machine_is_refused_unless_told(
     assert command.run(asked, "x", measure) == code
     assert made == [5] * measured
     printed = capsys.readouterr()
-    assert ("60 % busy. Next: end what runs there, or make x LOADED=1" in printed.err) == (not measured)
+    assert ("60 % busy. Next: end other programs, or run make x LOADED=1" in printed.err) == (not measured)
     assert printed.out == ("Wrote docs/x.md\n" if measured else "")
 
 
