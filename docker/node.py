@@ -1,12 +1,12 @@
-"""The daemons of one host of a cluster of several hosts, in the foreground: what a container of docker/ runs.
+"""Daemons of a host of the mini-cluster, in the foreground of its container.
 
     master   NameNode, ResourceManager, and Spark's history server once HDFS takes writes
     worker   a DataNode and a NodeManager
-    edge     none: it has the configuration of clients
+    edge     no daemon, only the configuration of clients
 
-They are started as those of the embedded cluster are, from the same templates. What differs: others reach them, so that
-they listen on all interfaces of their host, at Hadoop's own ports; container logs are aggregated into HDFS; and the
-NodeManagers say which dlobd their nodes have.
+They start like the daemons of the embedded cluster, from the same templates. Three things differ: they listen on all
+interfaces at Hadoop's default ports, because other hosts connect to them; container logs are aggregated into HDFS; and
+the NodeManagers publish the version of dlobd on their nodes.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ PORTS = {
     "resourcemanager": {"client": 8032, "scheduler": 8030, "tracker": 8031, "admin": 8033, "web": 8088},
     "nodemanager": {"rpc": 8041, "localizer": 8040, "http": 8042},
 }
-"""Hadoop's defaults, from its *-default.xml; there a NodeManager's `rpc` and a DataNode's `proxy` are any free port."""
+"""Hadoop's default ports; a NodeManager's `rpc` and a DataNode's `proxy`, any free port by default, are fixed here."""
 
 HISTORY_PORT = 18080
-"""Spark's default."""
+"""Default of Spark."""
 
 ANY = "0.0.0.0"
-"""All interfaces of the host. In a container only its networks and what it publishes lead there."""
+"""All interfaces of the host. A container is reachable only on its networks and published ports."""
 
 START_DEADLINE_S = 180.0
 WATCH_S = 1.0
 LOOK_S = 10.0
-"""So often each daemon is asked whether it does its work."""
+"""Interval of the health check of each daemon."""
 
 HISTORY_MEMORY_MB = 256
 RESERVED_MB = 1024
-"""Of a worker's memory, for its two daemons and what is no container; seen: 0.6 GB."""
+"""Part of a worker's memory for its two daemons and other processes; measured: 0.6 GB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One host.
+    """Host of the mini-cluster.
 
     Args:
         role: master, worker or edge.
-        name: by which the other hosts find this one; `master` is that of the master.
-        work_dir: holds configuration, logs, HDFS's content.
-        memory_mb, vcores: of a worker, for containers.
+        name: host name of this host; `master` is the host name of the master.
+        work_dir: directory for configuration, logs and the data of HDFS.
+        memory_mb, vcores: resources of a worker for containers.
     """
 
     role: str
@@ -79,7 +79,7 @@ class Node:
 
     @property
     def settings(self) -> ClusterSettings:
-        """As the embedded cluster's; hosts are known as they come."""
+        """Settings of the daemons; workers register themselves, so no host is listed."""
         return ClusterSettings(
             work_dir=self.work_dir,
             datanode_hosts=(),
@@ -92,14 +92,14 @@ class Node:
 
     @property
     def here(self) -> list[DaemonPlan]:
-        """The daemons of this host."""
+        """Daemons of this host."""
         if self.role == "master":
             return self.planned
         return [_plan(kind, self.name, "-0") for kind in ROLES[self.role]]
 
     @property
     def planned(self) -> list[DaemonPlan]:
-        """Those that the configuration names: the master's, and this host's."""
+        """Daemons in the configuration: those of the master and of this host."""
         masters = [_plan(kind, self.master) for kind in ROLES["master"]]
         return masters if self.role == "master" else [*masters, *self.here]
 
@@ -114,20 +114,20 @@ def _plan(kind: str, host: str, suffix: str = "") -> DaemonPlan:
 
 
 def configure(node: Node) -> None:
-    """Writes the configuration of this host's daemons and of clients. Raises SetupError."""
+    """Write the configuration of this host's daemons and of clients. Raises SetupError."""
     make_writable(node.work_dir)
     configuration.write_configuration(node.settings, node.planned, node.here)
 
 
 def serve(node: Node, ready: Path, progress: Progress) -> None:
-    """Runs the host's daemons until this process is asked to end, and stops them then.
+    """Run the daemons of the host until a signal ends this process, then stop them.
 
     Args:
-        ready: a file that exists as long as all of them do their work.
+        ready: file that exists while all daemons are healthy.
 
     Raises:
         SetupError: Java, jars, memory or disk is missing.
-        ClusterError: a daemon did not start, or ended.
+        ClusterError: a daemon did not start, or it ended.
     """
     ready.unlink(missing_ok=True)
     java = find_java()
@@ -147,14 +147,14 @@ def serve(node: Node, ready: Path, progress: Progress) -> None:
         progress(f"{node.name}: ready after {time.monotonic() - started:.1f} s")
         _watch(node, launch, history, ready, progress)
     except startup.PortClash as clash:
-        raise SetupError(f"A port of this host is taken: {clash}.", "stop what uses it") from clash
+        raise SetupError(f"A port of this host is in use: {clash}.", "stop the program that uses it") from clash
     finally:
         ready.unlink(missing_ok=True)
         _stop([*launch.children, *(history.children if history else [])])
 
 
 def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, ready: Path, progress: Progress) -> None:
-    """Looks at the daemons until one has ended. Raises ClusterError then."""
+    """Watch the daemons until one has ended. Raises ClusterError."""
     rest = daemons.Rest()
     manager = next(daemons.web_address(daemon) for daemon in node.planned if daemon.kind == "resourcemanager")
     looked = time.monotonic()
@@ -166,7 +166,7 @@ def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, re
                 history.start(rest)
             silent = [daemon.name for daemon in node.here if not daemons.is_ready(daemon, manager, rest)]
             if silent and ready.exists():
-                progress(f"{node.name}: not ready any more: {', '.join(silent)}")
+                progress(f"{node.name}: no longer ready: {', '.join(silent)}")
                 ready.unlink()
             elif not silent and not ready.exists():
                 progress(f"{node.name}: ready again")
@@ -175,7 +175,7 @@ def _watch(node: Node, launch: startup.Launch, history: HistoryServer | None, re
 
 
 def _stop(children: list[subprocess.Popen[bytes]]) -> None:
-    """In the order of `Cluster.stop`: a NodeManager first, a NameNode last. What does not end by itself is killed."""
+    """Stop in the order of `Cluster.stop`: NodeManager first, NameNode last. Processes that do not end are killed."""
     for child in reversed(children):
         if (process := identify(child.pid)) is not None:
             end([process], 2)
@@ -183,7 +183,7 @@ def _stop(children: list[subprocess.Popen[bytes]]) -> None:
 
 
 class HistoryServer:
-    """Spark's, beside a NameNode. If it ends, nothing else does: no job needs it."""
+    """Spark's history server next to a NameNode. Its end stops nothing, because no job needs it."""
 
     def __init__(self, node: Node, java: Java, progress: Progress) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
@@ -193,7 +193,7 @@ class HistoryServer:
         self._namenode = next(daemon for daemon in node.here if daemon.kind == "namenode")
 
     def start(self, rest: daemons.Rest) -> None:
-        """Starts it, once, when HDFS takes writes: without its directory it would end at once."""
+        """Start it once HDFS accepts writes: it ends at once without its directory."""
         if self.children or daemons.in_safe_mode(self._namenode, rest):
             return
         user = configuration.user_name()
@@ -210,7 +210,7 @@ class HistoryServer:
         options = {
             "spark.history.fs.logDirectory": events,
             "spark.history.ui.port": str(HISTORY_PORT),
-            # what it asks of HDFS is not the job's: every half minute is enough
+            # its requests to HDFS disturb jobs: every half minute is enough
             "spark.history.fs.update.interval": "30s",
         }
         work_dir = self._node.work_dir
@@ -227,20 +227,20 @@ class HistoryServer:
 
 
 def end_on_signals() -> None:
-    """Has SIGTERM end this process as Ctrl-C does; the default action would leave the daemons running."""
+    """Make SIGTERM end this process like Ctrl-C; the default action would leave the daemons running."""
 
     def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: a second one must not break off the stopping
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the stop
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
 
 
 def run_command(command: list[str], node: Node) -> None:
-    """Becomes a command of the user's, with the cluster's configuration. Does not return.
+    """Replace this process by a command of the user, with the configuration of the cluster.
 
     Raises:
-        UsageError: there is no such command.
+        UsageError: the command cannot be run.
     """
     try:
         os.execvpe(command[0], command, {**os.environ, "HADOOP_CONF_DIR": str(node.client_conf_dir)})
