@@ -34,8 +34,7 @@ from SALib.sample import sobol as sampling
 
 from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import varying
-from dlobd.compare.figures import PARTS, layer_or_zero_s, throughput, wall_s
-from dlobd.compare.figures import Figure as Value
+from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
 from dlobd.report.summary import title

@@ -29,23 +29,13 @@ class Role(Enum):
     STACK = "way through the stack"
 
 
+_STACK = """scheduler launcher input deploy_mode channel exchange replication block_size_mb
+executor_memory_mb executor_overhead_mb executor_cores min_accuracy"""
+
 MAY_DIFFER: Mapping[str, Role] = {
-    "name": Role.LABEL,
-    "timeout_s": Role.LABEL,
-    "accept_timeout_s": Role.LABEL,
+    **dict.fromkeys(("name", "timeout_s", "accept_timeout_s"), Role.LABEL),
     "page_cache": Role.STATE,
-    "scheduler": Role.STACK,
-    "launcher": Role.STACK,
-    "input": Role.STACK,
-    "deploy_mode": Role.STACK,
-    "channel": Role.STACK,
-    "exchange": Role.STACK,
-    "replication": Role.STACK,
-    "block_size_mb": Role.STACK,
-    "executor_memory_mb": Role.STACK,
-    "executor_overhead_mb": Role.STACK,
-    "executor_cores": Role.STACK,
-    "min_accuracy": Role.STACK,
+    **dict.fromkeys(_STACK.split(), Role.STACK),
 }
 """All other fields define the work, and must be equal."""
 

@@ -12,7 +12,7 @@ PARTS = (*LAYERS, UNATTRIBUTED)
 
 WALL = "wall"
 
-Figure = Callable[[Run], float | None]
+Value = Callable[[Run], float | None]
 
 
 def wall_s(run: Run) -> float | None:
@@ -40,7 +40,7 @@ def throughput(run: Run) -> float | None:
     return run.throughput.mean if run.throughput else None
 
 
-def metric(name: str, unit: float = 1) -> Figure:
+def metric(name: str, unit: float = 1) -> Value:
     """Return a function that reads a metric of a run in multiples of `unit`."""
 
     def value(run: Run) -> float | None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dlobd.bundle.run import Run
-from dlobd.compare.figures import PARTS, Figure, layer_s, metric, throughput, wall_s
+from dlobd.compare.figures import PARTS, Value, layer_s, metric, throughput, wall_s
 from dlobd.compare.median import Spread, spread
 from dlobd.report.summary import title
 
@@ -25,7 +25,7 @@ WIDTH = 300
 """Columns of the widest table of a sweep; a narrower terminal breaks the lines instead of cutting cells."""
 
 
-def over_repeats(runs: Sequence[Run], value: Figure) -> Spread:
+def over_repeats(runs: Sequence[Run], value: Value) -> Spread:
     """Compute the spread of a figure over the runs that are ok."""
     return spread(value(run) for run in _ok(runs))
 
@@ -94,7 +94,7 @@ def _ok(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.status == "ok"]
 
 
-def _mean(runs: Sequence[Run], value: Figure) -> str:
+def _mean(runs: Sequence[Run], value: Value) -> str:
     """Format mean and standard deviation (n - 1); a single run has no deviation."""
     known = [number for run in _ok(runs) if (number := value(run)) is not None]
     if not known:

@@ -1,4 +1,4 @@
-"""Sides from series, directories and bundles; environments that differ; the comparison in terminal and JSON; gates."""
+"""Run sets from series, directories and bundles; different environments; comparisons as text and JSON; gates."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def series(
 
 
 def compared(path: Path, *allowed: str, margin: float = 0.05) -> Comparison:
-    """The points of a series."""
+    """Compare the points of a series."""
     return compare(pairs(str(path), None, Path("none")), margin, allowed)
 
 
-def told(found: Comparison) -> str:
-    """In a terminal of 80 columns."""
+def text_of(found: Comparison) -> str:
+    """Return the text in a terminal of 80 columns."""
     console = Console(width=80, record=True, file=io.StringIO(), highlight=False)
     view.show(found, console)
     return console.export_text()
 
 
 def test_points_of_a_series_are_compared_within_its_repeats(tmp_path: Path) -> None:
-    """Repeats drift by 10 %, of which their differences know nothing: +10 % of one layer is found, and only there."""
+    """Repeats drift by 10 %, which cancels in their differences: +10 % of one layer is detected, and only there."""
     found = compared(series(tmp_path, {"tfos feed": {}, "barrier feed": {"spark": 1.1}}))
     (pair,) = found.pairs
     assert (pair.baseline, pair.candidate, pair.paired) == ("tfos-feed-2", "barrier-feed-2", True)
@@ -79,7 +79,7 @@ def test_points_of_a_series_are_compared_within_its_repeats(tmp_path: Path) -> N
 
 
 def test_other_runs_are_two_samples(tmp_path: Path) -> None:
-    """Two series, and directories of bundles: without blocks the drift of 10 % hides the same +10 %."""
+    """Two series, and directories of bundles: without pairs the drift of 10 % hides the same +10 %."""
     one = series(tmp_path / "one", {"tfos feed": {}}, seed=1)
     other = series(tmp_path / "other", {"barrier feed": {"spark": 1.1}}, seed=2)
     for first, second in ((one, other), (one.parent / "tfos-feed-2", other.parent / "barrier-feed-2")):
@@ -90,11 +90,11 @@ def test_other_runs_are_two_samples(tmp_path: Path) -> None:
         assert pair.wall.verdict == "inconclusive"
         assert pair.wall.runs_needed is not None
         assert pair.wall.runs_needed > 10
-        assert "Not run in the same repeats" in told(found)
+        assert "Not run in the same repeats" in text_of(found)
 
 
 def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> None:
-    """All their walls are one family: three times as many, a third of the error each. One point can be chosen."""
+    """All walls form one family: three tests, a third of the error each. A single point can be selected."""
     ways: dict[str, dict[str, float]] = {"tfos feed": {}, "barrier feed": {}, "native": {}}
     one, other = (series(tmp_path / name, ways, 4, seed) for seed, name in enumerate("ab"))
     found = compare(pairs(str(one), str(other), tmp_path), 0.05, (compatibility.ORDER,))
@@ -113,8 +113,8 @@ def test_points_with_equal_labels_of_two_sweeps_are_pairs(tmp_path: Path) -> Non
         pairs(str(single), None, tmp_path)
 
 
-def test_runs_that_do_not_count_are_named_and_take_their_repeat_with_them(tmp_path: Path) -> None:
-    """One failed: nine blocks are left."""
+def test_an_unusable_run_is_listed_and_excludes_its_repeat(tmp_path: Path) -> None:
+    """One run failed: nine pairs are left."""
 
     def changes(way: str, repeat: int) -> dict[str, Any]:
         return {"status": "failed", "reason": "a rank died"} if (way, repeat) == ("native", 3) else {}
@@ -125,11 +125,11 @@ def test_runs_that_do_not_count_are_named_and_take_their_repeat_with_them(tmp_pa
     failed, other = pair.left_out
     assert "is failed: a rank died" in failed
     assert "does not count" in other
-    assert failed in told(found).replace("\n", " ")
+    assert failed in text_of(found).replace("\n", " ")
 
 
-def test_environments_that_differ_are_refused_unless_told_and_then_said_first(tmp_path: Path) -> None:
-    """A kernel, a version, a commit, the recorder: each by its name."""
+def test_different_environments_are_refused_unless_allowed_and_then_printed_first(tmp_path: Path) -> None:
+    """Kernel, version, commit and recorder, each by its kind."""
     platform = {"host": "a", "kernel": "1", "cores": 2}
     counted = ("spans", "lines", "lost_lines", "left_out", "flush_ns", "flush_cpu_ns", "span_bytes", "log_bytes")
     cost = dict.fromkeys((*counted, "span_cost_ns", "chain_spans", "chain_ns"), 1) | {"chain_share": 0.0, "loop": None}
@@ -149,17 +149,17 @@ def test_environments_that_differ_are_refused_unless_told_and_then_said_first(tm
         )
         with pytest.raises(UsageError, match=f"from different environments: {kind}: .*--allow {kind}"):
             compared(path)
-        text = told(compared(path, kind))
+        text = text_of(compared(path, kind))
         assert text.startswith(f"DIFFERENT ENVIRONMENTS, {kind}: ")
 
 
-def test_sides_of_which_one_was_run_after_the_other_are_refused_unless_told(tmp_path: Path) -> None:
-    """What drifted meanwhile would look like a difference. Runs by turns, or in a random order, are no such sides."""
+def test_a_baseline_that_ran_before_its_candidate_is_refused_unless_allowed(tmp_path: Path) -> None:
+    """A drift would look like a difference. Alternating runs, and runs in random order, are accepted."""
     one, other = (str(series(tmp_path / name, {"native": {}}, 6, seed)) for seed, name in enumerate("ab"))
     with pytest.raises(UsageError, match=r"order: one side ran after the other.*--allow order"):
         compare(pairs(one, other, tmp_path), 0.05)
     found = compare(pairs(one, other, tmp_path), 0.05, (compatibility.ORDER,))
-    assert told(found).startswith("DIFFERENT ENVIRONMENTS, order: ")
+    assert text_of(found).startswith("DIFFERENT ENVIRONMENTS, order: ")
     runs = [run for name in (one, other) for run in read(name, tmp_path).runs]
     assert compatibility.order(runs[::2], runs[1::2]) == []
     refused = 0
@@ -170,12 +170,12 @@ def test_sides_of_which_one_was_run_after_the_other_are_refused_unless_told(tmp_
 
 
 def cached(resident: int) -> dict[str, Any]:
-    """So much of 100 bytes."""
+    """Return a page cache with this part of 100 bytes."""
     return {"asked": "as-is", "resident_bytes": resident, "total_bytes": 100, "before_resident_bytes": 0}
 
 
-def test_a_page_cache_that_was_asked_for_may_be_what_is_compared(tmp_path: Path) -> None:
-    """Cold against warm is a setting, and is shown as one."""
+def test_a_requested_page_cache_state_is_a_setting(tmp_path: Path) -> None:
+    """Cold against warm is shown as a differing setting."""
 
     def changes(way: str, repeat: int) -> dict[str, Any]:
         return {"page_cache": cached(100)}
@@ -188,8 +188,8 @@ def test_a_page_cache_that_was_asked_for_may_be_what_is_compared(tmp_path: Path)
     assert dict(pair.differing) == {"page_cache": ("cold", "warm")}
 
 
-def test_runs_of_a_busy_machine_count_only_if_told(tmp_path: Path) -> None:
-    """The series knows how busy the cores were before each run."""
+def test_runs_of_a_busy_machine_count_only_if_allowed(tmp_path: Path) -> None:
+    """The series records the load of the cores before each run."""
     path = series(tmp_path, {"tfos feed": {}, "native": {}})
     document = json.loads(path.read_text())
     document["begun"][0]["busy_percent"] = 60.0
@@ -200,9 +200,9 @@ def test_runs_of_a_busy_machine_count_only_if_told(tmp_path: Path) -> None:
     assert compared(path, compatibility.BUSY).pairs[0].wall.runs == (10, 10)
 
 
-def test_the_terminal_fits_and_says_how_sure_it_is(tmp_path: Path) -> None:
-    """Common settings once, then what differs, the verdict, the tables, and from how many repeats on one can be."""
-    text = told(compared(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}})))
+def test_the_text_fits_and_states_its_power(tmp_path: Path) -> None:
+    """Common settings once, then differing settings, verdict, tables, and the number of repeats for significance."""
+    text = text_of(compared(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}})))
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     assert words.count("model softmax-regression") == 1
@@ -213,8 +213,8 @@ def test_the_terminal_fits_and_says_how_sure_it_is(tmp_path: Path) -> None:
     assert "false difference in at most 5% of comparisons" in words
 
 
-def test_a_layer_that_some_runs_do_not_tell_of_is_named(tmp_path: Path) -> None:
-    """No zero is made of it."""
+def test_a_layer_that_some_runs_did_not_measure_is_listed(tmp_path: Path) -> None:
+    """It does not become zero."""
 
     def changes(way: str, repeat: int) -> dict[str, Any]:
         row = {"layer": "channel", "inside": "tensorflow", "why": "gRPC runs inside a step"}
@@ -222,11 +222,11 @@ def test_a_layer_that_some_runs_do_not_tell_of_is_named(tmp_path: Path) -> None:
 
     (pair,) = (found := compared(series(tmp_path, {"tfos feed": {}, "native": {}}, changes=changes))).pairs
     assert pair.unknown == ("channel",)
-    assert "Not compared, because some runs did not measure it: Channel" in told(found)
+    assert "Not compared, because some runs did not measure it: Channel" in text_of(found)
 
 
-def test_a_layer_that_a_way_does_not_have_took_no_time(tmp_path: Path) -> None:
-    """A native run has no Spark: all that it takes in the other is the difference."""
+def test_a_layer_without_a_part_in_a_run_took_no_time(tmp_path: Path) -> None:
+    """A native run has no Spark: the difference is all of Spark in the other run."""
 
     def changes(way: str, repeat: int) -> dict[str, Any]:
         row = {"layer": "spark", "inside": "", "why": "not part of this way: plain processes on local files"}
@@ -238,7 +238,7 @@ def test_a_layer_that_a_way_does_not_have_took_no_time(tmp_path: Path) -> None:
     spark = pair.layers["spark"]
     assert (spark.baseline_ns, spark.verdict, spark.difference_share) == (0, "slower", None)
     assert spark.candidate_ns > 0
-    assert any(line.startswith("Spark") for line in told(found).splitlines())
+    assert any(line.startswith("Spark") for line in text_of(found).splitlines())
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_layer_that_a_way_does_not_have_took_no_time(tmp_path: Path) -> None:
         ({}, 4, "inconclusive", []),
     ],
 )
-def test_a_gate_fails_for_what_is_sure_and_names_the_layer(
+def test_a_gate_fails_for_significant_growth_and_names_the_layer(
     tmp_path: Path, factors: dict[str, float], repeats: int, outcome: str, grown: list[str]
 ) -> None:
     """A layer that takes half as long again fails it although the wall has hardly grown; too few runs are no pass."""
@@ -263,7 +263,7 @@ def test_a_gate_fails_for_what_is_sure_and_names_the_layer(
 
 
 def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """0, 9 and 10; the line names the layer, or how many runs may decide it; JSON has the outcome."""
+    """0, 9 and 10; the line names the layer, or the number of runs that may decide; JSON has the outcome."""
     base, same, worse = (
         series(tmp_path / name, {"tfos feed": factors}, 30, seed)
         for seed, (name, factors) in enumerate({"a": {}, "b": {}, "c": {"hdfs": 3.0}}.items())
@@ -283,7 +283,7 @@ def test_check_has_an_exit_code_for_each_outcome(tmp_path: Path, capsys: pytest.
 
 
 def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its JSON has what the terminal has; an unknown kind of environment is a mistake."""
+    """JSON and text have the same results; an unknown kind is a usage error."""
     path = str(series(tmp_path, {"tfos feed": {}, "native": {"hdfs": 1.5}}))
     assert cli.main(["compare", path, "--json", "--margin", "10%"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -296,8 +296,8 @@ def test_compare_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Unknown kind 'weather'" in capsys.readouterr().err
 
 
-def test_a_single_run_is_a_side_too(tmp_path: Path) -> None:
-    """It is compared, and said to be too little."""
+def test_single_runs_are_compared(tmp_path: Path) -> None:
+    """Two runs are inconclusive."""
     path = series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     first, second = (next((tmp_path / way).iterdir()) for way in ("tfos-feed-2", "native-2"))
     (pair,) = compare(pairs(str(first), second.name, tmp_path), 0.05).pairs
@@ -305,8 +305,8 @@ def test_a_single_run_is_a_side_too(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_directory_of_several_experiments_is_no_side(tmp_path: Path) -> None:
-    """Nor is one without runs, or a series none of whose runs has ended."""
+def test_a_directory_of_several_experiments_is_refused(tmp_path: Path) -> None:
+    """So is a series without a run that has ended."""
     series(tmp_path, {"tfos feed": {}, "native": {}}, 4)
     with pytest.raises(UsageError, match="several experiments"):
         read(str(tmp_path), tmp_path)
@@ -318,6 +318,6 @@ def test_a_directory_of_several_experiments_is_no_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), [("5%", 0.05), ("0.05", 0.05), (" 12.5 % ", 0.125)])
-def test_a_share_is_written_either_way(text: str, expected: float) -> None:
-    """As percent or as a number."""
+def test_a_share_is_a_percentage_or_a_number(text: str, expected: float) -> None:
+    """Both formats give a share of 1."""
     assert share(text) == expected

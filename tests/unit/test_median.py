@@ -13,8 +13,8 @@ from dlobd.compare.median import Estimate, difference, fewest_repeats, median, r
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20)
 
 
-def test_what_was_not_measured_is_left_out_and_nothing_stays_nothing() -> None:
-    """None is not a zero."""
+def test_missing_values_are_left_out() -> None:
+    """None is not zero, and no values give no median."""
     found = spread([3.0, None, 1.0, 2.0, 4.0])
     assert (found.n, found.median, found.low, found.high, found.q1, found.q3) == (4, 2.5, 1.0, 4.0, 1.75, 3.25)
     assert spread([None]) == spread([])
@@ -31,8 +31,8 @@ def test_the_five_figures_are_in_order(values: list[float]) -> None:
 
 
 @given(VALUES)
-def test_the_median_lies_in_its_interval_which_six_values_have(values: list[float]) -> None:
-    """Its ends are values, and more values never make it less sure than was asked for."""
+def test_six_values_have_an_interval_around_the_median(values: list[float]) -> None:
+    """Its ends are values, and its coverage is at least the requested one."""
     found = median(values)
     assert found is not None
     assert (found.low is not None) == (len(values) >= 6) == (len(values) >= fewest_repeats())
@@ -45,15 +45,15 @@ def test_the_median_lies_in_its_interval_which_six_values_have(values: list[floa
 @pytest.mark.parametrize(
     ("n", "k", "coverage"), [(6, 1, 0.969), (7, 1, 0.984), (8, 1, 0.992), (9, 2, 0.961), (15, 4, 0.965), (20, 6, 0.959)]
 )
-def test_the_ends_are_those_of_the_tables(n: int, k: int, coverage: float) -> None:
+def test_the_ends_equal_published_tables(n: int, k: int, coverage: float) -> None:
     """k-th lowest and k-th highest, as in tables of the sign test (Conover 1999)."""
     found = median(range(1, n + 1))
     assert found is not None
     assert (found.low, found.high, round(found.coverage or 0, 3)) == (k, n + 1 - k, coverage)
 
 
-def test_a_surer_interval_needs_more_values() -> None:
-    """For 99 % eight; for ten comparisons at 95 % together, each has 99.5 %: nine."""
+def test_a_higher_confidence_needs_more_values() -> None:
+    """Eight for 99 %; nine for ten joint comparisons at 95 %, each at 99.5 %."""
     assert [fewest_repeats(sure) for sure in (0.95, 0.99, 0.995)] == [6, 8, 9]
     seven = median(range(7), confidence=0.99)
     assert seven == Estimate(3)
@@ -63,7 +63,7 @@ def test_a_surer_interval_needs_more_values() -> None:
 
 
 def test_ratios_are_taken_within_a_repeat() -> None:
-    """What drifts from repeat to repeat cancels; a repeat that lacks one of both is left out."""
+    """A drift between repeats cancels; a repeat without both values is left out."""
     below = [10.0, 20.0, None, 40.0, 50.0, 60.0, 70.0, 80.0]
     above = [6.0, 12.0, 18.0, 24.0, 30.0, 36.0, None, 48.0]
     found = ratio(above, below)
@@ -77,7 +77,7 @@ def test_ratios_are_taken_within_a_repeat() -> None:
 
 
 def test_an_estimate_in_words() -> None:
-    """Three digits; what is infinite is never."""
+    """Three digits; infinity is `never`."""
     assert str(Estimate(39.812, 37.9, 41.25, 0.969)) == "39.8 (37.9 to 41.2)"
     assert str(Estimate(1.5)) == "1.5"
     assert str(Estimate(12.0, 8.0, float("inf"), 0.969)) == "12 (8 to never)"

@@ -1,4 +1,4 @@
-"""The table over repeats: medians and spreads of runs that are ok; the others are named, not averaged."""
+"""Tables of repeats and sweeps: medians and spreads of runs that are ok; the others are listed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dlobd.schema import Event
 
 
 def runs() -> list[Run]:
-    """Walls of 1, 2 and 4 seconds, and one run that failed after 100."""
+    """Return runs with walls of 1, 2 and 4 seconds, and a run that failed after 100 seconds."""
     made = [run_of(f"20260102T03040{i}Z-0a1b", wall_ns=wall * 10**9) for i, wall in enumerate((1, 2, 4))]
     failed = run_of("20260102T030409Z-0a1b", wall_ns=100 * 10**9, status="failed", reason="a rank died")
     return [*made, failed]
 
 
 def test_only_runs_that_are_ok_count() -> None:
-    """Of four runs three do; the failed one's wall moves nothing."""
+    """Three of four runs count; the wall of the failed run does not."""
     found = repeats.over_repeats(runs(), figures.wall_s)
     assert (found.n, found.median, found.low, found.high) == (3, 2.0, 1.0, 4.0)
 
 
-def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
+def test_the_table_has_medians_spreads_layers_and_failed_runs() -> None:
     """In 80 columns, without colours."""
     console = Console(width=80, record=True, file=io.StringIO())
     repeats.table({"main": runs()}, console)
@@ -41,14 +41,14 @@ def test_the_table_has_medians_spreads_layers_and_what_failed() -> None:
     assert "main: run 20260102T030409Z-0a1b is failed: a rank died" in text
 
 
-def test_runs_that_are_left_out_are_counted_by_status() -> None:
-    """Of none nothing is said."""
+def test_left_out_runs_are_counted_by_status() -> None:
+    """Without such runs there is no text."""
     every = [*runs(), run_of(status="invalid", reason="sources contradict each other: steps: 1 (a), 2 (b)")]
     assert repeats.left_out(every) == "2 of 5 runs are not ok: 1 failed, 1 invalid"
     assert repeats.left_out(every[:3]) == ""
 
 
-def test_what_a_run_did_not_reach_is_not_a_zero() -> None:
+def test_unreached_events_are_not_zero() -> None:
     """A run without a first step has no time to it; a layer that was not measured has no seconds."""
     run = run_of()
     assert summary.first_step_s(run) is None
@@ -67,7 +67,7 @@ def test_what_a_run_did_not_reach_is_not_a_zero() -> None:
 
 
 def test_the_tables_have_means_with_their_spread() -> None:
-    """Only of runs that are ok; the others are named below."""
+    """Only runs that are ok count; the others are listed below."""
     four = made({"spark": 1, "tensorflow": 3}, rate=9000)
     five = made({"spark": 2, "tensorflow": 3}, rate=9500)
     bad = run_of("20260102T030405Z-0003", wall_ns=90 * 10**9, status="invalid", reason="the loss is NaN")

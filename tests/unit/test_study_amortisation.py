@@ -1,4 +1,4 @@
-"""Fixed cost and cost per epoch: recovered exactly without noise, covered by their intervals with it."""
+"""Fixed cost and cost per epoch: exact without noise, covered by their intervals with noise."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dlobd.compare.runset import Member
 from dlobd.errors import UsageError
 
 Truth = tuple[float, float]
-"""Seconds: fixed, and an epoch."""
+"""Seconds of the fixed cost and of an epoch."""
 
 NATIVE: Truth = (9.0, 1.5)
 STACK: Truth = (35.0, 1.5)
 
 
 class Lab:
-    """Makes runs whose truth is known; `outside_s`, `first_s` and `loop_share` are standard deviations of single runs,
-    and `epoch_share` of single epochs."""
+    """Runs with known truth; `outside_s`, `first_s` and `loop_share` are standard deviations of runs, and `epoch_share`
+    of epochs."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Lab:
         self.number = 0
 
     def run(self, repeat: int, way: str, epochs: int, truth: Truth, bend_s: float = 0.0) -> Member:
-        """A run whose second epoch is `bend_s` longer if it is the last."""
+        """Return a run; a second and last epoch is `bend_s` longer."""
         self.number += 1
         share = 1 + self.loop_share * self.random.normal() + self.epoch_share * self.random.normal(size=epochs)
         each_s = truth[1] * share
@@ -52,7 +52,7 @@ class Lab:
         return member(repeat, self.number, experiment(way, epochs=epochs), layers, loop_s, epochs_s=each_s.tolist())
 
     def series(self, repeats: int = 6, stack: Truth = STACK, **changes: Any) -> list[Member]:
-        """Native and barrier with 1, 2 and 3 epochs in each repeat."""
+        """Return native and barrier runs with 1, 2 and 3 epochs in each repeat."""
         ways = (("native", NATIVE), ("barrier feed", stack))
         return [
             self.run(repeat, way, epochs, truth, **changes)
@@ -63,12 +63,12 @@ class Lab:
 
 
 def line(runs: list[Member], label: str = "barrier feed") -> Line:
-    """The line of one way."""
+    """Return the line of a launcher and input."""
     return next(line for line in amortisation(runset(runs)).lines if line.label == label)
 
 
 def test_without_noise_the_truth_is_found_exactly() -> None:
-    """35 s and 1.5 s per epoch; 110 s for 50 epochs, 1.31 times native; under 5 % as algebra says."""
+    """35 s and 1.5 s per epoch; 110 s for 50 epochs, 1.31 times native; below 5 % at the computed epoch."""
     found = amortisation(runset(Lab().series()))
     native, barrier = found.lines
     assert (native.label, barrier.label, barrier.repeats) == ("native", "barrier feed", 6)
@@ -83,7 +83,7 @@ def test_without_noise_the_truth_is_found_exactly() -> None:
 
 
 def test_an_epoch_that_costs_more_is_never_amortised() -> None:
-    """6 % more an epoch: at no length is the overhead under 5 %; less than native: at once."""
+    """With 6 % more per epoch the overhead never falls below 5 %; with less than native it does at once."""
     (dear,) = amortisation(runset(Lab().series(stack=(36.0, 1.59)))).against
     assert str(dear.epochs_to()) == "never"
     (cheap,) = amortisation(runset(Lab().series(stack=(8.0, 1.5)))).against
@@ -92,7 +92,7 @@ def test_an_epoch_that_costs_more_is_never_amortised() -> None:
     assert late.iloc[1]["overhead under 5% after, epochs"] == "never"
 
 
-def test_start_up_that_varies_does_not_blur_the_cost_of_an_epoch() -> None:
+def test_varying_start_up_does_not_blur_the_cost_of_an_epoch() -> None:
     """Two seconds of variation in start-up, none in the loop: the fixed cost is uncertain, the epoch is not."""
     barrier = line(Lab(1, outside_s=2.0).series())
     assert barrier.epoch.value == pytest.approx(1.5)
@@ -100,7 +100,7 @@ def test_start_up_that_varies_does_not_blur_the_cost_of_an_epoch() -> None:
     assert (barrier.fixed.half_width or 0) > 0.01
 
 
-def test_a_first_epoch_that_varies_does_not_blur_the_cost_of_an_epoch() -> None:
+def test_a_varying_first_epoch_does_not_blur_the_cost_of_an_epoch() -> None:
     """Half a second of variation in the first epoch, where TensorFlow traces: it is part of the fixed cost."""
     barrier = line(Lab(1, first_s=0.5).series())
     assert barrier.epoch.value == pytest.approx(1.5)
@@ -109,7 +109,7 @@ def test_a_first_epoch_that_varies_does_not_blur_the_cost_of_an_epoch() -> None:
 
 
 def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
-    """One that the line predicts is inside, one that took twice as long is not; the line stays what it was."""
+    """A predicted run is inside, a run of twice the length is not; the line does not change."""
     lab = Lab(2, outside_s=0.5, loop_share=0.02)
     short = lab.series()
     long = [lab.run(1, "barrier feed", 8, STACK), lab.run(1, "barrier feed", 50, (36.0, 3.0))]
@@ -127,7 +127,7 @@ def test_long_runs_are_checked_and_do_not_bend_the_line() -> None:
     picture(found)
 
 
-def test_more_repeats_make_the_line_surer_but_not_a_single_run() -> None:
+def test_more_repeats_narrow_the_line_but_not_the_prediction_of_a_run() -> None:
     """Thirty repeats whose loops vary by 5 %: a run of 50 epochs of 1.5 s still varies by 3.75 s."""
     barrier = line(Lab(4, loop_share=0.05).series(repeats=30))
     predicted = barrier.predicted_s(50)
@@ -137,8 +137,8 @@ def test_more_repeats_make_the_line_surer_but_not_a_single_run() -> None:
     assert 1.6 * 3.75 < (predicted.high - predicted.low) / 2 < 3 * 3.75
 
 
-def test_what_varies_from_epoch_to_epoch_averages_out() -> None:
-    """It is told from what a whole run has: of 300 runs, 4 % and 12 %; of 50 epochs, hypot(4, 12 / sqrt(50)) %."""
+def test_the_variation_between_epochs_averages_out() -> None:
+    """300 runs give 4 % between runs and 12 % between epochs; 50 epochs vary by hypot(4, 12 / sqrt(50)) %."""
     lab = Lab(5, loop_share=0.04, epoch_share=0.12)
     truths = (("native", NATIVE), ("barrier feed", (35.0, 3.0)))
     ways = [[lab.run(number, way, 3, truth).run for number in range(300)] for way, truth in truths]
@@ -153,7 +153,7 @@ def test_what_varies_from_epoch_to_epoch_averages_out() -> None:
 
 
 def test_without_runs_of_three_epochs_a_slow_run_is_slow_throughout() -> None:
-    """All the variation of its second epoch counts as one from run to run."""
+    """All variation of its second epoch counts as variation between runs."""
     lab = Lab(5, loop_share=0.04)
     runs = [lab.run(repeat, "barrier feed", epochs, STACK) for repeat in range(1, 31) for epochs in (1, 2)]
     found = line(runs).variation
@@ -162,8 +162,8 @@ def test_without_runs_of_three_epochs_a_slow_run_is_slow_throughout() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shares", [{"loop_share": 0.04}, {"loop_share": 0.03, "epoch_share": 0.12}])
-def test_intervals_hold_the_truth_and_predictions_hold_new_runs(shares: dict[str, float]) -> None:
-    """100 experiments of 6 repeats: each interval holds in at least 90, and 50 epochs are known to within 20 %."""
+def test_intervals_contain_the_truth_and_predictions_contain_new_runs(shares: dict[str, float]) -> None:
+    """100 experiments of 6 repeats: at least 90 intervals contain the truth, and 50 epochs are known within 20 %."""
     inside = dict.fromkeys(("fixed", "epoch", "8", "50"), 0)
     widths = []
     for seed in range(100):
@@ -181,7 +181,7 @@ def test_intervals_hold_the_truth_and_predictions_hold_new_runs(shares: dict[str
 
 @pytest.mark.slow
 def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
-    """50 experiments: the interval of k, and of the ratio at 50 epochs, hold the truth in at least 45."""
+    """50 experiments: at least 45 intervals of the epochs, and of the ratio at 50 epochs, contain the truth."""
     stack = (20.0, 1.4)
     truth = np.ceil((20 - 1.05 * 9) / (1.05 * 1.5 - 1.4))
     held = {"epochs": 0, "ratio": 0}
@@ -192,8 +192,8 @@ def test_the_epochs_until_the_overhead_is_small_are_covered() -> None:
     assert min(held.values()) >= 45, held
 
 
-def test_a_line_that_is_none_is_said() -> None:
-    """A second epoch that is longer where it is the last, and start-up that grows with epochs; too few repeats."""
+def test_departures_from_the_line_are_warnings() -> None:
+    """A longer last epoch, start-up that grows with epochs, and too few repeats."""
     bent = amortisation(runset(Lab().series(bend_s=1.0))).warnings
     assert any("the second of 2 epochs is +1.00 s off the mean of the second and third of 3" in each for each in bent)
     growing = [
@@ -206,13 +206,13 @@ def test_a_line_that_is_none_is_said() -> None:
 
 
 def line_warnings(runs: list[Member]) -> str:
-    """All in one line. Runs that were made by several labs have the same ids and times, which is of no concern."""
+    """Return all warnings as one line. Runs of several labs share IDs and times, which does not matter."""
     return " ".join(amortisation(runset(runs)).warnings)
 
 
 @pytest.mark.parametrize(("failed", "repeats"), [((3,), 6), ((1,), 6), ((2, 3), 5), ((1, 2, 3), 5)])
-def test_a_repeat_counts_with_two_runs_of_a_way(failed: tuple[int, ...], repeats: int) -> None:
-    """In the first repeat of one way some runs failed: they are named, and what is left still finds the truth."""
+def test_a_repeat_counts_with_two_runs(failed: tuple[int, ...], repeats: int) -> None:
+    """Some runs of the first repeat failed: they are listed, and the others still give the truth."""
     every = [
         dataclasses.replace(one, run=dataclasses.replace(one.run, status="failed", reason="died"))
         if one.repeat.number == 1
@@ -228,8 +228,8 @@ def test_a_repeat_counts_with_two_runs_of_a_way(failed: tuple[int, ...], repeats
     assert f"{len(failed)} of 36 runs: " in found.warnings[0]
 
 
-def test_what_gives_no_line_is_refused_in_one_line() -> None:
-    """One number of epochs, other work, a limit that ends training earlier, a run without its epochs, a run twice."""
+def test_runs_without_a_line_are_refused() -> None:
+    """One number of epochs, different work, a limit that ends training, a run without epochs, a duplicate run."""
     lab = Lab()
     one = [lab.run(repeat, "native", 2, NATIVE) for repeat in range(1, 7)]
     with pytest.raises(UsageError, match="native has no repeat with runs of several numbers of epochs up to 3"):

@@ -1,4 +1,4 @@
-"""Channels compared over runs, and parameter servers against all-reduces; the scripts that show them."""
+"""Comparison of channels over runs, parameter servers against all-reduces, and their scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLANE = {
 
 
 def run(number: int, exchange: str, wire_ms: int, **changes: Any) -> dict[str, Any]:
-    """A run of two ranks with ten exchanges each, of which the second rank's wire takes longer."""
+    """Return a run of two ranks with ten exchanges each; the second rank is slower on the wire."""
     chosen = dataclasses.replace(experiment("barrier read"), name=f"x{number % 3}", exchange=exchange, **changes)
     parts = {"pack_ns": 10_000_000, "wait_for_peers_ns": 20_000_000, "unpack_ns": 5_000_000}
     uses = [
@@ -36,11 +36,11 @@ def run(number: int, exchange: str, wire_ms: int, **changes: Any) -> dict[str, A
 
 
 def chosen(*records: dict[str, Any]) -> RunSet:
-    """As if they had been named."""
+    """Return a set of these runs."""
     return without_series("", (Run.from_json(each) for each in records))
 
 
-def test_exchanges_are_those_of_the_rank_that_took_longest() -> None:
+def test_the_slowest_rank_gives_the_time_of_an_exchange() -> None:
     """Medians over runs; by model, ranks, exchange, channel and library."""
     found = channel_comparison.points(chosen(*(run(n, "ring", 1 + n) for n in range(3)), run(3, "tf-ring", 1)))
     ring, inside = found
@@ -52,8 +52,8 @@ def test_exchanges_are_those_of_the_rank_that_took_longest() -> None:
     assert channel_comparison.table(found)["exchange"].tolist() == ["7.5", "-"]
 
 
-def test_channels_that_no_run_has_are_listed_with_a_reason() -> None:
-    """What this machine lacks, or that none was named; never a number."""
+def test_channels_without_a_run_are_listed_with_a_reason() -> None:
+    """A missing device, or no given run; never a number."""
     found = dict(channel_comparison.unavailable(chosen(run(0, "ring", 1))))
     assert set(found) == {"ipoib", "rdma", "shm"}
     assert found["shm"] == "no run of it was named"
@@ -84,7 +84,7 @@ def test_parameter_servers_are_shown_beside_all_reduces() -> None:
 
 @pytest.mark.timeout(300)
 def test_the_script_measures_parameter_servers(tmp_path: Path) -> None:
-    """Between hosts that it makes; without root it says that it needs it."""
+    """It creates the hosts; without root it is refused."""
     done = script("ps_vs_allreduce.py", "--ranks", 2, "--repeats", 1, "-o", tmp_path, cwd=tmp_path)
     if "need root" in done.stderr:
         pytest.skip(done.stderr.strip())

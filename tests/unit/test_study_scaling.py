@@ -1,4 +1,4 @@
-"""Speed-up and efficiency over workers, of runs whose answers are known."""
+"""Speed-up and efficiency over workers, from runs with known results."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dlobd.errors import UsageError
 
 
 def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:
-    """Runs as a script has read them."""
+    """Return a set of runs without a series."""
     return runset(runs, axes)
 
 
 def point(workers: int, start_s: float, train_s: float, **settings: Any) -> Run:
-    """A run that starts for so long and then trains for so long."""
+    """Return a run with these seconds of start-up and training."""
     layers = {"spark": start_s, "tensorflow": train_s}
     return made(layers, rate=6000 / train_s, workers=workers, **settings)
 
 
-def test_speed_up_and_efficiency_are_those_of_the_runs() -> None:
-    """Training is twice as fast with two workers, and start-up as slow as before: the wall gains less."""
+def test_speed_up_and_efficiency() -> None:
+    """Training is twice as fast with two workers, start-up is not: the wall gains less."""
     drifts = (0, 0.01, -0.01, 0.3, 0.4, 5)
     runs = [point(n, 10 + drift, 20 / n) for n in (1, 2) for drift in drifts]
     (curve,) = scaling.curves(chosen(*runs)).values()
@@ -43,8 +43,8 @@ def test_speed_up_and_efficiency_are_those_of_the_runs() -> None:
     assert two.layers["tensorflow"] == pytest.approx(10)
 
 
-def test_speed_ups_are_of_runs_of_the_same_repeat() -> None:
-    """A series says which: the second repeat of one worker is lost, and the third is not taken for it."""
+def test_speed_ups_compare_runs_of_the_same_repeat() -> None:
+    """The second repeat of one worker is lost, and the third does not replace it."""
     one, two = ([point(n, start_s / n, 1 / n) for start_s in (9, 19, 79)] for n in (1, 2))
     del one[1]
     members = [Member(run, Repeat("key", n)) for run, n in zip([*one, *two], (1, 3, 1, 2, 3), strict=True)]
@@ -56,30 +56,30 @@ def test_speed_ups_are_of_runs_of_the_same_repeat() -> None:
 
 
 def test_it_counts_from_the_fewest_workers() -> None:
-    """Of 2 and 8: four times as many."""
+    """From 2 to 8 is four times as many."""
     (curve,) = scaling.curves(chosen(point(8, 0, 10), point(2, 0, 20))).values()
     assert [one.workers for one in curve] == [2, 8]
     assert curve[1].efficiencies(curve[1].speed_ups) == pytest.approx([0.5])
     assert scaling.table({"x": curve})["efficiency"][1] == "0.5"
 
 
-def test_what_else_differs_is_another_curve() -> None:
-    """Named by the axes; a group of one number of workers has none."""
+def test_other_settings_make_other_curves() -> None:
+    """The axes name a curve; a group with one number of workers has none."""
     runs = [point(n, 1, 2, launcher=how, input=source) for n in (1, 2) for how, source in (("a", "x"), ("b", "y"))]
     alone = point(1, 1, 2, launcher="c")
     assert list(scaling.curves(chosen(*runs, alone, axes=("workers", "launcher")))) == ["launcher=a", "launcher=b"]
     assert list(scaling.curves(chosen(*runs))) == ["launcher=a input=x", "launcher=b input=y"]
 
 
-def test_it_says_what_is_kept() -> None:
-    """The global batch, or the batch of a worker."""
+def test_the_kind_of_scaling() -> None:
+    """Equal global batches, or equal batches of a worker."""
     assert "global batch of 200" in scaling.kind(chosen(point(1, 1, 1, batch_size=200), point(2, 1, 1, batch_size=100)))
     assert "batch of 100" in scaling.kind(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "Neither" in scaling.kind(chosen(point(1, 1, 1, batch_size=150), point(2, 1, 1, batch_size=100)))
 
 
 def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
-    """An embedded cluster is one machine."""
+    """An embedded cluster shares one machine."""
     said = scaling.warnings(chosen(point(1, 1, 1), point(2, 1, 1)))
     assert "one machine of 2 cores" in said[0]
     assert "needs 6 repeats" in said[1]
@@ -87,7 +87,7 @@ def test_it_warns_of_shared_cores_and_of_too_few_runs() -> None:
     assert len(scaling.warnings(chosen(*runs))) == 1
 
 
-def test_what_does_not_compare_is_refused() -> None:
+def test_incomparable_runs_are_refused() -> None:
     """One number of workers, and walls of different work."""
     with pytest.raises(UsageError, match="no runs differ in workers alone"):
         scaling.curves(chosen(point(2, 1, 1), point(2, 1, 1)))
@@ -96,7 +96,7 @@ def test_what_does_not_compare_is_refused() -> None:
 
 
 def test_without_throughput_there_is_no_speed_up_of_training() -> None:
-    """Too few steps: unknown, not 0."""
+    """Too few steps: it is unknown, not 0."""
     (curve,) = scaling.curves(chosen(*(made({"spark": 1}, workers=n) for n in (1, 2)))).values()
     assert curve[1].trainings == (None,)
     assert scaling.table({"x": curve})["of training"][1] == "-"

@@ -1,4 +1,4 @@
-"""Sensitivity to the settings of a sweep, of runs whose answers are known."""
+"""Sensitivity to the settings of a sweep, from runs with known results."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ AXES = ("workers", "launcher")
 
 
 def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> RunSet:
-    """Runs of 1, 2 and 4 workers by two launchers; the wall of each is given."""
+    """Return runs of 1, 2 and 4 workers with two launchers and given walls."""
     cells = product((1, 2, 4), ("tfos", "barrier"), range(repeats))
     return runset(tuple(made({"spark": wall_s(n, how, r)}, workers=n, launcher=how) for n, how, r in cells), AXES)
 
 
 def of_wall(chosen: RunSet) -> dict[str, Sensitivity]:
-    """Factor to what it does to the wall."""
+    """Return the sensitivity of the wall by factor."""
     return {one.factor: one for one in sensitivity.sensitivities(chosen) if one.figure == "wall"}
 
 
 def test_a_factor_that_decides_all_has_1_and_one_without_effect_0() -> None:
-    """First and total order, and nothing is left to chance; a name is a factor like a number."""
+    """First and total order, nothing by chance; a name is a factor like a number."""
     found = of_wall(sweep(lambda workers, launcher, repeat: {"tfos": 10, "barrier": 20}[launcher]))
     assert found["launcher"].first == pytest.approx(1, abs=0.01)
     assert found["launcher"].total == pytest.approx(1, abs=0.01)
@@ -43,7 +43,7 @@ def test_a_factor_that_decides_all_has_1_and_one_without_effect_0() -> None:
 
 
 def test_shares_are_those_of_the_variance() -> None:
-    """Of an additive wall: 3 n has a variance of 14 over 1, 2, 4, and 4 against 0 has one of 4."""
+    """In an additive wall, 3 n has a variance of 14 over 1, 2, 4, and 4 against 0 has a variance of 4."""
     found = of_wall(sweep(lambda workers, launcher, repeat: 10 + 3 * workers + 4 * (launcher == "tfos")))
     assert found["workers"].first == pytest.approx(14 / 18, abs=0.01)
     assert found["launcher"].first == pytest.approx(4 / 18, abs=0.01)
@@ -51,13 +51,13 @@ def test_shares_are_those_of_the_variance() -> None:
 
 
 def test_the_order_of_values_means_nothing() -> None:
-    """2 workers are the slowest: all of it is still the workers'."""
+    """2 workers are the slowest, and workers still explain all."""
     found = of_wall(sweep(lambda workers, launcher, repeat: {1: 10, 2: 30, 4: 10}[workers]))
     assert found["workers"].first == pytest.approx(1, abs=0.01)
 
 
 def test_an_interaction_is_in_the_total_order_alone() -> None:
-    """Each launcher is the faster one as often: neither factor explains anything by itself."""
+    """Both launchers are faster equally often: neither factor explains anything alone."""
     walls = {(1, "tfos"): 10, (1, "barrier"): 20, (2, "tfos"): 20, (2, "barrier"): 10}
     cells = product((1, 2), ("tfos", "barrier"), range(3))
     runs = tuple(made({"spark": walls[n, how]}, workers=n, launcher=how) for n, how, _ in cells)
@@ -67,8 +67,8 @@ def test_an_interaction_is_in_the_total_order_alone() -> None:
         assert found[factor].total == pytest.approx(1, abs=0.02)
 
 
-def test_noise_is_the_run_s_and_no_setting_s() -> None:
-    """Its total order is near 1, and a first order is about what chance gives."""
+def test_noise_belongs_to_runs_and_not_to_settings() -> None:
+    """Its total order is near 1, and first orders are near `by chance`."""
     noise = random.Random(4)
     found = of_wall(sweep(lambda workers, launcher, repeat: 100 + noise.gauss(0, 5), repeats=8))
     assert found[sensitivity.RUN_TO_RUN].total > 0.8
@@ -83,8 +83,8 @@ def test_equal_input_gives_an_equal_table() -> None:
     assert of_wall(chosen) == of_wall(chosen)
 
 
-def test_each_layer_and_the_throughput_are_figures_of_their_own() -> None:
-    """One that is the same in all runs, or that a run did not measure, is none."""
+def test_each_layer_and_the_throughput_are_figures() -> None:
+    """Constant and unmeasured ones are left out."""
     cells = list(product((1, 2), range(3)))
     runs = [made({"spark": 5, "tensorflow": 9 / n, "hdfs": 1 + r}, rate=100 * n, workers=n) for n, r in cells]
     every = sensitivity.sensitivities(runset(tuple(runs), ()))
@@ -97,7 +97,7 @@ def test_each_layer_and_the_throughput_are_figures_of_their_own() -> None:
     assert "samples/s" not in sensitivity.figures(runs)
 
 
-def test_a_layer_that_takes_no_part_is_0_and_one_that_was_not_measured_is_no_figure() -> None:
+def test_a_layer_without_a_part_is_0_and_an_unmeasured_layer_is_left_out() -> None:
     """YARN without YARN, and a channel inside TensorFlow."""
     absent = (
         NotMeasured("yarn", "", "not part of this way: plain processes"),
@@ -113,8 +113,8 @@ def test_a_layer_that_takes_no_part_is_0_and_one_that_was_not_measured_is_no_fig
     assert "Channel" not in found
 
 
-def test_what_has_no_answer_is_refused() -> None:
-    """One value, too few runs of a combination, or a combination that is missing."""
+def test_incomplete_sweeps_are_refused() -> None:
+    """A single value, too few runs of a combination, or a missing combination."""
 
     def flat(*_: Any) -> float:
         return 1.0

@@ -1,4 +1,4 @@
-"""Native against in-stack: sums that hold, pairs within repeats, refusals, and doubts that are said."""
+"""Stack overhead: sums, pairs within repeats, refusals, and warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STACK_S = {"client": 0.1, "yarn": 3.0, "spark": 20.0, "launcher": 0.9, "feed": 0
 
 
 def runs(repeats: int = 6, drift_s: float = 0.0) -> list[Member]:
-    """Native and barrier in each repeat; `drift_s` more of TensorFlow for both, from repeat to repeat."""
+    """Return native and barrier runs of each repeat; TensorFlow takes `drift_s` longer in each repeat."""
     made = []
     for repeat in range(1, repeats + 1):
         for place, (way, layers) in enumerate((("native", NATIVE_S), ("barrier feed", STACK_S))):
@@ -33,7 +33,7 @@ def runs(repeats: int = 6, drift_s: float = 0.0) -> list[Member]:
 
 
 def test_the_overhead_is_the_difference_to_native_and_its_layers_add_up() -> None:
-    """38 s against 10: 28 s more, 3.8 times; of which YARN 3, Spark 20, the launcher 0.5."""
+    """38 s against 10 s: 28 s more, 3.8 times; YARN 3 s, Spark 20 s, launcher 0.5 s."""
     native, barrier = stack_overhead(runset(runs())).points
     assert (native.label, barrier.label, barrier.pairs) == ("native", "barrier feed", 6)
     assert (barrier.overhead and barrier.overhead.value) == pytest.approx(28)
@@ -50,8 +50,8 @@ def test_the_overhead_is_the_difference_to_native_and_its_layers_add_up() -> Non
     assert (yarn_share.value, spark_share.value) == pytest.approx((3 / 38, 21.4 / 38))
 
 
-def test_what_drifts_from_repeat_to_repeat_cancels_in_the_overhead() -> None:
-    """Both take longer in each repeat: the walls are uncertain, their difference within repeats is not."""
+def test_a_drift_between_repeats_cancels_in_the_overhead() -> None:
+    """Both take longer in each repeat: the walls are uncertain, their difference is not."""
     found = stack_overhead(runset(runs(drift_s=5)))
     _, barrier = found.points
     assert barrier.wall.high is not None
@@ -62,8 +62,8 @@ def test_what_drifts_from_repeat_to_repeat_cancels_in_the_overhead() -> None:
     assert found.warnings == ()
 
 
-def test_five_repeats_have_no_interval_and_say_so() -> None:
-    """The values stay; from the lowest to the highest would hold in 15 of 16 cases, which is less than 95 %."""
+def test_five_repeats_have_no_interval_and_a_warning() -> None:
+    """The values stay; the widest interval would have a coverage of 15/16, below 95 %."""
     found = stack_overhead(runset(runs(repeats=5)))
     assert found.points[1].overhead is not None
     assert found.points[1].overhead.low is None
@@ -78,16 +78,16 @@ def test_five_repeats_have_no_interval_and_say_so() -> None:
         ({"deploy_mode": "cluster"}, "are both barrier feed with different settings: deploy_mode"),
     ],
 )
-def test_runs_of_other_work_are_refused_with_the_keys(changes: dict[str, Any], said: str) -> None:
-    """One line that names what differs, and both values."""
+def test_runs_of_different_work_are_refused_with_the_fields(changes: dict[str, Any], said: str) -> None:
+    """The line has the differing fields with both values."""
     other = member(7, 59, dataclasses.replace(experiment("barrier feed"), **changes), STACK_S)
     with pytest.raises(UsageError) as raised:
         stack_overhead(runset([*runs(), other]))
     assert said in raised.value.line
 
 
-def test_ways_and_the_page_cache_are_no_other_work() -> None:
-    """What differs on the way is what is compared; another state of the page cache is a doubt, no refusal."""
+def test_stack_settings_and_the_page_cache_may_differ() -> None:
+    """Stack settings are compared; another state of the page cache is a warning."""
     warm = [member(r, 40 + r, experiment("tfos read", page_cache="warm"), STACK_S) for r in range(1, 7)]
     found = stack_overhead(runset([*runs(), *warm]))
     assert [point.label for point in found.points[:1]] == ["native"]
@@ -96,14 +96,14 @@ def test_ways_and_the_page_cache_are_no_other_work() -> None:
 
 
 def test_without_native_or_without_a_stack_there_is_no_comparison() -> None:
-    """Each in one line, which says what to add."""
+    """The line names the missing runs."""
     every = runs()
     for of, said in (("barrier feed", "No native run is ok"), ("native", "no run in a stack")):
         with pytest.raises(UsageError, match=said):
             stack_overhead(runset([one for one in every if label(one) == of]))
 
 
-def test_a_native_run_of_another_repeat_is_no_pair() -> None:
+def test_a_native_run_of_another_repeat_does_not_pair() -> None:
     """Runs of two series share no repeat."""
     apart = [
         dataclasses.replace(one, repeat=Repeat("other", one.repeat.number)) if label(one) == "native" else one
@@ -119,13 +119,13 @@ def label(one: Member) -> str:
 
 
 def changed(every: list[Member], place: int, **changes: Any) -> list[Member]:
-    """The runs, one of them otherwise."""
+    """Return the runs with one of them changed."""
     one = every[place]
     return [*every[:place], dataclasses.replace(one, run=dataclasses.replace(one.run, **changes)), *every[place + 1 :]]
 
 
-def test_what_makes_a_comparison_doubtful_is_said() -> None:
-    """A failed run, another machine, another version, and repeats that lie in each other."""
+def test_doubts_about_a_comparison_are_warnings() -> None:
+    """A failed run, another machine, another version, and native runs before all others."""
     every = changed(runs(), 1, page_cache=PageCache("as-is", 90, 100, 90))
     assert stack_overhead(runset(every)).warnings == ()
     failed = stack_overhead(runset(changed(every, 3, status="failed", reason="died")))
@@ -148,8 +148,8 @@ def test_what_makes_a_comparison_doubtful_is_said() -> None:
     assert "order: one side ran after the other" in line
 
 
-def test_runs_that_other_machines_disturbed_are_left_out_by_name() -> None:
-    """By the CPU time that they lost, whatever they took: a tenth of what was wanted is allowed."""
+def test_runs_disturbed_by_other_machines_are_left_out_and_listed() -> None:
+    """The lost CPU time counts: a tenth of the wanted time is allowed."""
     every = runs(7)
     for number, stolen_ns in ((3, 2 * 10**9 + 1), (5, 2 * 10**9)):
         host = HostUse("h", "d", 2, 1, 1, 18 * 10**9, stolen_ns, 1, 1, 1, None, None, 0, 0, 0)
@@ -165,7 +165,7 @@ def test_runs_that_other_machines_disturbed_are_left_out_by_name() -> None:
 
 
 def test_bundles_without_their_series_are_paired_by_order_and_series_by_their_file(tmp_path: Path) -> None:
-    """The same runs by both; a bundle that its series names already counts once."""
+    """Both give the same runs; a bundle that is also in a series counts once."""
     records = [(one.repeat.number, record_of(one)) for one in runs(6)]
     path = on_disk(tmp_path, records)
     bundles = [Bundle(tmp_path / r["configuration"]["name"] / r["run_id"]).path for _, r in records]
@@ -178,13 +178,13 @@ def test_bundles_without_their_series_are_paired_by_order_and_series_by_their_fi
 
 
 def record_of(one: Member) -> dict[str, Any]:
-    """The record of a constructed run."""
+    """Return the record of a constructed run."""
     number = int(one.run.run_id[11:13]) * 60 + int(one.run.run_id[13:15])
     return record(number, experiment_of(one.run), {row.layer: row.ns / 1e9 for row in one.run.layers})
 
 
 def test_tables_and_picture(tmp_path: Path) -> None:
-    """Seconds first, the ratio with its interval; native's own layers in the first row; equal files for equal runs."""
+    """Seconds come first, the ratio has its interval, the first row has native layers; equal runs give equal files."""
     found = stack_overhead(runset(runs(drift_s=0.2)))
     _, barrier = table(found).to_dict("records")
     assert barrier["overhead, s"].startswith("28 (28 to 28)")

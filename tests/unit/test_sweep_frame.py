@@ -21,7 +21,7 @@ from dlobd.run.series import Series, StartedRun
 
 
 def swept(out: Path, walls: dict[tuple[int, int], Any]) -> Series:
-    """A series over workers; `walls` is (workers, repeat) to the wall in seconds, or to a status other than ok."""
+    """Return a series over workers; `walls` maps (workers, repeat) to seconds or to a status other than ok."""
     base = files.load("softmax-mnist-quick", ["name=s"])
     points = {f"workers={n}": dataclasses.replace(base, workers=n) for n in sorted({n for n, _ in walls})}
     begun = []
@@ -43,7 +43,7 @@ def swept(out: Path, walls: dict[tuple[int, int], Any]) -> Series:
 
 
 def test_the_frame_has_a_row_a_run(tmp_path: Path) -> None:
-    """With the axes' values as columns, nanoseconds of each layer, and nothing where nothing was measured."""
+    """Columns are the axes and the nanoseconds of each layer; unmeasured values are missing."""
     made = swept(tmp_path, {(1, 1): 4, (2, 1): 3, (1, 2): 5, (2, 2): "failed"})
     found = dlobd.load_sweep(made.path)
     assert list(found["point"]) == ["workers=1", "workers=2", "workers=1", "workers=2"]
@@ -60,7 +60,7 @@ def test_the_frame_has_a_row_a_run(tmp_path: Path) -> None:
 
 
 def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
-    """As CSV that gives the same figures back."""
+    """The CSV gives the same figures."""
     made = swept(tmp_path, {(1, 1): 4, (2, 1): 3})
     path = sweeps.write_csv(made)
     assert path == tmp_path / f"sweep-{made.key}.csv"
@@ -70,7 +70,7 @@ def test_the_frame_is_written_beside_the_series(tmp_path: Path) -> None:
 
 
 def test_a_series_without_runs_has_an_empty_frame(tmp_path: Path) -> None:
-    """With all columns; a file that is no series is one line."""
+    """It has all columns; a damaged file is an error of one line."""
     base = files.load("softmax-mnist-quick")
     assert list(sweeps.frame(Series({"a": base}, 0, tmp_path)).columns) == list(sweeps.COLUMNS)
     (tmp_path / "x.json").write_text(json.dumps({"series_version": 1}))
