@@ -34,6 +34,7 @@ def doctor(
     cluster does not answer."""
     import dataclasses
 
+    from dlobd.report.noise import machine_line
     from dlobd.run.machine_noise import measure
     from dlobd.run.preflight import machine
 
@@ -43,7 +44,7 @@ def doctor(
         document = {
             "findings": [dataclasses.asdict(finding) for finding in findings],
             "listeners": [dataclasses.asdict(listener) for listener in machine.listeners(hadoop_conf)],
-            "noise": measured and dataclasses.asdict(measured) | {"sentence": measured.sentence()},
+            "noise": measured and dataclasses.asdict(measured) | {"sentence": machine_line(measured)},
         }
         print_json(document)
     else:
@@ -57,5 +58,5 @@ def doctor(
         for listener in machine.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if measured:
-            print(measured.sentence())
+            print(machine_line(measured))
     return machine.exit_code(findings)

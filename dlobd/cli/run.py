@@ -134,17 +134,16 @@ def _run_series(
 
 
 def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
-    """Compares the first point with each other point, or prints the reason why this is impossible."""
-    from dlobd.attribution.comparison import MARGIN
-    from dlobd.report.comparison import comparison
-    from dlobd.report.comparison_view import show
-    from dlobd.report.sides import of_series
+    """Prints the comparison of the first point with each other one, or why there is none."""
+    from dlobd.compare.comparison import compare
+    from dlobd.compare.runset import of_series
+    from dlobd.report.comparison import show
 
-    sides = of_series(series, repeats)
+    points = of_series(series, repeats).points()
     baseline, *others = labels
-    pairs = [(sides[baseline], sides[other]) for other in others if baseline in sides and other in sides]
+    pairs = [(points[baseline], points[other]) for other in others if baseline in points and other in points]
     try:
-        found = comparison(pairs, MARGIN)
+        found = compare(pairs)
     except UsageError as error:
         console.print(f"\nNot compared: {error.line}", soft_wrap=True)
         return

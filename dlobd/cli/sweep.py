@@ -80,7 +80,8 @@ def _show(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Se
     """Prints a table of the points, and writes the data frame of the sweep."""
     from rich.console import Console
 
-    from dlobd.report import sweeps as comparison
+    from dlobd.compare.sweeps import write_csv
+    from dlobd.report.repeats import WIDTH, sweep_table
 
-    comparison.table(found, Console(highlight=False, width=comparison.WIDTH))
-    print(f"frame: {comparison.write_csv(series)}")
+    sweep_table(found, Console(highlight=False, width=WIDTH))
+    print(f"frame: {write_csv(series)}")

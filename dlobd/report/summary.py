@@ -207,20 +207,6 @@ def _dataset(name: str) -> str:
 # ---- one figure of a run, for those that compare runs; None where it was not measured
 
 
-def wall_s(run: Run) -> float | None:
-    """Seconds of the run's window."""
-    return run.wall_ns / 1e9 if run.wall_ns else None
-
-
-def layer_s(run: Run, layer: str) -> float | None:
-    """Seconds that a layer, or the unattributed rest, has of the wall."""
-    if layer == UNATTRIBUTED:
-        return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
-    given = {row.layer: row.ns for row in run.layers}
-    absent = layer not in given and layer in {row.layer for row in run.not_measured}
-    return None if absent or not given else given.get(layer, 0) / 1e9
-
-
 def first_step_s(run: Run) -> float | None:
     """Seconds from the window's start until the first step was done."""
     at_ns = run.event_ns(kinds.FIRST_STEP_DONE)
@@ -240,11 +226,6 @@ def steady_rate(run: Run) -> float | None:
     if begin is None or end is None or not isinstance(steps, int) or not isinstance(samples, int) or not steps:
         return None
     return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
-
-
-def throughput(run: Run) -> float | None:
-    """Samples of all ranks a second, after the first ten steps; None where there were too few steps."""
-    return run.throughput.mean if run.throughput else None
 
 
 def teardown_s(run: Run) -> float | None:

@@ -19,8 +19,8 @@ from typing import Any
 
 from dlobd import tracing
 from dlobd.attribution.recording_cost import BUDGET
-from dlobd.attribution.statistics import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.bundle.store import Bundle
+from dlobd.compare.median import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.experiment.files import steps
 from dlobd.run import runner
 from dlobd.run.place import embedded

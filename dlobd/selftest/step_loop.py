@@ -26,7 +26,7 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.attribution.statistics import Estimate, median
+from dlobd.compare.median import Estimate, median
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
 from dlobd.job.datasets.base import Dataset, Split, dataset_of, layout_of

@@ -237,7 +237,7 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
     assert command(*words)[:2] == (5, out)
 
 
-@pytest.mark.parametrize(("changed", "said"), [(False, "slower"), (True, "Not compared: The runs are of different")])
+@pytest.mark.parametrize(("changed", "said"), [(False, "slower"), (True, "Not compared: The runs are from different")])
 def test_several_experiments_end_with_their_comparison(
     command: Command, monkeypatch: pytest.MonkeyPatch, changed: bool, said: str
 ) -> None:

@@ -17,12 +17,13 @@ import records
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.studies import script
 from dlobd import spans as kinds
 from dlobd.attribution import core_waits
 from dlobd.attribution.carriers import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.attribution.importers import recorder, resources
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.report import blocks
+from dlobd.compare.runset import without_series
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import clock, process_use
@@ -268,11 +269,13 @@ def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
                           "waiting_hi_ns", "blocked_ns", "unknown_ns"), 0)  # fmt: skip
     waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": [], "foreign_cpu_ns": 9,
              "held_up_ns": 9, "busy": True}  # fmt: skip
-    every = [blocks.Taken(("", 1), records.run(core_waits=waits)), blocks.Taken(("", 2), records.run())]
-    assert blocks.sound(every) == every[1:]
-    assert blocks.sound(every, keep_disturbed=True) == every
-    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept, as you asked: 1 of 2 runs")):
-        (line,) = [line for line in blocks.warnings(every, keep) if "held up" in line]
+    busy = records.run(core_waits=waits)
+    every = without_series("", [busy, records.run()])
+    kept, (line,) = every.usable()
+    assert kept.members == every.members[1:]
+    assert line == f"run {busy.run_id} was held up by other processes"
+    assert every.usable(keep_busy=True) == (every, ())
+    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept although disturbed: ")):
+        (line,) = [line for line in script.checked(every, keep)[1] if "held up" in line]
         assert line.startswith(begin)
-        assert every[0].run.run_id in line
     assert not Carriers(evidence()).any

@@ -12,8 +12,8 @@ import pytest
 import records
 
 from dlobd.attribution import environment_cache as attribution
+from dlobd.compare import compatibility
 from dlobd.errors import UsageError
-from dlobd.report import blocks, environment
 from dlobd.run import page_cache
 
 MB = 1 << 20
@@ -99,13 +99,12 @@ def test_a_part_that_was_not_used_says_nothing() -> None:
 
 
 def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) -> None:
-    """Scripts warn of it; `dlobd compare` refuses, unless it is told."""
+    """Studies warn of it; `dlobd compare` refuses it unless allowed."""
     cold, warm = (records.run(environment_cache=looked(java_home, how)) for how in ("dropped", "read"))
     warm = dataclasses.replace(warm, run_id="20260102T030405Z-0a1c")
-    every = [blocks.Taken(("series", number), run) for number, run in enumerate((cold, warm))]
-    (line,) = [line for line in blocks.warnings(every) if "environment" in line]
-    assert line.startswith("The runs began with different page cache states: 0% to 100% of what they needed")
-    assert [line for line in blocks.warnings(every[1:]) if "environment" in line] == []
-    with pytest.raises(UsageError, match="page-cache: 0% to 100% of what they needed of their environment"):
-        environment.checked(environment.differences([cold, warm]), ())
-    environment.checked(environment.differences([cold, warm]), ("page-cache",))
+    (difference,) = compatibility.differences([cold, warm])
+    assert difference.line == "page-cache: 0% to 100% of the needed files of the environment were in memory"
+    assert compatibility.differences([warm]) == []
+    with pytest.raises(UsageError, match="page-cache: 0% to 100% of the needed files"):
+        compatibility.refuse([difference], ())
+    compatibility.refuse([difference], ("page-cache",))

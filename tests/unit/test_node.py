@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import node
 import pytest
+from node import Node, configure
 
 from dlobd import installation
-from dlobd.hadoop import node
 from dlobd.hadoop.embedded.configuration import read_site
-from dlobd.hadoop.node import Node, configure
 from dlobd.run.preflight.cluster import PYTHON, VERSION
 
 NETWORK = "dlobd-fabric"
@@ -143,8 +143,9 @@ def test_no_two_daemons_have_one_port() -> None:
 def test_a_command_has_the_clients_configuration(tmp_path: Path) -> None:
     """`run_command` becomes it: asked in a process of its own."""
     code = (
-        "from pathlib import Path; from dlobd.hadoop.node import Node, run_command\n"
+        "from pathlib import Path; from node import Node, run_command\n"
         f"run_command(['sh', '-c', 'echo $HADOOP_CONF_DIR'], Node('edge', 'e', 'm', Path({str(tmp_path)!r})))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    docker = Path(node.__file__).parent
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=docker)
     assert said.stdout.strip() == str(tmp_path / "conf" / "client")

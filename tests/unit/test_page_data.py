@@ -212,7 +212,7 @@ def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
     found = document([first, second])
     assert "batch_size" not in dict(found["common"])
     assert [dict(run["differs"]) for run in found["runs"]] == [{"batch_size": 100}, {"batch_size": 7}]
-    assert found["comparison"]["pairs"][0]["second"] == "batch_size=7"
+    assert found["comparison"]["pairs"][0]["candidate"] == "batch_size=7"
     assert document([first, first])["comparison"]["refused"].startswith("All runs have the same settings")
     assert document([first])["comparison"] is None
 
