@@ -136,19 +136,19 @@ def test_a_late_rank_is_awaited_before_the_wire() -> None:
 def test_a_missing_rank_is_named() -> None:
     """At the caller's deadline; a rank with a later deadline may report that the first has left."""
     code = """
-        all_reduce.JOIN_S = 1.0
+        outside_step.JOIN_S = 1.0
         join()
     """
     with MpiJob(code, 3, ranks=[0, 2]) as job:
         ended = [job.ends(rank) for rank in (0, 2)]
     assert [status for status, _, _ in ended] == [1, 1]
-    assert any("rank 1 did not come" in errors.splitlines()[-1] for _, _, errors in ended)
+    assert any("rank 1 did not reach" in errors.splitlines()[-1] for _, _, errors in ended)
 
 
 def test_a_rank_that_dies_before_mpi_starts_is_named() -> None:
     """It has reached the store, but not the PMI server."""
     code = """
-        all_reduce.JOIN_S = 2.0
+        outside_step.JOIN_S = 2.0
         if rank == 1:
             import dlobd.network.exchanges.mpi as module
             module.connect_pmi = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -159,7 +159,7 @@ def test_a_rank_that_dies_before_mpi_starts_is_named() -> None:
         for rank in (0, 2):
             status, _, errors = job.ends(rank)
             assert status == 1
-            assert "rank 1 did not come in time" in errors.splitlines()[-1]
+            assert "rank 1 did not connect in time" in errors.splitlines()[-1]
 
 
 def test_a_rank_that_dies_while_mpi_starts_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
@@ -179,18 +179,18 @@ def test_a_rank_that_dies_while_mpi_starts_ends_the_others(capfd: pytest.Capture
 def test_a_wrong_secret_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
     """The rank and the driver report it."""
     code = """
-        all_reduce.JOIN_S = 1.0
+        outside_step.JOIN_S = 1.0
         join()
     """
     with MpiJob(code, 2, secrets={1: "another"}) as job:
         assert "its secret is not that of the run" in job.ends(1)[2].splitlines()[-1]
-        assert "rank 1 did not come" in job.ends(0)[2].splitlines()[-1]
+        assert "rank 1 did not reach" in job.ends(0)[2].splitlines()[-1]
     assert "does not know the run's secret" in capfd.readouterr().err
 
 
 ONE_BY_ONE = """
     from dlobd.network.collectives.mesh import ExchangeFailed
-    all_reduce.DEADLINE_S = SECONDS
+    outside_step.DEADLINE_S = SECONDS
     join()
     try:
         for k in range(1_000_000):
@@ -261,7 +261,7 @@ def test_a_missing_transport_is_an_error() -> None:
     with MpiJob(code, 2) as job:
         for rank in range(2):
             out = job.ends(rank)[1]
-            assert "MPI cannot begin" in out
+            assert "MPI cannot start" in out
             assert "UCX_TLS=rc UCX_NET_DEVICES=nosuch0:1" in out
             assert out.count("\n") == 1
 
@@ -451,4 +451,4 @@ def test_ranks_on_loopback_and_ranks_on_a_link_are_an_error(namespaces: tuple[st
     hosts = [("10.78.0.1", namespaces[0])] * 2
     with MpiJob(code, 2, hosts=hosts) as job:
         for rank in range(2):
-            assert job.ends(rank)[1] == "ranks on loopback cannot meet others by MPI: rank 0 ucx, rank 1 ofi\n"
+            assert job.ends(rank)[1] == "ranks on loopback cannot reach other hosts by MPI: rank 0 ucx, rank 1 ofi\n"
