@@ -18,7 +18,7 @@ from dlobd.axes import REGISTRIES
 
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "dlobd"
-MAX_LINES = 400
+MAX_LINES = 800
 
 WRITTEN = [
     *PACKAGE.rglob("*.py"), *(TOP / "jobs").glob("*.py"), *(TOP / "analysis").glob("*.py"),
