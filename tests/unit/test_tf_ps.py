@@ -1,4 +1,4 @@
-"""TensorFlow's parameter servers: ranks that are processes, real servers of TensorFlow on loopback, a real store."""
+"""TensorFlow's parameter servers: ranks are processes, with real servers of TensorFlow on loopback and a real store."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ tracing.flush()
 
 
 def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStack, list[subprocess.Popen[str]]]:
-    """Ranks that have the addresses a launcher would have told them; what is returned ends them."""
+    """Start ranks with the addresses of a launcher; return what ends them."""
     with ExitStack() as free:
         taken = [free.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
         peers = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in taken)
@@ -85,7 +85,7 @@ def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStac
 
 @pytest.mark.parametrize(("ranks", "servers"), [(2, 1), (3, 2)])
 def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ranks: int, servers: int) -> None:
-    """All parts are recorded; what the ranks sent to those that serve is told by the kernel."""
+    """All parts are recorded; the kernel counts the bytes to the serving ranks."""
     ends, processes = started(tmp_path, ranks, servers)
     with ends:
         for process in processes:
@@ -111,12 +111,12 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ra
 
 
 def transfers(process: Any) -> list[tuple[int, ...]]:
-    """(source, destination, bytes, buffer) of its last call."""
+    """Return (source, destination, bytes, buffer) of the last call."""
     return [tuple(transfer) for transfer in process.named(kinds.WIRE)[-1].attrs["transfers"]]
 
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
-    """By the driver's store: TensorFlow itself only knows that somebody did not come."""
+    """By the store: TensorFlow only knows that some rank is missing."""
     ends, processes = started(tmp_path, 3, 1, "dies")
     with ends:
         for process in processes:
