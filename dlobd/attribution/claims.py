@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.bundle import reading
 from dlobd.bundle.run import Run
 from dlobd.tracing import names
 
@@ -74,7 +75,7 @@ def _versions(run: Run, evidence: Evidence) -> Iterator[str]:
                         short = ".".join(str(said.get("python", "")).split(".")[:2])
                         yield from _differ("versions.python", short, here, match[1])
     for daemon in evidence.daemon_logs:
-        text = (evidence.path / "logs" / "daemons" / f"{daemon}.log").read_text(errors="replace")
+        text = reading.text(evidence.path / "logs" / "daemons" / f"{daemon}.log")
         if match := _HADOOP.search(text):
             yield from _differ("versions.hadoop", said.get("hadoop"), f"{daemon}'s log", match[1])
 

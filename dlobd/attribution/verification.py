@@ -19,7 +19,7 @@ from dlobd import __version__
 from dlobd.attribution import claims, record
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.axes import RENAMED_EXCHANGES
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError
@@ -112,10 +112,10 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
         differences.append(f"the configuration has key {key(experiment)}, run.json says {run.experiment_key}")
     if experiment.name != run.experiment:
         differences.append(f"the configuration is of {experiment.name}, run.json says {run.experiment}")
-    try:
-        job = json.loads((bundle.path / files.JOB).read_text())
-    except (OSError, ValueError) as error:
-        return _verified(question, [*differences, f"{files.JOB} cannot be read: {error}"], "")
+    job = reading.read_json(bundle.path / files.JOB, dict[str, Any])
+    if not isinstance(job, dict):
+        reason = job.reason if isinstance(job, reading.Damaged) else "is missing"
+        return _verified(question, [*differences, f"{files.JOB} {reason}"], "")
     if job.get("exchange") in RENAMED_EXCHANGES:
         job["exchange"] = RENAMED_EXCHANGES[job["exchange"]]
     configuration = json.loads(json.dumps(asdict(run.configuration)))

@@ -229,7 +229,8 @@ def test_logs_of_a_foreign_cluster_may_be_incomplete(quick: Path) -> None:
 
 def test_a_datanode_that_died_explains_other_bytes(quick: Path) -> None:
     """What it sent is not known; what did not go through it still must agree."""
-    daemons = [{"name": "datanode-1", "alive": False}, {"name": "namenode", "alive": True}]
+    dead = {"name": "datanode-1", "kind": "datanode", "host": "127.0.0.1", "ports": {}, "alive": False}
+    daemons = [dead, dead | {"name": "namenode", "kind": "namenode", "alive": True}]
     (quick / "evidence" / "daemons.json").write_text(json.dumps(daemons))
     PLANTED["a DataNode sent a byte more"][0](quick)
     PLANTED["a rank reports fewer steps"][0](quick)
@@ -328,7 +329,7 @@ def test_run_time_counts_each_cpu_of_a_task(quick: Path) -> None:
 def test_evidence_that_cannot_be_read_is_unknown(quick: Path) -> None:
     """Others say that it is damaged; here there is no verdict, and no traceback."""
     text(EVENTS, '"Task Info"', '"Task Onfo"')(quick)
-    assert verdicts(quick)["tasks"] == ("unknown", "its evidence cannot be read: KeyError: 'Task Info'")
+    assert verdicts(quick)["tasks"] == ("unknown", "not available: Spark event log")
 
 
 # ---- in the record

@@ -11,7 +11,7 @@ from pathlib import Path
 from dlobd.attribution.audits.base import NOT_MORE, Figures, Rule, other_clocks, several_clocks, worst
 from dlobd.attribution.importers import jvm, log4j
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.schema import ClockAnchor
 from dlobd.tracing.clock import STEP_NS
 
@@ -25,7 +25,7 @@ on the same machine: up to 730 ms."""
 
 
 def _logs(evidence: Evidence) -> Iterator[Path]:
-    return (path for path in sorted((evidence.path / "logs").rglob("*")) if path.is_file())
+    return (path for path in sorted((evidence.path / "logs").rglob("*")) if reading.is_file(path))
 
 
 def jvm_logs(evidence: Evidence) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import trainers
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.tracing import names
 
 LOG_NS = 50_000_000
@@ -181,8 +181,8 @@ def _localisation(evidence: Evidence) -> Iterator[Message]:
 
 def _event_log(evidence: Evidence) -> Iterator[Message]:
     """The driver closes its event log, which is one block, when it says that it does."""
-    path, application = evidence.path / files.EVENT_LOG, evidence.window["application_id"]
-    if application and path.exists() and path.stat().st_size < BLOCK_BYTES:
+    size, application = reading.size(evidence.path / files.EVENT_LOG), evidence.window["application_id"]
+    if application and size is not None and size < BLOCK_BYTES:
         for answer in close_answers(evidence.daemon_log("namenode")):
             if answer.path.rpartition("/")[2].startswith(application):
                 yield _at(evidence.driver_log.points.get("event log closing")), answer.at_ns

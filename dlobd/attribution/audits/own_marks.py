@@ -26,6 +26,7 @@ from dlobd.attribution.audits.clocks import APART_NS
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.axes import RENAMED_EXCHANGES
+from dlobd.bundle import reading
 from dlobd.tracing import names
 from dlobd.tracing.recorder import FLUSH_S
 
@@ -169,8 +170,7 @@ def _counted(evidence: Evidence) -> Figures:
     """A recorder counts the lines that it writes, and says so now and then, in a line of its own."""
     said = read = 0
     for process in evidence.processes:
-        lines = process.path.read_text(errors="replace").splitlines()
-        for number, line in enumerate(lines):
+        for number, line in enumerate(reading.lines(process.path)):
             if line.startswith('{"k":"cost"'):
                 said, read = said + int(json.loads(line)["lines"]), read + number
     return Figures(said, read) if said else Figures()
@@ -244,7 +244,7 @@ def _file_order(evidence: Evidence) -> Figures:
     for process in evidence.processes if training_job(evidence) else ():
         latest: dict[str, int] = defaultdict(int)
         open_threads: dict[int, str] = {}
-        for line in map(json.loads, process.path.read_text(errors="replace").splitlines()[: process.lines]):
+        for line in map(json.loads, reading.lines(process.path)[: process.lines]):
             thread = line.get("th", "") if line["k"] in "sb" else open_threads.get(line.get("i"), "")
             if line["k"] == "b":
                 open_threads[line["i"]] = thread

@@ -6,7 +6,7 @@ import hashlib
 
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, other_clocks, worst
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 
 
 def _spans(evidence: Evidence) -> Figures:
@@ -33,9 +33,9 @@ def _script(evidence: Evidence) -> Figures:
     path = evidence.path / files.SCRIPT
     if not evidence.own:
         return Figures(why="not your own script")
-    if not path.exists():
+    data = reading.read_bytes(path)
+    if not isinstance(data, bytes):
         return Figures(right=1)
-    data = path.read_bytes()
     same = hashlib.sha256(data).hexdigest() == evidence.job["script_sha256"]
     doubt = "a secret in it was replaced" if b"[redacted]" in data else ""
     return Figures(int(same), 1, doubt=doubt)

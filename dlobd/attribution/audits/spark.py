@@ -10,7 +10,7 @@ from math import ceil
 from dlobd.attribution.audits.base import EQUAL, NOT_MORE, Figures, Rule, foreign, other_clocks, outside_ns, worst
 from dlobd.attribution.audits.messages import LOG_NS
 from dlobd.attribution.audits.own_marks import ALL_OF_IT
-from dlobd.attribution.importers.event_log import TaskMetrics, stage_sums
+from dlobd.attribution.importers.event_log import TaskMetrics
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.tracing import names
@@ -165,7 +165,7 @@ def _stage_sums(evidence: Evidence) -> Figures:
     for task in evidence.tasks:
         tasks[task.stage].append(task)
     wrong = seen = 0
-    for stage, (count, sums) in stage_sums(evidence.event_log).items():
+    for stage, (count, sums) in evidence.event_log.stage_sums.items():
         if len(tasks[stage]) == count and all(task.ok for task in tasks[stage]):
             for name, listed in TWICE.items() if next(iter(TWICE)) in sums else ():  # which may be left out altogether
                 seen += 1

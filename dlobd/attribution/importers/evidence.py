@@ -5,19 +5,19 @@ What is absent is empty, not an error: a run may have died early.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dlobd import schema
-from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resources, rpc, spark, yarn
+from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment
 from dlobd.attribution.importers.attempts import Attempts
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
+from dlobd.bundle.reading import Damaged, Missing
 from dlobd.errors import BundleError
 from dlobd.tracing.clock import WallToMonotonic
 
@@ -32,11 +32,35 @@ class Evidence:
 
     @cached_property
     def window(self) -> dict[str, Any]:
-        """`dlobd.run.submit.Window` as a dict. Raises BundleError if the run never got so far."""
-        try:
-            return json.loads((self.path / files.WINDOW).read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError) as error:
-            raise BundleError(f"{self.path} has no window: nothing was submitted.", "look at its run.json") from error
+        """`dlobd.run.submit.Window` as a dict.
+
+        Raises:
+            BundleError: the file is missing, because nothing was submitted, or it is damaged.
+        """
+        return self._needed(files.WINDOW, f"{self.path} has no window: nothing was submitted.")
+
+    @cached_property
+    def _documents(self) -> dict[str, Any]:
+        found = {name: reading.read_json(self.path / name, shape) for name, shape in facts.DOCUMENTS.items()}
+        window = found[files.WINDOW]
+        if isinstance(window, dict) and not window["exec_ns"] <= window["exit_ns"]:
+            found[files.WINDOW] = Damaged("is damaged: it ends before it begins")
+        return found
+
+    @cached_property
+    def damaged(self) -> dict[str, str]:
+        """Name of each file that cannot be used, or not completely -> the reason."""
+        found = dict(reading.damage(self.path))
+        for name, document in self._documents.items():
+            if isinstance(document, Damaged):
+                found.setdefault(name, document.reason)
+        if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
+            found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
+        if self.event_log.damaged_lines:
+            found[files.EVENT_LOG] = f"has {self.event_log.damaged_lines} damaged lines"
+        if self.resources and self.resources.damaged_lines:
+            found[files.RESOURCES] = f"has {self.resources.damaged_lines} damaged lines"
+        return found
 
     @cached_property
     def anchors(self) -> tuple[schema.ClockAnchor, ...]:
@@ -93,19 +117,23 @@ class Evidence:
 
     @cached_property
     def job(self) -> dict[str, Any]:
-        """`dlobd.job.description.Job` as a dict; empty where it was not written."""
-        return self._json(files.JOB, {})
+        """`dlobd.job.description.Job` as a dict.
+
+        Raises:
+            BundleError: the file is missing or damaged.
+        """
+        return self._needed(files.JOB, f"{self.path} has no {files.JOB}: in which way the job ran is unknown.")
 
     @cached_property
     def span_cost(self) -> dict[str, Any]:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        return self._json(files.SPAN_COST, {})
+        return self._document(files.SPAN_COST, {})
 
     @cached_property
     def collected(self) -> dict[str, Any]:
         """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
         running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
-        return self._json(files.COLLECTED, {"missing": [], "metrics": {}})
+        return self._document(files.COLLECTED, {"missing": [], "metrics": {}})
 
     @property
     def cluster_mode(self) -> bool:
@@ -180,12 +208,12 @@ class Evidence:
     @cached_property
     def rm_app(self) -> dict[str, Any]:
         """The ResourceManager's own record of the application; empty where it gave none."""
-        return self._json(files.RM_APPLICATION, {})
+        return self._document(files.RM_APPLICATION, {})
 
     @cached_property
     def container_beans(self) -> list[dict[str, Any]]:
         """What the NodeManagers say of containers; empty where they were not asked."""
-        return self._json(files.NM_CONTAINERS, [])
+        return self._document(files.NM_CONTAINERS, [])
 
     @cached_property
     def containers(self) -> list[str]:
@@ -240,7 +268,7 @@ class Evidence:
     @cached_property
     def daemons(self) -> list[dict[str, Any]]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
-        return self._json(files.DAEMONS, [])
+        return self._document(files.DAEMONS, [])
 
     @cached_property
     def daemon_logs(self) -> list[str]:
@@ -275,96 +303,96 @@ class Evidence:
     @cached_property
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
-        return hdfs.blocks(self._json(files.BLOCKS, {}))
+        return hdfs.blocks(self._document(files.BLOCKS, {}))
 
     @cached_property
     def file_bytes(self) -> dict[str, int]:
         """HDFS path of an input file to its length, as the NameNode has it."""
-        return hdfs.lengths(self._json(files.BLOCKS, {}))
+        return hdfs.lengths(self._document(files.BLOCKS, {}))
 
     @cached_property
     def checksums(self) -> dict[str, Any]:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._json(files.CHECKSUMS, {})
+        return self._document(files.CHECKSUMS, {})
 
     @cached_property
+    def event_log(self) -> event_log.EventLog:
+        """Spark's event log; empty if it is missing."""
+        return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
+
+    @property
     def spark_application(self) -> event_log.Application | None:
-        """What Spark's event log says of the application as a whole; None where it is cut or absent."""
-        return event_log.application(self.event_log)
+        """The application by Spark's event log; None if the log does not have its start."""
+        return self.event_log.application
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
         """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
         of which none is known."""
-        known: dict[str, str] = self._json(files.HOSTS, {})
+        known: dict[str, str] = self._document(files.HOSTS, {})
         # one host may be there by both: a driver by its address, an executor by its name
-        return tuple(sorted({known.get(host, host) for host in event_log.block_manager_hosts(self.event_log)}))
+        return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
         """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
-        return self._json(files.CLIENT_INTERFACES, None)
+        return self._document(files.CLIENT_INTERFACES, None)
 
     @cached_property
     def datanode_addresses(self) -> tuple[str, ...]:
         """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
-        return hdfs.datanodes(self._json(files.BLOCKS, {}))
-
-    @cached_property
-    def tasks(self) -> list[event_log.TaskMetrics]:
-        """The tasks that Spark's event log ended."""
-        return event_log.tasks(self.event_log)
-
-    @cached_property
-    def stage_calls(self) -> dict[tuple[int, int], str]:
-        """Id and attempt of each stage that Spark's event log completed to the call that made it."""
-        return event_log.stage_calls(self.event_log)
+        return hdfs.datanodes(self._document(files.BLOCKS, {}))
 
     @property
-    def event_log(self) -> list[str]:
-        """The lines of Spark's event log."""
-        path = self.path / files.EVENT_LOG
-        return path.read_text(errors="replace").splitlines() if path.exists() else []
+    def tasks(self) -> list[event_log.TaskMetrics]:
+        """The tasks that Spark's event log ended."""
+        return self.event_log.tasks
+
+    @property
+    def stage_calls(self) -> dict[tuple[int, int], str]:
+        """ID and attempt of each completed stage -> the call that created it."""
+        return self.event_log.stage_calls
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        found: dict[str, Any] | None = self._json(files.NOISE, None)
+        found: dict[str, Any] | None = self._document(files.NOISE, None)
         return found and {"earlier_walls_ns": None, **found}  # which older versions did not look at
 
     @cached_property
     def page_cache(self) -> dict[str, Any] | None:
         """What was in memory of the training files just before the window; None where it is not known."""
-        return self._json(files.PAGE_CACHE, None)
+        return self._document(files.PAGE_CACHE, None)
 
     @cached_property
     def environment_cache(self) -> dict[str, Any] | None:
         """What was in memory of the job's environment before and after it; None where it is not known."""
-        return self._json(files.ENVIRONMENT_CACHE, None)
+        return self._document(files.ENVIRONMENT_CACHE, None)
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
         """What dlobd's machine and the processes there used; None if it was not sampled."""
-        path = self.path / files.RESOURCES
-        return resources.read(path.read_text(errors="replace").splitlines()) if path.exists() else None
+        return resources.read(reading.lines(self.path / files.RESOURCES))
 
     @cached_property
     def markers(self) -> dict[str, str]:
         """Name to text of what ranks left."""
-        return self._json(files.MARKERS, {})
+        return self._document(files.MARKERS, {})
 
     @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
         """What each rank left in its done-marker, by rank."""
-        try:
-            found = [json.loads(text) for name, text in self.markers.items() if name.startswith("rank-")]
-        except ValueError:
-            return {}
+        found = [result for result in self._results.values() if not isinstance(result, Damaged)]
         return {result["rank"]: result for result in found}
 
+    @cached_property
+    def _results(self) -> dict[str, Any]:
+        markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
+        return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
+
     def on_file(self, name: str) -> bool:
-        """Whether the bundle has a file of that name."""
-        return (self.path / name).exists()
+        """Returns True if the bundle has a regular file of that name."""
+        return reading.is_file(self.path / name)
 
     def container_log(self, container: str) -> list[LogLine]:
         """The JVM's log lines of one container."""
@@ -384,13 +412,18 @@ class Evidence:
         """The processes that recorded spans in one container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
-    def _json(self, name: str, otherwise: T) -> T:
-        """A file's JSON; `otherwise` where it is absent, or cut."""
-        try:
-            found: T = json.loads((self.path / name).read_text())
-        except (OSError, ValueError):
-            return otherwise
-        return found
+    def _document(self, name: str, otherwise: T) -> T:
+        """Returns a JSON document; `otherwise` if it is missing or damaged."""
+        document = self._documents[name]
+        return otherwise if isinstance(document, Missing | Damaged) else document
+
+    def _needed(self, name: str, absent: str) -> dict[str, Any]:
+        document = self._documents[name]
+        if isinstance(document, Missing):
+            raise BundleError(absent, "look at its run.json")
+        if isinstance(document, Damaged):
+            raise BundleError(f"{self.path / name} {document.reason}.", "look at its run.json")
+        return document
 
     def _log(self, name: str) -> list[LogLine]:
         return self.alignment.log(self.path / "logs" / name, name)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from dlobd.attribution.importers import event_log, rpc
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
@@ -32,7 +32,7 @@ AM_HEARTBEAT_READ = "ApplicationMaster asks while containers are missing (interv
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
     """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
-    settings = event_log.hadoop_settings(evidence.event_log)
+    settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
         return {"cause": NM_HEARTBEAT_SET, "cause_period_ns": int(set_ms) * 1_000_000}

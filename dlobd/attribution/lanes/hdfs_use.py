@@ -18,7 +18,7 @@ from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CLOSE_RETRY_SEEN, Clos
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.schema import Interval, Span
 from dlobd.tracing import names
 
@@ -225,5 +225,4 @@ def _localised(evidence: Evidence) -> int:
 
 
 def _size(evidence: Evidence) -> int | None:
-    path = evidence.path / files.EVENT_LOG
-    return path.stat().st_size if path.exists() else None
+    return reading.size(evidence.path / files.EVENT_LOG)
