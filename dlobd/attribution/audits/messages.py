@@ -11,6 +11,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import close_answers
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import trainers
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.bundle import files, reading
 from dlobd.tracing import names
 
@@ -202,7 +203,7 @@ def messages(evidence: Evidence) -> Iterator[Message]:
 
 def _reversed(evidence: Evidence) -> Figures:
     early = [
-        sent_ns - received_ns - evidence.alignment.error_ns(sent_ns) - evidence.alignment.error_ns(received_ns)
+        sent_ns - received_ns - error_of(sent_ns) - error_of(received_ns)
         for sent_ns, received_ns in messages(evidence)
         if sent_ns is not None and received_ns is not None
     ]

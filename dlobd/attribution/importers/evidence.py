@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dlobd import schema
 from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
-from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers.alignment import Alignment, Log
 from dlobd.attribution.importers.attempts import Attempts
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
@@ -72,7 +72,7 @@ class Evidence:
     def clock_differences_ns(self) -> list[int]:
         """How far each reading of both clocks has the wall clock ahead of the monotonic one; on its own host."""
         own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        every = (*own, *(anchor for process in recorder.read_all(self.path / "spans") for anchor in process.anchors))
+        every = (*own, *(anchor for process in self._recorded for anchor in process.anchors))
         return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
 
     @cached_property
@@ -93,7 +93,11 @@ class Evidence:
             reference = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
         except BundleError:
             reference = []
-        return Alignment(reference, self._recorded)
+        logs = self.path / "logs"
+        jvm_logs = {logs / "driver.stderr": self.path / files.DRIVER_JVM_LOG}
+        paths = [path for path in sorted(logs.rglob("*")) if path != self.path / files.DRIVER_STDOUT]
+        found = [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths if reading.is_file(path)]
+        return Alignment(reference, self._recorded, found)
 
     @property
     def by_hand(self) -> bool:
@@ -174,7 +178,7 @@ class Evidence:
     def submit_jvm(self) -> jvm.JvmLife | None:
         """The life of spark-submit's JVM."""
         life = jvm.read(self.path / files.DRIVER_JVM_LOG)
-        return self.alignment.jvm(life, self.path / files.DRIVER_STDERR, "driver.stderr")
+        return self.alignment.jvm(life, self.path / files.DRIVER_STDERR)
 
     @cached_property
     def driver_lines(self) -> list[LogLine]:
@@ -401,12 +405,12 @@ class Evidence:
     def log4j(self, container: str = "") -> tuple[int, int] | None:
         """When log4j was configured in a container's JVM; without one, in spark-submit's."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
-        return self.alignment.log4j_configured(self.path / "logs" / name, name)
+        return self.alignment.log4j_configured(self.path / "logs" / name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """The life of a container's JVM."""
         directory = self.path / files.CONTAINER_LOGS / container
-        return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr", f"{container}/stderr")
+        return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr")
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """The processes that recorded spans in one container."""

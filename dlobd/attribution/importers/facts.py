@@ -96,7 +96,7 @@ class PageCache(TypedDict):
     asked: str
     resident_bytes: int | None
     total_bytes: int | None
-    before_resident_bytes: NotRequired[int | None]
+    before_resident_bytes: int | None
 
 
 class Resident(TypedDict):

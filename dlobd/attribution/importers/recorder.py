@@ -19,6 +19,9 @@ from dlobd.tracing import names
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
 
+MAX_NS = 2**60
+"""A monotonic clock counts from the start of its machine: 36 years are damage."""
+
 _NUMBERED = re.compile(r"(\w+) (\d+)")
 """A rendezvous as it was written before its number was written apart: `step 7`."""
 
@@ -176,12 +179,9 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
     elif kind in ("s", "b"):
         last_ns = line["t"] + (line["d"] if kind == "s" else 0)
         wait = dict(line.get("w", {}))
-        if (
-            line["i"] in ids
-            or last_ns < line["t"]
-            or wait.keys() - Wait.__annotations__.keys()
-            or line["l"] not in LAYERS
-        ):
+        if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - Wait.__annotations__.keys():
+            return False
+        if not line["t"] <= last_ns < MAX_NS:
             return False
         span = RecordedSpan(
             line["i"], line["p"], line["l"], line["n"], line["t"], last_ns, kind == "b",
