@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypeVar, Union, get_args, get_origin, is_typeddict
+from typing import Any, Literal, NotRequired, TypeGuard, TypeVar, Union, get_args, get_origin, is_typeddict
 
 from dlobd.bundle.files import PARTS
 
@@ -254,7 +254,7 @@ def _checker(shape: Any) -> Checker:
     raise TypeError(f"no JSON value has the type {shape}")
 
 
-def is_int(value: object) -> bool:
+def is_int(value: object) -> TypeGuard[int]:
     """Returns True for an integer of at most 64 bits; not for a bool."""
     return type(value) is int and -MAX_INT <= value < MAX_INT
 
@@ -325,8 +325,11 @@ def _dict_checker(check_value: Checker) -> Checker:
 
 
 def _differs(value: object, where: str, wanted: str) -> str:
-    shown = json.dumps(value, default=str) if not isinstance(value, dict | list) else ""
-    kind = {dict: "an object", list: "an array"}.get(type(value)) or (shown if len(shown) <= 40 else f"{shown[:37]}...")
+    if isinstance(value, dict | list):
+        kind = "an object" if isinstance(value, dict) else "an array"
+    else:
+        shown = json.dumps(value, default=str)
+        kind = shown if len(shown) <= 40 else f"{shown[:37]}..."
     return f"{where or 'the whole'} is {kind}, not {_article(wanted)} {wanted}"
 
 

@@ -196,7 +196,8 @@ def _times_of_process(process: RecordedProcess) -> Iterator[int]:
     yield from (process.opened_ns, process.last_ns)
     for span in process.spans:
         yield from (span.start_ns, span.end_ns)
-    yield from (one.at_ns for one in (*process.instants, *process.uses))
+    yield from (instant.at_ns for instant in process.instants)
+    yield from (use.at_ns for use in process.uses)
     yield from (anchor.monotonic_ns for anchor in process.anchors)
 
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dlobd import schema
 from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment, Log
 from dlobd.attribution.importers.attempts import Attempts
+from dlobd.attribution.importers.documents import Documents
+from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.bundle import files, reading
-from dlobd.bundle.reading import Damaged, Missing
+from dlobd.bundle.reading import Damaged
 from dlobd.errors import BundleError
 from dlobd.tracing.clock import WallToMonotonic
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,17 @@ class Evidence:
 
     @cached_property
     def window(self) -> dict[str, Any]:
-        """`dlobd.run.submit.Window` as a dict.
-
-        Raises:
-            BundleError: the file is missing, because nothing was submitted, or it is damaged.
-        """
-        return self._needed(files.WINDOW, f"{self.path} has no window: nothing was submitted.")
+        """`dlobd.run.submit.Window` as a dict. Raises BundleError if it is missing or damaged."""
+        return self._documents.needed(files.WINDOW)
 
     @cached_property
-    def _documents(self) -> dict[str, Any]:
-        found = {name: reading.read_json(self.path / name, shape) for name, shape in facts.DOCUMENTS.items()}
-        window = found[files.WINDOW]
-        if isinstance(window, dict) and not window["exec_ns"] <= window["exit_ns"]:
-            found[files.WINDOW] = Damaged("is damaged: it ends before it begins")
-        return found
+    def _documents(self) -> Documents:
+        return Documents(self.path)
 
     @cached_property
     def damaged(self) -> dict[str, str]:
         """Name of each file that cannot be used, or not completely -> the reason."""
-        found = dict(reading.damage(self.path))
-        for name, document in self._documents.items():
-            if isinstance(document, Damaged):
-                found.setdefault(name, document.reason)
+        found = self._documents.damaged | dict(reading.damage(self.path))
         if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
             found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
         if self.event_log.damaged_lines:
@@ -94,9 +83,9 @@ class Evidence:
         except BundleError:
             reference = []
         logs = self.path / "logs"
-        jvm_logs = {logs / "driver.stderr": self.path / files.DRIVER_JVM_LOG}
-        paths = [path for path in sorted(logs.rglob("*")) if path != self.path / files.DRIVER_STDOUT]
-        found = [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths if reading.is_file(path)]
+        jvm_logs = {self.path / files.DRIVER_STDERR: self.path / files.DRIVER_JVM_LOG}
+        paths = (path for path in sorted(logs.rglob("*")) if reading.is_file(path))
+        found = [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
         return Alignment(reference, self._recorded, found)
 
     @property
@@ -121,23 +110,19 @@ class Evidence:
 
     @cached_property
     def job(self) -> dict[str, Any]:
-        """`dlobd.job.description.Job` as a dict.
-
-        Raises:
-            BundleError: the file is missing or damaged.
-        """
-        return self._needed(files.JOB, f"{self.path} has no {files.JOB}: in which way the job ran is unknown.")
+        """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
+        return self._documents.needed(files.JOB)
 
     @cached_property
     def span_cost(self) -> dict[str, Any]:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        return self._document(files.SPAN_COST, {})
+        return self._documents.get(files.SPAN_COST, {})
 
     @cached_property
     def collected(self) -> dict[str, Any]:
         """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
         running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
-        return self._document(files.COLLECTED, {"missing": [], "metrics": {}})
+        return self._documents.get(files.COLLECTED, {"missing": [], "metrics": {}})
 
     @property
     def cluster_mode(self) -> bool:
@@ -212,12 +197,12 @@ class Evidence:
     @cached_property
     def rm_app(self) -> dict[str, Any]:
         """The ResourceManager's own record of the application; empty where it gave none."""
-        return self._document(files.RM_APPLICATION, {})
+        return self._documents.get(files.RM_APPLICATION, {})
 
     @cached_property
     def container_beans(self) -> list[dict[str, Any]]:
         """What the NodeManagers say of containers; empty where they were not asked."""
-        return self._document(files.NM_CONTAINERS, [])
+        return self._documents.get(files.NM_CONTAINERS, [])
 
     @cached_property
     def containers(self) -> list[str]:
@@ -272,7 +257,7 @@ class Evidence:
     @cached_property
     def daemons(self) -> list[dict[str, Any]]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
-        return self._document(files.DAEMONS, [])
+        return self._documents.get(files.DAEMONS, [])
 
     @cached_property
     def daemon_logs(self) -> list[str]:
@@ -307,25 +292,25 @@ class Evidence:
     @cached_property
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
-        return hdfs.blocks(self._document(files.BLOCKS, {}))
+        return hdfs.blocks(self._documents.get(files.BLOCKS, {}))
 
     @cached_property
     def file_bytes(self) -> dict[str, int]:
         """HDFS path of an input file to its length, as the NameNode has it."""
-        return hdfs.lengths(self._document(files.BLOCKS, {}))
+        return hdfs.lengths(self._documents.get(files.BLOCKS, {}))
 
     @cached_property
     def checksums(self) -> dict[str, Any]:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._document(files.CHECKSUMS, {})
+        return self._documents.get(files.CHECKSUMS, {})
 
     @cached_property
-    def event_log(self) -> event_log.EventLog:
+    def event_log(self) -> EventLog:
         """Spark's event log; empty if it is missing."""
         return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
 
     @property
-    def spark_application(self) -> event_log.Application | None:
+    def spark_application(self) -> Application | None:
         """The application by Spark's event log; None if the log does not have its start."""
         return self.event_log.application
 
@@ -333,22 +318,22 @@ class Evidence:
     def spark_addresses(self) -> tuple[str, ...]:
         """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
         of which none is known."""
-        known: dict[str, str] = self._document(files.HOSTS, {})
+        known: dict[str, str] = self._documents.get(files.HOSTS, {})
         # one host may be there by both: a driver by its address, an executor by its name
         return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
         """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
-        return self._document(files.CLIENT_INTERFACES, None)
+        return self._documents.get(files.CLIENT_INTERFACES, None)
 
     @cached_property
     def datanode_addresses(self) -> tuple[str, ...]:
         """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
-        return hdfs.datanodes(self._document(files.BLOCKS, {}))
+        return hdfs.datanodes(self._documents.get(files.BLOCKS, {}))
 
     @property
-    def tasks(self) -> list[event_log.TaskMetrics]:
+    def tasks(self) -> list[TaskMetrics]:
         """The tasks that Spark's event log ended."""
         return self.event_log.tasks
 
@@ -360,18 +345,18 @@ class Evidence:
     @cached_property
     def noise(self) -> dict[str, Any] | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        found: dict[str, Any] | None = self._document(files.NOISE, None)
+        found: dict[str, Any] | None = self._documents.get(files.NOISE, None)
         return found and {"earlier_walls_ns": None, **found}  # which older versions did not look at
 
     @cached_property
     def page_cache(self) -> dict[str, Any] | None:
         """What was in memory of the training files just before the window; None where it is not known."""
-        return self._document(files.PAGE_CACHE, None)
+        return self._documents.get(files.PAGE_CACHE, None)
 
     @cached_property
     def environment_cache(self) -> dict[str, Any] | None:
         """What was in memory of the job's environment before and after it; None where it is not known."""
-        return self._document(files.ENVIRONMENT_CACHE, None)
+        return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
@@ -381,7 +366,7 @@ class Evidence:
     @cached_property
     def markers(self) -> dict[str, str]:
         """Name to text of what ranks left."""
-        return self._document(files.MARKERS, {})
+        return self._documents.get(files.MARKERS, {})
 
     @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
@@ -415,19 +400,6 @@ class Evidence:
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """The processes that recorded spans in one container."""
         return [process for process in self.processes if process.path.parent.name == container]
-
-    def _document(self, name: str, otherwise: T) -> T:
-        """Returns a JSON document; `otherwise` if it is missing or damaged."""
-        document = self._documents[name]
-        return otherwise if isinstance(document, Missing | Damaged) else document
-
-    def _needed(self, name: str, absent: str) -> dict[str, Any]:
-        document = self._documents[name]
-        if isinstance(document, Missing):
-            raise BundleError(absent, "look at its run.json")
-        if isinstance(document, Damaged):
-            raise BundleError(f"{self.path / name} {document.reason}.", "look at its run.json")
-        return document
 
     def _log(self, name: str) -> list[LogLine]:
         return self.alignment.log(self.path / "logs" / name, name)

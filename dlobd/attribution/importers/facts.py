@@ -94,9 +94,9 @@ class PageCache(TypedDict):
     """Training files in the page cache of this machine."""
 
     asked: str
-    resident_bytes: int | None
-    total_bytes: int | None
-    before_resident_bytes: int | None
+    resident_bytes: int
+    total_bytes: int
+    before_resident_bytes: int
 
 
 class Resident(TypedDict):
