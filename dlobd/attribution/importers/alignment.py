@@ -20,6 +20,7 @@ from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.importers.timestamp import Timestamp
+from dlobd.bundle import files, reading
 from dlobd.schema import ClockAnchor
 from dlobd.tracing.clock_offset import Exchange, Offset
 
@@ -35,6 +36,13 @@ class Log:
 
     path: Path
     jvm_log: Path | None = None
+
+
+def logs_of(bundle: Path) -> list[Log]:
+    """Returns all logs of a bundle."""
+    jvm_logs = {bundle / files.DRIVER_STDERR: bundle / files.DRIVER_JVM_LOG}
+    paths = (path for path in sorted((bundle / "logs").rglob("*")) if reading.is_file(path))
+    return [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
 
 
 @dataclass(frozen=True, slots=True)

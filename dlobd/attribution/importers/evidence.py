@@ -12,7 +12,7 @@ from typing import Any
 
 from dlobd import schema
 from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
-from dlobd.attribution.importers.alignment import Alignment, Log
+from dlobd.attribution.importers.alignment import Alignment, logs_of
 from dlobd.attribution.importers.attempts import Attempts
 from dlobd.attribution.importers.documents import Documents
 from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
@@ -20,7 +20,6 @@ from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
-from dlobd.errors import BundleError
 from dlobd.tracing.clock import WallToMonotonic
 
 
@@ -45,23 +44,26 @@ class Evidence:
         found = self._documents.damaged | dict(reading.damage(self.path))
         if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
             found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
-        if self.event_log.damaged_lines:
-            found[files.EVENT_LOG] = f"has {self.event_log.damaged_lines} damaged lines"
-        if self.resources and self.resources.damaged_lines:
-            found[files.RESOURCES] = f"has {self.resources.damaged_lines} damaged lines"
+        if self.resources is None and reading.size(self.path / files.RESOURCES):
+            found.setdefault(files.RESOURCES, "has no sample")
+        for name, log in ((files.EVENT_LOG, self.event_log), (files.RESOURCES, self.resources)):
+            if log and log.damaged_lines:
+                found[name] = f"has {log.damaged_lines} damaged lines"
         return found
 
     @cached_property
     def anchors(self) -> tuple[schema.ClockAnchor, ...]:
         """Wall-clock anchors of the client and of every recorded process."""
-        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        return (*own, *(anchor for process in self.processes for anchor in process.anchors))
+        return (*self._own_anchors, *(anchor for process in self.processes for anchor in process.anchors))
+
+    @cached_property
+    def _own_anchors(self) -> list[schema.ClockAnchor]:
+        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
 
     @cached_property
     def clock_differences_ns(self) -> list[int]:
         """How far each reading of both clocks has the wall clock ahead of the monotonic one; on its own host."""
-        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        every = (*own, *(anchor for process in self._recorded for anchor in process.anchors))
+        every = (*self._own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
         return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
 
     @cached_property
@@ -78,15 +80,8 @@ class Evidence:
     @cached_property
     def alignment(self) -> Alignment:
         """From the clocks of other hosts to that of the window."""
-        try:
-            reference = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        except BundleError:
-            reference = []
-        logs = self.path / "logs"
-        jvm_logs = {self.path / files.DRIVER_STDERR: self.path / files.DRIVER_JVM_LOG}
-        paths = (path for path in sorted(logs.rglob("*")) if reading.is_file(path))
-        found = [Log(path, jvm_logs.get(path, path.with_name("jvm.log"))) for path in paths]
-        return Alignment(reference, self._recorded, found)
+        has_window = bool(self._documents.get(files.WINDOW, {}))
+        return Alignment(self._own_anchors if has_window else [], self._recorded, logs_of(self.path))
 
     @property
     def by_hand(self) -> bool:
@@ -96,7 +91,7 @@ class Evidence:
     @property
     def external(self) -> bool:
         """Whether the cluster is external: only there evidence comes by the cluster's own interfaces."""
-        return (self.path / files.RM_ATTEMPTS).exists()
+        return self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
 
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
