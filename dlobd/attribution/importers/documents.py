@@ -29,6 +29,10 @@ class Documents:
         if isinstance(window, dict) and not window["exec_ns"] <= window["exit_ns"]:
             self._found[files.WINDOW] = Damaged("is damaged: it ends before it begins")
 
+    def has(self, name: str) -> bool:
+        """Returns True if a document is neither missing nor damaged."""
+        return not isinstance(self._found[name], Missing | Damaged)
+
     def get(self, name: str, otherwise: T) -> T:
         """Returns a document; `otherwise` if it is missing or damaged."""
         document = self._found[name]

@@ -25,7 +25,7 @@ from dlobd.tracing.clock import WallToMonotonic
 
 @dataclass(frozen=True)
 class Evidence:
-    """A bundle's logs and records, read when first asked for."""
+    """A bundle's logs and records, read when first used. No property changes the answer of another one."""
 
     path: Path
 
@@ -80,8 +80,8 @@ class Evidence:
     @cached_property
     def alignment(self) -> Alignment:
         """From the clocks of other hosts to that of the window."""
-        has_window = bool(self._documents.get(files.WINDOW, {}))
-        return Alignment(self._own_anchors if has_window else [], self._recorded, logs_of(self.path))
+        reference = self._own_anchors if self._documents.has(files.WINDOW) else []
+        return Alignment(reference, self._recorded, logs_of(self.path))
 
     @property
     def by_hand(self) -> bool:
@@ -157,8 +157,7 @@ class Evidence:
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
         """The life of spark-submit's JVM."""
-        life = jvm.read(self.path / files.DRIVER_JVM_LOG)
-        return self.alignment.jvm(life, self.path / files.DRIVER_STDERR)
+        return self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR)
 
     @cached_property
     def driver_lines(self) -> list[LogLine]:
@@ -212,8 +211,8 @@ class Evidence:
     @cached_property
     def lost_containers(self) -> list[str]:
         """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
-        ams = self.attempts
-        return [one for one in self.containers if self.cluster_mode and ams.am_of(one) != ams.am]
+        am = self.attempts.am
+        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != am]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -235,12 +234,12 @@ class Evidence:
         if self.on_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
-        found = (self.path / files.CONTAINER_LOGS).glob("executor_*")
-        return {path.name.removeprefix("executor_"): path.name for path in found}
+        names = (path.name for path in (self.path / files.CONTAINER_LOGS).glob("executor_*"))
+        return {name.removeprefix("executor_"): name for name in names}
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
-        """Container to the executor in it."""
+        """Container -> the executor in it."""
         return {container: executor for executor, container in self.executor_containers.items()}
 
     @cached_property
@@ -389,8 +388,8 @@ class Evidence:
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """The life of a container's JVM."""
-        directory = self.path / files.CONTAINER_LOGS / container
-        return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr")
+        stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
+        return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """The processes that recorded spans in one container."""
