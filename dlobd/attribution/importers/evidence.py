@@ -68,10 +68,9 @@ class Evidence:
 
     @cached_property
     def processes(self) -> list[RecordedProcess]:
-        """All processes that recorded spans, but for those of a lost attempt."""
-        found = [self.alignment.process(process) for process in self._recorded]
-        counting = [process for process in found if process.path.parent.name not in self.lost_containers]
-        return sorted(counting, key=lambda process: process.opened_ns)
+        """All processes that recorded spans, without those of a lost attempt."""
+        counting = [one for one in self._recorded if one.path.parent.name not in self.lost_containers]
+        return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
 
     @cached_property
     def _recorded(self) -> list[RecordedProcess]:
@@ -210,9 +209,8 @@ class Evidence:
 
     @cached_property
     def lost_containers(self) -> list[str]:
-        """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
-        am = self.attempts.am
-        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != am]
+        """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
+        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != self.attempts.am]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -234,8 +232,8 @@ class Evidence:
         if self.on_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
-        names = (path.name for path in (self.path / files.CONTAINER_LOGS).glob("executor_*"))
-        return {name.removeprefix("executor_"): name for name in names}
+        logs_below = self.path / files.CONTAINER_LOGS
+        return {path.name.removeprefix("executor_"): path.name for path in logs_below.glob("executor_*")}
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
@@ -354,7 +352,7 @@ class Evidence:
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
-        """What dlobd's machine and the processes there used; None if it was not sampled."""
+        """The resources that dlobd's machine and the processes there used; None if it was not sampled."""
         return resources.read(reading.lines(self.path / files.RESOURCES))
 
     @cached_property
