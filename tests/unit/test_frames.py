@@ -153,7 +153,10 @@ def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
     ]  # fmt: skip
     lines = [json.dumps(line) for line in (host, process, *samples)]
     (bundle.path / files.RESOURCES).write_text("\n".join(lines))
-    (bundle.path / files.WINDOW).write_text(json.dumps({"pid": 99, "anchors": []}))
+    window = {"exec_ns": 0, "started_ns": 0, "exit_ns": 9, "exit_code": 0, "pid": 99, "application_id": None,
+              "ended_by": "", "anchors": []}  # fmt: skip
+    (bundle.path / files.WINDOW).write_text(json.dumps(window))
+    (bundle.path / files.JOB).write_text(json.dumps({"script": "job.py"}))
     table = dlobd.load(bundle.path).resources()
     assert list(table.columns) == list(frames.RESOURCES)
     start_ns = bundle.read().window.start_ns  # type: ignore[union-attr]

@@ -20,7 +20,7 @@ from dlobd.attribution.importers.hdfs import CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.layers import HDFS
 from dlobd.schema import Interval, Span
 
@@ -230,5 +230,4 @@ def _localised(evidence: Evidence) -> int:
 
 
 def _size(evidence: Evidence) -> int | None:
-    path = evidence.path / files.EVENT_LOG
-    return path.stat().st_size if path.exists() else None
+    return reading.size(evidence.path / files.EVENT_LOG)

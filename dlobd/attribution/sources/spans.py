@@ -14,6 +14,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, read, trainers
 from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
 from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
+from dlobd.bundle import reading
 
 SERVING = ("ps", "ps-async")
 COUNTED_SINCE = 7
@@ -174,7 +175,7 @@ def _lost(evidence: Evidence) -> Iterator[Absence]:
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
         directory = "driver" if path.parent == logs else path.parent.name
-        for count, pid in _LOST.findall(path.read_text(errors="replace")) if path.exists() else ():
+        for count, pid in _LOST.findall(reading.text(path)):
             key = (directory, int(pid))
             counts[key] = max(counts.get(key, 0), int(count))
     for (directory, pid), lost in counts.items():
