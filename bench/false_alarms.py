@@ -11,10 +11,10 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dlobd.record.run import Run
 from scipy.stats import beta
 
 from bench.short_runs import LAYERS as SHORT_LAYERS
-from dlobd.bundle.run import Run
 from dlobd.compare.comparison import Comparison, compare
 from dlobd.compare.figures import WALL
 from dlobd.compare.gate import Gate, gate

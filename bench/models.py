@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dlobd.record.run import Run
+
 from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import metric
 from dlobd.errors import DlobdError
 from dlobd.experiment import files

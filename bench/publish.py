@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dlobd.record.run import Run
+
 from bench.tables import Table
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.compare.median import spread
 from dlobd.paths import replace_file

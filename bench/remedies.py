@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from dlobd.record.run import Run
+
 from bench import publish
 from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.compare.comparison import compare
 from dlobd.compare.figures import WALL
 from dlobd.compare.median import spread

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlobd.record.run import Run
+
 from analysis.studies import estimates, pictures
 from analysis.studies.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
 from analysis.studies.stack_overhead import picture as draw
 from bench import command, publish
 from bench.tables import of_frame
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import NATIVE, launch_label
 from dlobd.compare.runset import load
 from dlobd.errors import UsageError

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dlobd.record.run import Run
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
@@ -30,7 +31,6 @@ from dlobd.attribution.sources.kinds import KINDS
 from dlobd.attribution.statistics import fewest
 from dlobd.attribution.trust.checks import RULES
 from dlobd.bundle import store
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.report import terminal
 from dlobd.selftest import report

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dlobd.record.run import Run
 from records import layer_row, run_record
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.experiment import files

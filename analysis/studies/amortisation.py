@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from dlobd.record.run import Run
 from matplotlib.figure import Figure
 from scipy.stats import t as student
 
@@ -32,7 +33,6 @@ from analysis.studies.pictures import LINES
 from analysis.studies.script import Shown
 from analysis.studies.variation import Variation, slow_throughout, variation
 from dlobd.attribution.statistics import CONFIDENCE
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import NATIVE, experiment
 from dlobd.compare.median import Estimate
 from dlobd.compare.runset import Repeat, RunSet, load

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
+from dlobd.record.run import Run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
-from dlobd.bundle.run import Run
 from dlobd.channel import Channel
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
+from dlobd.record.run import Run
 from matplotlib.axes import Axes
 
 from analysis.studies.pictures import HATCHES, colour
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import PARTS, layer_s
 from dlobd.report.summary import title
 

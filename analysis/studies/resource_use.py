@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from dlobd.record.run import Run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -22,7 +23,6 @@ from analysis.studies.pictures import HATCHES, colour
 from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.frames import RunBundle
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS
 from dlobd.schema import Segment

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
+from dlobd.record.run import Run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars, pictures
-from dlobd.bundle.run import Run
 from dlobd.compare import median as medians
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput, wall_s

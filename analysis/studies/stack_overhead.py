@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import pandas as pd
+from dlobd.record.run import Run
 from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,7 +22,6 @@ from matplotlib.patches import Patch
 from analysis.studies import estimates, script
 from analysis.studies.pictures import HATCHES, colour
 from analysis.studies.script import Shown
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import NATIVE
 from dlobd.compare.figures import PARTS
 from dlobd.compare.median import Estimate

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlobd.record.run import Run
+
 from bench import publish
 from bench.pathologies.results import Result
 from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 

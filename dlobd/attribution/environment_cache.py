@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlobd.bundle.resources import cache_state
+from dlobd.record.resources import cache_state
 
 USED_BYTES = 16 << 20
 """A part of which less is in memory at the end was not used."""

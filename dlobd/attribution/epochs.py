@@ -16,7 +16,7 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import Instant, RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
 from dlobd.attribution.lanes.driver import AUDIT_LOG
-from dlobd.bundle.run import Epoch, TimeToAccuracy
+from dlobd.record.run import Epoch, TimeToAccuracy
 from dlobd.schema import Event
 
 FIRST_TOUCH = "first touch of the data"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
-from dlobd.bundle.transport import ExchangeUse
+from dlobd.record.run import ExchangeUse
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:

@@ -31,9 +31,9 @@ from dlobd.attribution.trust.base import Facts
 from dlobd.attribution.trust.checks import checks
 from dlobd.attribution.trust.warnings import warnings
 from dlobd.bundle import files
-from dlobd.bundle.run import Check
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.record.run import Check
 from dlobd.schema import OwnJob, Runnable, Status
 
 WINDOW = "spark-submit exec -> exit"

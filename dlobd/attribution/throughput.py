@@ -24,7 +24,7 @@ from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.statistics import quantile
-from dlobd.bundle.run import Quantiles, Throughput
+from dlobd.record.run import Quantiles, Throughput
 
 WARMUP_STEPS = 10
 """Left out, as tf_cnn_benchmarks leaves them out by default: the first one is traced and compiled."""

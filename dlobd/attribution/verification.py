@@ -15,11 +15,11 @@ from dlobd import __version__
 from dlobd.attribution import record
 from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.bundle import files, reading
-from dlobd.bundle.run import Check, Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
+from dlobd.record.run import Check, Run
 from dlobd.schema import Runnable
 
 SHOWN = 5

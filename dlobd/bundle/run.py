@@ -13,10 +13,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from dlobd.bundle.finding import Finding
-from dlobd.bundle.noise import Noise
-from dlobd.bundle.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
-from dlobd.bundle.transport import ExchangeUse, Plane
+from dlobd.record.resources import CoreWaits, EnvironmentCache, Import, PageCache, ResourceUse, SparkMetrics
+from dlobd.record.run import ExchangeUse, Finding, Noise, Plane
 from dlobd.schema import (
     Clip,
     Event,

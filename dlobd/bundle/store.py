@@ -28,10 +28,10 @@ import jsonschema
 from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
-from dlobd.bundle.run import Run
 from dlobd.bundle.upgrade import upgraded
 from dlobd.errors import BundleError
 from dlobd.paths import replace_file, sha256_of
+from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
 
 LATEST = "latest"

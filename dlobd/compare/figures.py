@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 
 PARTS = (*LAYERS, UNATTRIBUTED)
 """Parts of the wall, in the order of reports."""

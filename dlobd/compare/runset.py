@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dlobd.bundle import store
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import settings, varying, why_unusable
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.run import series as scheduling
 
 K = TypeVar("K")

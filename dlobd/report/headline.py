@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 
 TENTH_NS = 10**8
 """The sentence has tenths of a second: repeated runs differ by more."""

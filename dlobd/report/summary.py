@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from dlobd import spans as kinds
 from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
-from dlobd.bundle.run import Check, RankSteps, Run
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Check, RankSteps, Run
 from dlobd.schema import Clip, Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05

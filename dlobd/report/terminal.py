@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.bundle.resources import EnvironmentCache, PageCache
-from dlobd.bundle.run import RecordingCost, Run
 from dlobd.layers import LAYERS
+from dlobd.record.resources import EnvironmentCache, PageCache
+from dlobd.record.run import RecordingCost, Run
 from dlobd.report import core_waits, resources, text
 from dlobd.report.headline import headline
 from dlobd.report.imports import imports

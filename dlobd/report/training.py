@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dlobd.bundle.run import Run, Throughput, TimeToAccuracy
+from dlobd.record.run import Run, Throughput, TimeToAccuracy
 from dlobd.report import text
 
 NS_PER_HOUR = 3_600_000_000_000

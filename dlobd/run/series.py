@@ -24,12 +24,12 @@ from typing import Any
 
 import psutil
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError, UsageError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place import embedded, external

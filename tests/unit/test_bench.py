@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlobd.record.run import Finding, Run
 from records import run as run_of
 from repeats import experiment, member, runset
 
@@ -18,8 +19,6 @@ from bench import amortisation, cluster, command, jobs, models, publish, recorde
 from bench.points import points
 from bench.tables import Table, compared
 from dlobd.axes import LAUNCHERS, MODELS
-from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import Run
 from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 import typer
+from dlobd.record.run import Run
 
 from dlobd import errors
-from dlobd.bundle.run import Run
 from dlobd.cli.main import app
 from dlobd.spans import CAUSES
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dlobd.record.run import Finding
 from strategies import span
 
 from dlobd.attribution.attribute import attribute
@@ -16,7 +17,6 @@ from dlobd.attribution.findings.find import FINDERS, findings
 from dlobd.attribution.findings.rules import RULES, S
 from dlobd.attribution.findings.special import LARGER
 from dlobd.attribution.record import computed
-from dlobd.bundle.finding import Finding
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.bundle.store import find
 from dlobd.experiment import files

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dlobd.record.run import Finding
 from records import run_record
 
 from bench.pathologies import __main__ as bench
@@ -28,7 +29,6 @@ from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import markers
 from dlobd import spans as kinds
 from dlobd.attribution.findings.find import FINDERS
-from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
 from dlobd.faults import injection_log, queue_filler, slow_disk

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from counter_trees import Host
+from dlobd.record.run import Plane
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.transport import SPARK, planes
 from dlobd.bundle import files
-from dlobd.bundle.transport import Plane
 from dlobd.experiment.files import load
 
 DRIVER, EXECUTOR = "10.77.2.9", "dlobd-worker-1.dlobd-fabric"

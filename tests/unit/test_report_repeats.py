@@ -6,10 +6,10 @@ import io
 from dataclasses import replace
 
 from chosen_runs import made
+from dlobd.record.run import Run
 from records import run as run_of
 from rich.console import Console
 
-from dlobd.bundle.run import Run
 from dlobd.compare import figures
 from dlobd.report import repeats, summary
 from dlobd.schema import Event

@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dlobd.record.run import Finding, Plane, Run
 from rich.console import Console
 
 from dlobd.attribution.record import computed
-from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import find
-from dlobd.bundle.transport import Plane
 from dlobd.report import findings, text
 from dlobd.report.screen import LINES, lines, screen
 from dlobd.report.terminal import verdict

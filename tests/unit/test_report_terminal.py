@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlobd.record.run import Run
 from rich.cells import cell_len
 from rich.console import Console
 
-from dlobd.bundle.run import Run
 from dlobd.report.headline import headline
 from dlobd.report.resources import resources
 from dlobd.report.terminal import anatomy, breakdown, verdict

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from analysis_scripts import script
+from dlobd.record.run import Run
 from repeats import experiment, on_disk, record
 
 from analysis.studies import channel_comparison, ps_vs_allreduce
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import RunSet, without_series
 
 PLANE = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from chosen_runs import made, runset
+from dlobd.record.run import Run
 
 from analysis.studies import scaling
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.errors import UsageError
 

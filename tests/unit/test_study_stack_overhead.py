@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlobd.record.resources import HostUse, PageCache, ResourceUse
 from repeats import experiment, member, on_disk, record, runset
 
 from analysis.studies import pictures
 from analysis.studies.stack_overhead import PUBLISHED, layer_table, picture, stack_overhead, table
-from dlobd.bundle.resources import HostUse, PageCache, ResourceUse
 from dlobd.bundle.store import Bundle
 from dlobd.compare.compatibility import experiment as experiment_of
 from dlobd.compare.compatibility import launch_label

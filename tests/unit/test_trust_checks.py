@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from captured import DATA, NAMES, Captured
+from dlobd.record.run import Check, Plane
 
 from dlobd.attribution import record
 from dlobd.attribution.importers.evidence import Evidence
@@ -17,9 +18,7 @@ from dlobd.attribution.sources.missing import missing
 from dlobd.attribution.trust import completeness
 from dlobd.attribution.trust.base import Facts
 from dlobd.attribution.trust.checks import RULES, checks
-from dlobd.bundle.run import Check
 from dlobd.bundle.store import Bundle
-from dlobd.bundle.transport import Plane
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 

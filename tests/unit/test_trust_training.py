@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlobd.record.run import Check
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.trust import completeness, training
 from dlobd.attribution.trust.base import Facts
-from dlobd.bundle.run import Check
 from dlobd.experiment import files
 from dlobd.schema import Clip, Experiment
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
+from dlobd.record.run import Plane
 
-from dlobd.bundle.transport import Plane
 from dlobd.channel import Channel
 from dlobd.network.verdict import byte_counts
 from dlobd.network.verdict.evidence import (

@@ -68,7 +68,7 @@ class Candidate:
         retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
         uncertain_ns: uncertainty of the boundaries of the removed time.
 
-    The other attributes are those of `dlobd.bundle.finding.Finding`.
+    The other attributes are those of `dlobd.record.run.Finding`.
     """
 
     finding: str

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.layers import UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report.summary import SAMPLES_FOR_P99, Part, Summary, title
 
 Columns = Sequence[tuple[str, str]]
