@@ -1,32 +1,16 @@
 """The data model: frozen, stdlib only, the same on the driver, on executors and in analysis.
 
 All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
-
-Schema history of run.json
-    1   first version
-    2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
-    3   `audits`, `noise` and `overhead`: what recording has cost; null in older records
-    4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
-    5   `configuration` has `momentum`, `weight_decay`, the learning rate's schedule, `augment`, `block_size_mb`, and
-        shape and classes of a synthetic data set
-    6   `configuration` has limits of steps, seconds and accuracy, threads, device, cores, the page cache's state, and
-        the sha256 of a model or data set from the user's own file; `resources`, `spark_metrics`,
-        `throughput`, `epochs`, `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
-    7   `configuration` has the channel's library and device (in `channel`), the size of a fusion buffer, how many
-        parameter servers, and which planes the channel is asked of; `transport`: null in older records
-    8   a layer has `measured_ns`, `between_marks_ns` and `named_wait_ns`, and each of its `causes` says whether its
-        length was read from the run: null in older records
-    9   `core_waits`, `environment_cache` and `imports`, and `earlier_walls_ns` of `noise`: null in older records
-    10  `findings`: null in older records
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 1
+"""Format of run.json and of span files. No other format is read."""
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
 
@@ -55,7 +39,7 @@ class Span:
         released_ns: when the release happened, if known; after it only `cause` can explain time.
         rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
         call: the number of the collective among those of its kind, or of the step that the span is.
-        unknown: what would tell whose its own time is, is missing; it is nobody's then.
+        unknown: the evidence for this span's own time is missing; that time stays unattributed.
         cause, cause_period_ns: the heartbeat, poll or sleep that explains what the releasing lane does not cover,
             up to its period and no further.
     """
@@ -180,11 +164,11 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """A layer's part of the wall; lo <= ns <= hi. Its degrees of evidence, `measured_ns`, `between_marks_ns`,
-    `named_wait_ns` and `unexplained_ns`, sum to `ns`; the first three are None where an older record has them not.
+    """A layer's part of the wall; lo <= ns <= hi.
 
-    `causes` are the named heartbeats, polls and sleeps inside `ns`: name, ns, and whether the length of the period was
-    read from the run or is a default, if known. `names` are the spans that make it up."""
+    `measured_ns`, `between_marks_ns`, `named_wait_ns` and `unexplained_ns` sum to `ns`. Each of `causes` is a named
+    heartbeat, poll or sleep, its time, and the origin of its length: read from the run, or a default. `names` are the
+    names of the spans, with their times."""
 
     layer: str
     group: str
@@ -192,11 +176,11 @@ class LayerTime:
     unexplained_ns: int
     lo_ns: int
     hi_ns: int
+    measured_ns: int
+    between_marks_ns: int
+    named_wait_ns: int
     causes: tuple[tuple[str, int, str | None], ...] = ()
     names: tuple[tuple[str, int], ...] = ()
-    measured_ns: int | None = None
-    between_marks_ns: int | None = None
-    named_wait_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +213,7 @@ class Attribution:
         return sum(layer.unexplained_ns for layer in self.layers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     """One point of the space that dlobd measures. Equal fields, equal key."""
 
@@ -242,18 +226,18 @@ class Experiment:
     exchange: str
     model: str
     dataset: str
-    optimiser: str
-    loss: str
+    optimiser: str = "sgd"
+    loss: str = "softmax-cross-entropy"
     workers: int
     epochs: int
     batch_size: int  # samples per worker and step
     learning_rate: float
-    momentum: float
-    weight_decay: float
-    schedule: str
-    num_epochs_per_decay: float  # of schedule step, as the next one; 0 in others
-    learning_rate_decay_factor: float
-    warmup_epochs: float
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    num_epochs_per_decay: float = 0.0  # of schedule step, as the next one; 0 in others
+    learning_rate_decay_factor: float = 0.0
+    warmup_epochs: float = 0.0
     train_samples: int
     test_samples: int
     checkpoint_every_steps: int
@@ -264,58 +248,31 @@ class Experiment:
     executor_overhead_mb: int
     timeout_s: int
     accept_timeout_s: int
-    synthetic_shape: str  # of an image of data set synthetic: 32x32x3
-    synthetic_classes: int
-    block_size_mb: int  # of the training files in HDFS; 0: each file is one block
-    augment: str
-    max_steps: int  # training ends after so many, if its epochs have not ended before; 0: no limit
-    max_seconds: int  # from the first batch; 0: no limit
-    evaluate_every_epochs: int  # on the test set; 0: only at the end
-    target_accuracy: float  # training ends with the epoch that reaches it; 0: no target
-    device: str
-    intra_op_threads: int  # of each rank's TensorFlow; 0: its own choice
-    inter_op_threads: int
-    executor_cores: int
-    page_cache: str  # of the training files' blocks, before the window
-    model_sha256: str  # of the file of a model of the user's own; else empty
-    dataset_sha256: str
-    channel_library: str  # whose code carries the channel; auto: what the exchange and the channel need
-    exchange_fusion_mb: int  # of one message of an exchange of dlobd's own
-    exchange_servers: int  # parameter servers; only of exchanges ps, ps-async and tf-ps
-    planes: str  # of which the channel is asked: exchange, or all
+    synthetic_shape: str = "32x32x3"  # of an image of data set synthetic: 32x32x3
+    synthetic_classes: int = 10
+    block_size_mb: int = 0  # of the training files in HDFS; 0: each file is one block
+    augment: str = "none"
+    max_steps: int = 0  # training ends after so many, if its epochs have not ended before; 0: no limit
+    max_seconds: int = 0  # from the first batch; 0: no limit
+    evaluate_every_epochs: int = 0  # on the test set; 0: only at the end
+    target_accuracy: float = 0.0  # training ends with the epoch that reaches it; 0: no target
+    device: str = "cpu"
+    intra_op_threads: int = 0  # of each rank's TensorFlow; 0: its own choice
+    inter_op_threads: int = 0
+    executor_cores: int = 1
+    page_cache: str = "as-is"  # of the training files' blocks, before the window
+    model_sha256: str = ""  # of the file of a model of the user's own; else empty
+    dataset_sha256: str = ""
+    channel_library: str = "auto"  # whose code carries the channel; auto: what the exchange and the channel need
+    exchange_fusion_mb: int = 64  # of one message of an exchange of dlobd's own
+    exchange_servers: int = 1  # parameter servers; only of exchanges ps, ps-async and tf-ps
+    planes: str = "exchange"  # of which the channel is asked: exchange, or all
 
 
-ADDED: Mapping[str, str | int | float] = {
-    "optimiser": "sgd",
-    "loss": "softmax-cross-entropy",
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "schedule": "constant",
-    "num_epochs_per_decay": 0.0,
-    "learning_rate_decay_factor": 0.0,
-    "warmup_epochs": 0.0,
-    "synthetic_shape": "32x32x3",
-    "synthetic_classes": 10,
-    "block_size_mb": 0,
-    "augment": "none",
-    "max_steps": 0,
-    "max_seconds": 0,
-    "evaluate_every_epochs": 0,
-    "target_accuracy": 0.0,
-    "device": "cpu",
-    "intra_op_threads": 0,
-    "inter_op_threads": 0,
-    "executor_cores": 1,
-    "page_cache": "as-is",
-    "model_sha256": "",
-    "dataset_sha256": "",
-    "channel_library": "auto",
-    "exchange_fusion_mb": 64,
-    "exchange_servers": 1,
-    "planes": "exchange",
+DEFAULTS: Mapping[str, str | int | float] = {
+    field.name: field.default for field in fields(Experiment) if field.default is not MISSING
 }
-"""Fields of an experiment that came after experiments had been written and stored, with the value that all of those
-had: an experiment's file, a stored configuration or a stored job without such a field has it."""
+"""Fields that an experiment file may leave out, with their values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,11 +318,11 @@ def _sum(
             known[layer]["unexplained"],
             max(0, low[layer]),
             min(wall_ns, high[layer]),
-            tuple((cause, ns, _length(cause)) for cause, ns in _largest_first(causes[layer])),
-            _largest_first(names[layer]),
             known[layer]["measured"],
             known[layer]["between marks"],
             known[layer]["named wait"],
+            tuple((cause, ns, _length(cause)) for cause, ns in _largest_first(causes[layer])),
+            _largest_first(names[layer]),
         )
         for layer in LAYERS
         if total[layer] or layer in taking_part

@@ -18,7 +18,6 @@ from typing import Any
 from dlobd import __version__
 from dlobd.attribution import claims, record
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.bundle import files
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
@@ -26,34 +25,6 @@ from dlobd.errors import BundleError, DlobdError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
 from dlobd.schema import Runnable
-
-SINCE = {
-    "audits": 3,
-    "noise": 3,
-    "page_cache": 6,
-    "resources": 6,
-    "spark_metrics": 6,
-    "throughput": 6,
-    "epochs": 6,
-    "first_touch": 6,
-    "time_to_accuracy": 6,
-    "core_waits": 9,
-    "imports": 9,
-    "environment_cache": 9,
-}
-"""The schema version that brought a field: an older record cannot contain what is computed today."""
-
-ROWS_OF_0_SINCE = 6
-"""The schema version since which a layer that was at work, but held nobody up, has a row."""
-
-DEGREES_SINCE = 8
-"""The schema version since which layers tell how well their time is known, and causes where their length is from."""
-
-AUDITS_SINCE = 9
-"""The schema version since which a record has all of today's audits."""
-
-MISSING_SINCE = 9
-"""The schema version since which a run warns of each source that is missing; before, only of what collection told."""
 
 SHOWN = 5
 """So many differences of one kind are told in full."""
@@ -116,8 +87,6 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
         job = json.loads((bundle.path / files.JOB).read_text())
     except (OSError, ValueError) as error:
         return _verified(question, [*differences, f"{files.JOB} cannot be read: {error}"], "")
-    if job.get("exchange") in RENAMED_EXCHANGES:
-        job["exchange"] = RENAMED_EXCHANGES[job["exchange"]]
     configuration = json.loads(json.dumps(asdict(run.configuration)))
     differences += [
         f"{name}: {configuration[name]!r} in run.json, {job[name]!r} in job.json"
@@ -144,33 +113,10 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         return Answer(question, False, f"it cannot be recomputed: {type(error).__name__}: {error}")
     stored, again = (json.loads(json.dumps(each.to_json())) for each in (run, Run.from_json(run.to_json() | found)))
-    version = _version_as_written(bundle)
-    said = [name for name in found if SINCE.get(name, 0) <= version]
-    if version < ROWS_OF_0_SINCE:
-        there = {row["layer"] for row in stored["layers"]}
-        again["layers"] = [row for row in again["layers"] if row["ns"] or row["layer"] in there]
-    if version < DEGREES_SINCE:
-        stored["layers"], again["layers"] = ([*map(_without_degrees, each["layers"])] for each in (stored, again))
-    if version < AUDITS_SINCE:
-        known = {one["audit"] for one in stored["audits"] or ()}
-        again["audits"] = [one for one in again["audits"] if one["audit"] in known]
-    if version < MISSING_SINCE:
-        for each in (stored, again):
-            each["warnings"] = [line for line in each["warnings"] if not line.startswith(record.MISSING)]
-    differences = [line for name in said for line in _differences(name, stored[name], again[name])]
+    differences = [line for name in found for line in _differences(name, stored[name], again[name])]
     made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
-    return _verified(question, [line + by for line in differences], f"{len(said)} fields, number for number{by}")
-
-
-def _without_degrees(layer: dict[str, Any]) -> dict[str, Any]:
-    told = {"measured_ns": None, "between_marks_ns": None, "named_wait_ns": None}
-    return {**layer, **told, "causes": [cause[:2] for cause in layer["causes"]]}
-
-
-def _version_as_written(bundle: Bundle) -> int:
-    """The version of run.json before the upgrade; it has been read, so it is there."""
-    return int(json.loads((bundle.path / files.RUN).read_bytes())["schema_version"])
+    return _verified(question, [line + by for line in differences], f"{len(found)} fields, number for number{by}")
 
 
 def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:

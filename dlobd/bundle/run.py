@@ -247,17 +247,17 @@ class Run:
     warnings: tuple[str, ...] = field(default=())
     page_cache: PageCache | None = None  # None: not known
     environment_cache: EnvironmentCache | None = None  # None: nobody looked
-    resources: ResourceUse | None = None  # None: not sampled, or the record is older
-    core_waits: CoreWaits | None = None  # None: nobody read threads, or the record is older
-    imports: tuple[Import, ...] | None = None  # None: the record is older
-    spark_metrics: SparkMetrics | None = None  # None: no task ended, or the record is older
-    transport: tuple[Plane, ...] | None = None  # None: not looked at, as of the user's own script, or older
+    resources: ResourceUse | None = None  # None: not sampled
+    core_waits: CoreWaits | None = None  # None: no thread was read
+    imports: tuple[Import, ...] = ()
+    spark_metrics: SparkMetrics | None = None  # None: no task ended
+    transport: tuple[Plane, ...] | None = None  # None: not examined, as for the user's own script
     exchange: tuple[ExchangeUse, ...] = ()  # of each rank; none where it is inside of the step
-    findings: tuple[Finding, ...] | None = None  # those that save most first; None: the record is older
+    findings: tuple[Finding, ...] = ()  # largest saving first
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Run:
-        """The run of a run.json of this version; `dlobd.bundle.store` upgrades older ones and checks them.
+        """The run of a run.json of this version; `dlobd.bundle.store` validates it.
 
         Raises:
             KeyError, TypeError: it is not one.

@@ -28,7 +28,6 @@ import jsonschema
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.bundle.run import Run
-from dlobd.bundle.upgrade import upgraded
 from dlobd.errors import BundleError
 from dlobd.paths import replace_file, sha256_of
 from dlobd.schema import SCHEMA_VERSION
@@ -83,25 +82,24 @@ class Bundle:
         return Run.from_json(self.read_json())
 
     def read_json(self) -> dict[str, Any]:
-        """run.json as it is, upgraded to this version's schema and validated.
+        """Reads and validates run.json.
 
         Raises:
-            BundleError: it is missing, damaged or of a newer version.
+            BundleError: it is missing, damaged or of another schema version.
         """
         path = self.path / "run.json"
         try:
             run = json.loads(path.read_bytes())
-            version = run["schema_version"]
-            if version > SCHEMA_VERSION:
-                raise BundleError(
-                    f"{path} has schema version {version}; this dlobd reads up to {SCHEMA_VERSION}.",
-                    "use a newer dlobd",
-                )
-            run = upgraded(run)
+            version = int(run["schema_version"])
         except OSError as error:
             raise BundleError(f"{path} cannot be read: {error.strerror}.", "dlobd show latest") from None
         except (ValueError, TypeError, KeyError):
             raise BundleError(f"{path} is damaged: it is not the record of a run.") from None
+        if version != SCHEMA_VERSION:
+            raise BundleError(
+                f"{path} has schema version {version}; this dlobd reads {SCHEMA_VERSION}.",
+                "read it with the dlobd that wrote it, or run the experiment again",
+            )
         validate(run, str(self.path))
         return run
 

@@ -16,7 +16,7 @@ from dlobd.report import text
 from dlobd.report.comparison import WALL, Comparison, Pair
 from dlobd.report.repeats import plain_table
 from dlobd.report.summary import title
-from dlobd.schema import ADDED
+from dlobd.schema import DEFAULTS
 
 MACHINE = ("host", "processor", "cores", "distribution", "kernel")
 """Of a platform, what a line of the terminal has."""
@@ -42,9 +42,9 @@ def sentence(name: str, one: Compared) -> str:
 
 
 def _settings(found: Comparison, console: Console) -> None:
-    """Once what all have in common; defaults that experiments have silently are left out."""
-    told = {name: value for name, value in found.common.items() if name not in ADDED or value != ADDED[name]}
-    text.line(console, f"In common: {_words(told)}")
+    """Prints the settings that all have in common, without defaults."""
+    common = {name: value for name, value in found.common.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+    text.line(console, f"In common: {_words(common)}")
     machine = {name: found.machine[name] for name in MACHINE if found.machine.get(name)}
     text.line(console, f"Machine: {_words(machine)}")
     text.line(console, f"Versions: {_words({name: value for name, value in found.versions.items() if value})}")

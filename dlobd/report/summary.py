@@ -30,7 +30,7 @@ LARGEST = 10
 class Part:
     """A layer's part of the wall, or what is unattributed. `share` is of the wall.
 
-    measured_ns, between_marks_ns, named_wait_ns: with `unexplained_ns`, how well `ns` is known; None in older records.
+    measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: they sum to `ns`.
     below_resolution: its boundaries are known to less than its length, so that there is no number, only `hi_ns`.
     """
 
@@ -42,9 +42,9 @@ class Part:
     hi_ns: int
     unexplained_ns: int
     below_resolution: bool = False
-    measured_ns: int | None = None
-    between_marks_ns: int | None = None
-    named_wait_ns: int | None = None
+    measured_ns: int = 0
+    between_marks_ns: int = 0
+    named_wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,6 @@ class Summary:
     """What a report shows. Without a window `parts` is empty, and `wall_ns` None.
 
     parts: the layers in their order, without the unattributed rest.
-    seen: None where an older record does not tell.
     unknown_ns: not explained, inside layers and outside of them.
     missing_ns: by how much the parts fail to sum to the wall: 0, or the record is damaged.
     not_sound: what a reader must know before any number, one line each.
@@ -104,7 +103,7 @@ class Summary:
     window: str
     parts: tuple[Part, ...]
     unattributed: Part | None
-    seen: Seen | None
+    seen: Seen
     unknown_ns: int
     missing_ns: int
     causes: tuple[Length, ...]
@@ -275,15 +274,12 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     )
 
 
-def _seen(run: Run) -> Seen | None:
-    known = [
-        (row.measured_ns, row.between_marks_ns, row.named_wait_ns)
-        for row in run.layers
-        if row.measured_ns is not None and row.between_marks_ns is not None and row.named_wait_ns is not None
-    ]
-    if not known or len(known) < len(run.layers):
-        return None
-    return Seen(*map(sum, zip(*known, strict=True)))
+def _seen(run: Run) -> Seen:
+    return Seen(
+        sum(row.measured_ns for row in run.layers),
+        sum(row.between_marks_ns for row in run.layers),
+        sum(row.named_wait_ns for row in run.layers),
+    )
 
 
 def _largest(run: Run) -> tuple[Length, ...]:

@@ -118,8 +118,6 @@ def verdict(run: Run) -> str:
 
 
 def _seen(found: Summary) -> str:
-    if found.seen is None:
-        return ""
     shares = (found.seen.measured_ns, found.seen.named_wait_ns, found.seen.between_marks_ns)
     measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
     return f" Seen: {measured} % measured, {waits} % named waits; {between} % lies between marks."
@@ -160,7 +158,7 @@ def circumstances(run: Run, found: Summary) -> list[str]:
 def _audits(run: Run, found: Summary) -> list[str]:
     """How many sources agree; each pair that does not, with both figures."""
     if run.audits is None:
-        return [] if run.wall_ns is None else ["audits: unknown, as it was made by an older dlobd: dlobd verify"]
+        return []
     counts = Counter(one.verdict for one in run.audits)
     line = f"audits: {counts['pass']} pass, {counts['unknown']} unknown"
     failed = found.failed_audits
@@ -245,9 +243,6 @@ def _hatches(ns: int, longest_ns: int) -> int:
 
 def _degrees(found: Summary, console: Console) -> None:
     """How well each layer's time is known; the columns sum to its seconds."""
-    if found.seen is None:
-        text.line(console, "\nHow well it is known: unknown, as it was made by an older dlobd: dlobd verify")
-        return
     text.heading(console, "How well it is known, seconds")
     heads = (("measured", 9), ("between marks", 13), ("named waits", 11), ("unexplained", 11), ("unattributed", 12))
     table = text.table(("layer", "left", 12), *((head, "right", width) for head, width in heads))

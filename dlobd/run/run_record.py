@@ -45,7 +45,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "overhead": None,
         "resources": None,
         "core_waits": None,
-        "imports": None,
+        "imports": [],
         "spark_metrics": None,
         "checks": [],
         "audits": None,

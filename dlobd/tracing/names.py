@@ -1,7 +1,7 @@
 """THE table of what spans, instants and waits are called, where those who record and those who read must agree.
 
 A layer needs no row here (`dlobd.layers`), nor does a name built from a third party's, such as `JVM: collect`.
-Names are part of the stored format: older bundles have them, so that a name is never given another meaning.
+Names are part of the stored format: a name is never given another meaning.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ MUTATIONS = (
     Mutation("get waits for nobody", QUICK, replaced("spans/*/*.jsonl", r',"w":\{"waits_for":\["@feeder"\]\}', "", 0),
              "the table of names: a get waits"),
     Mutation("steps are no rendezvous", QUICK,
-             replaced("spans/*/*.jsonl", r',"w":\{"rendezvous":"step (\d+)"\}', r',"w":{"call":\1}', 0),
+             replaced("spans/*/*.jsonl", r',"w":\{"rendezvous":"step","call":(\d+)\}', r',"w":{"call":\1}', 0),
              "the exchange is inside of the step"),
     Mutation("a poll has no cause", QUICK,
              replaced(DRIVER_SPANS, r',"cause":"done-marker poll \(0.1 s\)","cause_period_ns":100000000', ""),

@@ -20,7 +20,7 @@ from dlobd.experiment.files import key
 DATA = Path(__file__).parents[1] / "data"
 OF_LATER_VERSIONS = {
     "bytes in the page cache", "calls of the NameNode", "closes of files", "counters of interfaces",
-    "evaluations", "files in the page cache", "lines of the recorder", "loop time",
+    "evaluations", "files in the page cache", "loop time",
     "losses of epochs", "memory of executors", "memory that executors kept", "order of quantiles", "reads from disk",
     "right predictions", "starts of processes", "sums of stages", "times on a core", "window and samples",
 }  # fmt: skip
@@ -103,7 +103,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
         {"steps", "steps x batch", "checkpoints"},
     ),
     "a step was not recorded as one": (
-        text(SPANS, '"rendezvous":"step 7"', '"rendezvous":"stop 7"'),
+        text(SPANS, '"rendezvous":"step","call":7', '"rendezvous":"stop","call":7'),
         {"steps", "names and waits", "members of collectives"},
     ),
     "the job had another batch size": (
@@ -149,7 +149,7 @@ PLANTED: dict[str, tuple[Change, set[str]]] = {
     ),
     "a span was lost": (
         text(SPANS, r'^\{"k":"b","l":"tensorflow","n":"decode".*\n', ""),
-        {"spans"},
+        {"spans", "lines of the recorder"},
     ),
     "Spark stopped after its call": (
         text("logs/driver.stderr", r"^1005(\d+ .*Successfully stopped SparkContext)", r"1006\1"),

@@ -128,20 +128,6 @@ def test_time_to_accuracy_on_both_clocks(tmp_path: Path) -> None:
     assert "time_to_accuracy.from_submit_ns" in answers["report follows from the evidence"].detail
 
 
-def test_a_record_of_before_lacks_them_and_holds(tmp_path: Path) -> None:
-    """Version 5 had none of these members; a record of version 6 without them does not follow from its evidence."""
-    bundle = marked("quick-run", tmp_path)
-    found = with_target(bundle, 0.7)
-    for name in ("throughput", "epochs", "first_touch", "time_to_accuracy"):
-        del found[name]
-    for version, holds in ((5, True), (6, False)):
-        (bundle.path / "run.json").write_text(json.dumps(found | {"schema_version": version}))
-        bundle.seal()
-        assert (bundle.read().epochs, bundle.read().throughput) == ((), None)
-        answers = {answer.question: answer for answer in verify(bundle)}
-        assert answers["report follows from the evidence"].ok == holds
-
-
 def test_a_target_that_was_not_reached_is_null_with_its_reason(tmp_path: Path) -> None:
     """What was reached is said; without a target there is nothing."""
     bundle = marked("quick-run", tmp_path)

@@ -144,26 +144,12 @@ def test_the_verdict_names_the_largest_layer_or_the_cause() -> None:
     assert verdict(Run.from_json(FAILED)) == f"The run is failed: {FAILED['reason']}."
 
 
-def test_a_run_that_was_never_audited_says_so() -> None:
-    """Its bundle is of an older dlobd; one that never ran has nothing to be audited."""
-    assert "audits: unknown" in render(breakdown, RECORD | {"audits": None})
-    assert "audits" not in render(breakdown, FAILED | {"audits": None})
-
-
 def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     """It says of which machine it is."""
     assert "machine" not in render(breakdown, RECORD).partition("Where the wall")[0]
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
     assert "(the client machine; the cluster's nodes were not measured)" in text
-
-
-def test_an_older_record_does_not_say_how_well_it_is_known() -> None:
-    """No line in the verdict, and a line for the table that says how to get it."""
-    layers = [layer | {"measured_ns": None} for layer in RECORD["layers"]]
-    text = " ".join(render(breakdown, RECORD | {"layers": layers}).split())
-    assert "Seen:" not in text
-    assert "How well it is known: unknown, as it was made by an older dlobd: dlobd verify" in text
 
 
 def test_what_was_not_measured_is_said() -> None:

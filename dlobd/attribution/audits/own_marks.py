@@ -25,7 +25,6 @@ from dlobd.attribution.audits.base import (
 from dlobd.attribution.audits.clocks import APART_NS
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
-from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.tracing import names
 from dlobd.tracing.recorder import FLUSH_S
 
@@ -115,8 +114,7 @@ def _misplaced(evidence: Evidence, span: RecordedSpan) -> bool:
 
 
 def _waits(evidence: Evidence) -> Figures:
-    exchange = evidence.job.get("exchange", INSIDE)
-    steps = RENAMED_EXCHANGES.get(exchange, exchange) == INSIDE
+    steps = evidence.job.get("exchange", INSIDE) == INSIDE
     wrong = seen = 0
     for process in evidence.processes if training_job(evidence) else ():
         for span in process.spans:

@@ -6,7 +6,6 @@ A file may end anywhere: its writer may be dead.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,9 +15,6 @@ from dlobd.schema import ClockAnchor, Process
 from dlobd.tracing import names
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
-
-_NUMBERED = re.compile(r"(\w+) (\d+)")
-"""A rendezvous as it was written before its number was written apart: `step 7`."""
 
 
 @dataclass(slots=True)
@@ -94,8 +90,7 @@ class RecordedProcess:
     bad_lines: int = 0
     cost: Cost | None = None  # as the recorder last said it; None if it did not
     cost_at: int = 0  # whole lines before that
-    schema: int = 0  # version of run.json when it was recorded
-    parent: int | None = None  # pid of the process that started it; None in older files
+    parent: int | None = None  # pid of the process that started it
 
     @property
     def rank(self) -> int | None:
@@ -150,7 +145,7 @@ def _process(line: dict[str, Any], path: Path, found: RecordedProcess | None) ->
     if found is None:
         return RecordedProcess(
             process, line["domain"], line["opened_ns"], line["forked"], path,
-            schema=line.get("schema", 0), parent=line.get("parent"),
+            parent=line.get("parent"),
         )  # fmt: skip
     found.process = process
     return found
@@ -195,16 +190,14 @@ def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, Rec
         found.uses.append(Use(line["t"], main, threads, *rest, stalled))
         found.last_ns = max(found.last_ns, line["t"])
     elif kind == "cost":
-        # a sum; unknown members of a later version are dropped
+        # a sum; unknown members are dropped
         found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
         found.cost_at = found.lines
 
 
 def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
-    """Takes kind and number of a collective out of a recorded wait, in the current or the older form."""
+    """Takes kind and number of a collective out of a recorded wait."""
     kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
-    if call is None and (numbered := _NUMBERED.fullmatch(kind)):
-        return numbered[1], int(numbered[2])
     return kind, None if call is None else int(call)
 
 

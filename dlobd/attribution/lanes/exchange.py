@@ -1,25 +1,21 @@
-"""What a run's exchange of gradients says of its own time."""
+"""The reason for which a run's gradient exchange has no number."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from dlobd.axes import EXCHANGES, RENAMED_EXCHANGES
+from dlobd.axes import EXCHANGES
 from dlobd.schema import NotMeasured
-
-BEFORE = "tf-ring"
-"""The exchange of bundles whose job does not name one: there was no other."""
 
 
 def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
-    """Why the exchange has no number; empty where it has.
+    """Returns the reason for which the exchange has no number; empty if it has one.
 
     Args:
         job: `dlobd.job.description.Job` as a dict.
     """
-    name = job.get("exchange", BEFORE)
-    name = RENAMED_EXCHANGES.get(name, name)
+    name = job.get("exchange", "unknown")
     if name not in EXCHANGES.names():
         why = f"exchange {name} is not known to this version: whether its time lies inside of the steps is not said"
         return (NotMeasured("channel", "tensorflow", why),)
