@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report import blocks, charts, paired, pictures
 from dlobd.report.amortisation import PREDICTIONS, Amortisation, amortisation, check_table, prediction_table, table
 from dlobd.run import series

@@ -18,7 +18,7 @@ from pathlib import Path
 from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report import sides
 from dlobd.report.summary import title
 

@@ -16,7 +16,7 @@ from scipy.stats import beta
 from bench.short_runs import LAYERS as SHORT_LAYERS
 from dlobd.attribution.comparison import MARGIN, Compared, compare
 from dlobd.attribution.permutation import Sides
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.comparison import WALL, Comparison, comparison
 from dlobd.report.gate import Gate, gate
 from dlobd.report.sides import Member, Side

@@ -16,11 +16,11 @@ from typing import Any
 from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
-from dlobd.bundle.run import Run
 from dlobd.errors import DlobdError
 from dlobd.experiment import files
 from dlobd.job.datasets.base import dataset_of
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.report.repeats import metric
 from dlobd.run import series
 from dlobd.run.progress import Progress

@@ -10,8 +10,8 @@ from typing import Any
 
 from bench.tables import Table
 from dlobd.attribution.statistics import spread
-from dlobd.bundle.run import Run
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 from dlobd.run.series import Series

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench import publish
 from bench.tables import markdown
 from dlobd.attribution.statistics import spread
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report import comparison_view
 from dlobd.report.comparison import WALL, comparison
 from dlobd.report.sides import Side

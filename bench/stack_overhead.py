@@ -14,9 +14,9 @@ from pathlib import Path
 
 from bench import command, publish
 from bench.tables import of_frame
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.report import blocks, charts, paired, pictures
 from dlobd.report.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
 from dlobd.run import series

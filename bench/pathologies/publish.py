@@ -8,9 +8,9 @@ from pathlib import Path
 from bench import publish
 from bench.pathologies.results import Result
 from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.record.run import Run
 
 NAME, PAGE = "pathologies", "findings.md"
 

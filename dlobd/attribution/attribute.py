@@ -362,7 +362,7 @@ def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _length(cause: str) -> str | None:
+def _length(cause: str) -> Literal["read", "default"] | None:
     """Where the length of a cause's period is from, if that is known."""
     return {True: "read", False: "default", None: None}[is_read(cause)]
 

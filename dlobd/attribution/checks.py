@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle.run import Check
 from dlobd.experiment import channels
 from dlobd.experiment.files import most_steps, steps_per_epoch
+from dlobd.record.run import Check
 from dlobd.schema import Clip, Experiment, OwnJob, Runnable
 
 INCONSISTENT_SHARE = 0.01

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.tracing import names
 
 PREPARED = ("cluster_up_ns", "staging_ns", "page_cache_ns", "noise_ns")

@@ -17,10 +17,10 @@ import pandas as pd
 from dlobd.attribution import resource_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import SampledHost
-from dlobd.bundle.resources import LayerWaits
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
+from dlobd.record.resources import LayerWaits
+from dlobd.record.run import Run
 from dlobd.schema import Span, Trace
 from dlobd.tracing import names
 

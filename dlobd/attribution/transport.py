@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle.transport import Plane
 from dlobd.experiment.channels import library
 from dlobd.network.transport.counters import Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.verdict import plane_of_addresses, verdict
+from dlobd.record.run import Plane
 from dlobd.schema import OwnJob, Runnable
 from dlobd.tracing import names
 

@@ -19,11 +19,11 @@ from dlobd import __version__
 from dlobd.attribution import claims, record
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle import files
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
+from dlobd.record.run import Run
 from dlobd.schema import Runnable
 
 SHOWN = 5
@@ -109,7 +109,7 @@ def _report(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     """run.json computed anew, from the raw evidence."""
     question = "report follows from the evidence"
     try:
-        found = record.computed(bundle, experiment)
+        found = record.computed(bundle, experiment).to_json()
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         return Answer(question, False, f"it cannot be recomputed: {type(error).__name__}: {error}")
     stored, again = (json.loads(json.dumps(each.to_json())) for each in (run, Run.from_json(run.to_json() | found)))

@@ -1,6 +1,6 @@
 """Run bundles on disk: `<out>/<experiment>/<run>/{run.json, spans/, evidence/, logs/, hashes}`.
 
-    run.json    what was run, and what came out; `dlobd/bundle/run.schema.json` is its schema
+    run.json    what was run, and what came out; `dlobd.record` declares it
     spans/      one JSON-lines file a process, as `dlobd.tracing` wrote it
     evidence/   third-party records that the importers read
     logs/       everything else that helps to understand a failure
@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,10 @@ import jsonschema
 
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
-from dlobd.bundle.run import Run
 from dlobd.errors import BundleError
+from dlobd.fields import json_schema
 from dlobd.paths import replace_file, sha256_of
+from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
 
 LATEST = "latest"
@@ -64,13 +64,13 @@ class Bundle:
         """Logs for people."""
         return self.path / "logs"
 
-    def write(self, run: Mapping[str, Any]) -> None:
-        """Writes run.json, so that at any instant either the old or the new one is there.
+    def write(self, run: Run | Mapping[str, Any]) -> None:
+        """Writes run.json atomically.
 
         Raises:
             BundleError: `run` is not valid, or the disk refuses.
         """
-        text = json.dumps(run, indent=1, allow_nan=False, default=str) + "\n"
+        text = json.dumps(run.to_json() if isinstance(run, Run) else run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
         try:
             replace_file(self.path / "run.json", text.encode())
@@ -89,7 +89,7 @@ class Bundle:
         """
         path = self.path / "run.json"
         try:
-            run = json.loads(path.read_bytes())
+            run: dict[str, Any] = json.loads(path.read_bytes())
             version = int(run["schema_version"])
         except OSError as error:
             raise BundleError(f"{path} cannot be read: {error.strerror}.", "dlobd show latest") from None
@@ -254,18 +254,12 @@ def validate(run: Any, label: str) -> None:
             raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
     for layer in run["layers"]:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
-        if None not in known and sum(known) != layer["ns"]:
+        if sum(known) != layer["ns"]:
             raise BundleError(
                 f"{label}: the degrees of evidence of {layer['layer']} sum to {sum(known)} ns, not to {layer['ns']} ns."
             )
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema of run.json."""
-    text = resources.files("dlobd.bundle").joinpath("run.schema.json").read_text(encoding="utf-8")
-    return json.loads(text)  # type: ignore[no-any-return]
-
-
 @cache
 def _validator() -> Any:
-    return jsonschema.Draft202012Validator(schema())
+    return jsonschema.Draft202012Validator(json_schema(Run))

@@ -34,6 +34,7 @@ def doctor(
     cluster does not answer."""
     import dataclasses
 
+    from dlobd.bundle.noise import sentence
     from dlobd.run import doctor as doctors
     from dlobd.run.machine_noise import measure
 
@@ -43,7 +44,7 @@ def doctor(
         print_json({
             "findings": [dataclasses.asdict(finding) for finding in findings],
             "listeners": [dataclasses.asdict(listener) for listener in doctors.listeners(hadoop_conf)],
-            "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence()},
+            "noise": found and dataclasses.asdict(found) | {"sentence": sentence(found)},
         })  # fmt: skip
     else:
         width = max(15, *(len(finding.part) for finding in findings))
@@ -56,5 +57,5 @@ def doctor(
         for listener in doctors.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
         if found:
-            print(found.sentence())
+            print(sentence(found))
     return doctors.exit_code(findings)

@@ -17,8 +17,8 @@ from dlobd.schema import Runnable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
+    from dlobd.record.run import Run
     from dlobd.run.deploy.external import ExternalCluster
     from dlobd.run.series import Cell, Series
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from dlobd.cli.options import EXIT_CODES
 
 if TYPE_CHECKING:
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
+    from dlobd.record.run import Run
     from dlobd.run.deploy.external import ExternalCluster
     from dlobd.run.series import Cell, Series
 

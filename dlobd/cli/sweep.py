@@ -13,9 +13,9 @@ from dlobd.cli.printing import print_note
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
     from dlobd.experiment.sweeps import Sweep
+    from dlobd.record.run import Run
     from dlobd.run.series import Cell, Series
 
 

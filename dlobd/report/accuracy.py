@@ -11,8 +11,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dlobd.bundle.run import Epoch, Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Epoch, Run
 from dlobd.report import pictures
 from dlobd.report.chosen import Chosen, grouped
 from dlobd.report.text import MEDIANS, median

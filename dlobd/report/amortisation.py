@@ -25,8 +25,8 @@ import pandas as pd
 from scipy.stats import t as student
 
 from dlobd.attribution.statistics import CONFIDENCE, Estimate
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report import paired
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat

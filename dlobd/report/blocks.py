@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.chosen import Repeat, named
 from dlobd.report.repeats import left_out
 from dlobd.run.provenance import MACHINE

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from matplotlib.figure import Figure
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report import layer_bars
 from dlobd.report.chosen import Chosen, configuration, grouped, setting
 from dlobd.report.layer_bars import Seconds

@@ -17,11 +17,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlobd.axes import CHANNELS
-from dlobd.bundle.run import Run
 from dlobd.experiment import channels
 from dlobd.network import interfaces
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.devices import devices
+from dlobd.record.run import Run
 from dlobd.report.chosen import Chosen, configuration, grouped
 from dlobd.report.script import Shown
 from dlobd.report.summary import throughput

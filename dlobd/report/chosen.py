@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import find
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.run import series as scheduling
 from dlobd.schema import Experiment
 

@@ -14,9 +14,9 @@ from typing import Any
 from dlobd.attribution import permutation
 from dlobd.attribution.comparison import ALPHA, LEAST, Compared, compare
 from dlobd.attribution.permutation import Sides
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report import environment
 from dlobd.report.environment import Difference
 from dlobd.report.sides import Member, Side

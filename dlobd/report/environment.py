@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.blocks import CACHED_APART, DISTURBED, disturbed, environment_apart
 from dlobd.report.sides import Member, settings
 from dlobd.run.provenance import MACHINE

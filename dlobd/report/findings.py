@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dlobd.bundle.finding import Finding
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns, run_variation
-from dlobd.bundle.run import Run
+from dlobd.record.run import Finding, Run
 from dlobd.report import text
 from dlobd.report.summary import title
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from dlobd.bundle.resources import Import
+from dlobd.record.resources import Import
 from dlobd.report import text
 
 SHOWN = 12

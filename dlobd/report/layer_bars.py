@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report.pictures import HATCHES, colour
 from dlobd.report.summary import layer_s, title
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dlobd.attribution.statistics import Spread, spread
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report.summary import layer_s, wall_s
 
 Runs = Mapping[str, Sequence[Run]]
@@ -25,8 +25,8 @@ def metric(name: str, unit: float = 1) -> Callable[[Run], float | None]:
     """The value of one of the run's metrics, in `unit`s."""
 
     def value(run: Run) -> float | None:
-        found = run.metrics.get(name)
-        return found / unit if isinstance(found, (int, float)) else None
+        found: float | None = getattr(run.metrics, name)
+        return None if found is None else found / unit
 
     return value
 

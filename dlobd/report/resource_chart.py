@@ -18,9 +18,9 @@ from matplotlib.patches import Patch
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.frames import RunBundle
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.report.pictures import HATCHES, colour
 from dlobd.schema import Segment
 

@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlobd.attribution import statistics
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report import layer_bars, pictures
 from dlobd.report.chosen import Chosen, Repeat, configuration, grouped
 from dlobd.report.summary import throughput, wall_s
@@ -105,7 +105,7 @@ def _over(above: float | None, below: float | None) -> float | None:
 
 
 def _check_equal_work(runs: Sequence[Run]) -> None:
-    samples = grouped(runs, lambda run: run.metrics.get("train_samples"))
+    samples = grouped(runs, lambda run: run.metrics.train_samples)
     if len(samples) > 1:
         ids = " and ".join(f"{each[0].run_id} ({count})" for count, each in samples.items())
         raise UsageError(

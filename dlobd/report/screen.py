@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.report import findings, text
 from dlobd.report.summary import Part, Summary, settings, summary
 from dlobd.report.terminal import verdict

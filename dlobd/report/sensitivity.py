@@ -33,9 +33,9 @@ from matplotlib.figure import Figure
 from SALib.analyze import sobol as analysis
 from SALib.sample import sobol as sampling
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report.chosen import Chosen, differing, grouped
 from dlobd.report.summary import layer_s, throughput, title, wall_s
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.bundle import store
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.chosen import SILENT, Repeat
 from dlobd.run import series as scheduling
 

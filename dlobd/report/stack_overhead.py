@@ -14,9 +14,9 @@ from statistics import fmean
 import pandas as pd
 
 from dlobd.attribution.statistics import Estimate
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report import paired
 from dlobd.report.blocks import NATIVE, Taken, check_equal, sound, warnings
 from dlobd.report.chosen import Repeat

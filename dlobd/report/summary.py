@@ -6,13 +6,13 @@ Numbers, not text: nanoseconds, shares of 1. How they are written is each report
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
-from dlobd.bundle.run import Audit, RankSteps, Run
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Audit, RankSteps, Run
 from dlobd.schema import Clip, Experiment, LayerTime
 from dlobd.tracing import names
 
@@ -184,6 +184,12 @@ def machine_of(rank: RankSteps) -> str:
     return f"device {rank.device}; threads: intra-op {intra}, inter-op {inter}"
 
 
+def metrics(run: Run) -> list[tuple[str, float | None]]:
+    """Returns the known metrics, and the main results of dlobd's own training also if they are unknown."""
+    always = () if run.own else ("test_accuracy", "train_samples", "steps", "samples_per_second")
+    return [(name, value) for name, value in asdict(run.metrics).items() if value is not None or name in always]
+
+
 def slowest_rank(run: Run) -> str:
     """Which rank has the slowest median of its steps, in words; empty where there are no two to compare."""
     medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
@@ -231,8 +237,8 @@ def launcher_s(run: Run) -> float | None:
 def steady_rate(run: Run) -> float | None:
     """Samples of all ranks a second, from the end of the first step, which is traced and compiled, to the last's."""
     begin, end = run.event_ns(names.FIRST_STEP_DONE), run.event_ns(names.LAST_STEP_DONE)
-    steps, samples = run.metrics.get("steps"), run.metrics.get("train_samples")
-    if begin is None or end is None or not isinstance(steps, int) or not isinstance(samples, int) or not steps:
+    steps, samples = run.metrics.steps, run.metrics.train_samples
+    if begin is None or end is None or samples is None or not steps:
         return None
     return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
 

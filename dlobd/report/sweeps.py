@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from dlobd.bundle.run import Run
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 from dlobd.report.repeats import Runs, metric, plain_table, say_left_out
 from dlobd.report.summary import layer_s, throughput, title, wall_s
 from dlobd.run import series as scheduling
@@ -140,6 +140,6 @@ def _figures(run: Run) -> dict[str, Any]:
         **{f"{part}_ns": given.get(part) for part in LAYERS},
         f"{UNATTRIBUTED}_ns": run.unattributed_ns,
         "throughput": throughput(run),
-        "samples_per_second": run.metrics.get("samples_per_second"),
-        "test_accuracy": run.metrics.get("test_accuracy"),
+        "samples_per_second": run.metrics.samples_per_second,
+        "test_accuracy": run.metrics.test_accuracy,
     }

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report import pictures
 from dlobd.report.summary import Part, summary
 

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.bundle.resources import EnvironmentCache, PageCache
-from dlobd.bundle.run import RecordingCost, Run
+from dlobd.bundle.noise import short
 from dlobd.layers import LAYERS
+from dlobd.record.resources import EnvironmentCache, PageCache
+from dlobd.record.run import RecordingCost, Run
 from dlobd.report import core_waits, resources, text
 from dlobd.report.imports import imports
 from dlobd.report.summary import (
@@ -23,6 +24,7 @@ from dlobd.report.summary import (
     Part,
     Summary,
     machine_of,
+    metrics,
     settings,
     slowest_rank,
     summary,
@@ -190,7 +192,7 @@ def _noise(run: Run) -> str:
     if noise is None or None in (noise.loop_variation, noise.sleep_over_p99_ns, noise.loopback_p99_ns):
         return "noise: not all of it could be measured"
     of = "" if noise.machine == ALL else f" ({noise.machine})"
-    return f"noise: {noise.short()}{of}"
+    return f"noise: {short(noise)}{of}"
 
 
 def _layers(found: Summary, console: Console) -> Table:
@@ -351,8 +353,7 @@ def _colour(layer: str) -> str:
 
 
 def _metrics(run: Run) -> list[tuple[str, str]]:
-    """Training metrics of the user's own script are unknown, and left out."""
-    return [_metric(key, value) for key, value in run.metrics.items() if value is not None or not run.own]
+    return [_metric(name, value) for name, value in metrics(run)]
 
 
 def _metric(name: str, value: object) -> tuple[str, str]:

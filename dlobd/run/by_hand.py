@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,14 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
+from dlobd.record.run import Run
 from dlobd.run import commands, own_model, provenance, runner, staging, submissions
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
 from dlobd.run.collect import external as evidence
 from dlobd.run.deploy import external
 from dlobd.run.deploy.external import ExternalCluster, RemoteHadoop
+from dlobd.run.run_record import RunInProgress
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import clock, names, span_cost
 from dlobd.tracing.clock import WallToMonotonic, timed
@@ -80,10 +82,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, progress: run
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = commands.command_of(experiment, place.target(), plain(bundle.path))
-    run_record = run_records.begin(bundle, experiment)
-    run_record["command"] = list(command.argv)
-    run_record["reason"] = PREPARED
-    bundle.write(run_record)
+    bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
     return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
 
 
@@ -116,8 +115,8 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
     run_dir = _run_dir(application_id, rm_record, place)
     experiment, job = _read(application_id, place, run_dir)
     bundle = store.at(out, experiment.name, Path(run_dir).name)
-    run_record = _record(bundle, experiment)
-    run_record["versions"] = provenance.versions(None, place.hadoop_version)
+    run_record = RunInProgress(_record(bundle, experiment))
+    run_record.note(versions=provenance.versions(None, place.hadoop_version))
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     progress(f"collect: {application_id}")
     anchor = clock.anchor()
@@ -141,13 +140,13 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, progress:
     asked = evidence.LogQuery(
         application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
     )
-    with timed(run_record["setup"], "collect_ns"):
+    with timed(run_record.setup, "collect_ns"):
         missing += place.gather(asked, job.train_dir, run_dir, bundle)
         bundle.note_collected(missing, {})
     progress("import: trace and attribution")
-    with timed(run_record["setup"], "import_ns"):
-        run_record |= record.computed(bundle, experiment)
-    bundle.write(run_record)
+    with timed(run_record.setup, "import_ns"):
+        run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
+    run_record.write(bundle)
     bundle.seal()
     return bundle.path
 
@@ -230,11 +229,11 @@ def _read(application_id: str, place: RemoteHadoop, run_dir: str) -> tuple[Exper
         ) from error
 
 
-def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
-    """The run's record as `prepare` began it, or a new one where that was on another machine."""
+def _record(bundle: Bundle, experiment: Experiment) -> Run:
+    """Returns the record that `prepare` began, or a new one if that was on another machine."""
     begun = run_records.begin(bundle, experiment)
     try:
-        return bundle.read_json() | {"setup": {}} if (bundle.path / "run.json").exists() else begun
+        return replace(bundle.read(), setup={}) if (bundle.path / "run.json").exists() else begun
     except BundleError:
         return begun
 

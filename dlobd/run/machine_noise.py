@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 
-from dlobd.bundle.noise import Noise
+from dlobd.record.run import Noise
 
 SLEEP_NS = 1_000_000
 LOOP_NS = 25_000_000

@@ -1,66 +1,61 @@
-"""run.json of a run that begins: what is known before anything is submitted."""
+"""run.json of a run in progress."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import key
+from dlobd.fields import decoded
+from dlobd.record.run import Checkout, Metrics, Run
 from dlobd.run import provenance
 from dlobd.schema import SCHEMA_VERSION, OwnJob, Runnable
 
 
-def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
-    """The record of a run that has not been submitted: what is not known is null or empty."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run_id": bundle.run_id,
-        "status": "interrupted",
-        "reason": "ended before the job was submitted",
-        "experiment": experiment.name,
-        "experiment_key": key(experiment),
-        "configuration": _configuration(experiment),
-        "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "command": [],
-        "window": None,
-        "wall_ns": None,
-        "layers": [],
-        "unattributed_ns": None,
-        "not_measured": [],
-        "intervals": [],
-        "clips": [],
-        "metrics": {"test_accuracy": None, "train_samples": None, "steps": None, "samples_per_second": None},
-        "throughput": None,
-        "epochs": [],
-        "first_touch": None,
-        "time_to_accuracy": None,
-        "startup": [],
-        "teardown": [],
-        "hdfs": [],
-        "ranks": [],
-        "setup": {},
-        "overhead": None,
-        "resources": None,
-        "core_waits": None,
-        "imports": [],
-        "spark_metrics": None,
-        "checks": [],
-        "audits": None,
-        "noise": None,
-        "page_cache": None,
-        "environment_cache": None,
-        "platform": provenance.platform(),
-        "versions": provenance.versions(None),
-        "git": provenance.git(),
-        "seeds": {} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
-        "warnings": [],
-    }
+class RunInProgress:
+    """A run's record, which grows step by step. `setup` collects times outside the window."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.setup: dict[str, int | None] = dict(run.setup)
+
+    def note(self, **members: Any) -> None:
+        """Replaces members of the record."""
+        self.run = replace(self.run, **members)
+
+    def write(self, bundle: Bundle) -> None:
+        """Writes the record as it is now. Raises BundleError if the disk refuses."""
+        self.note(setup=dict(self.setup))
+        bundle.write(self.run)
 
 
-def _configuration(experiment: Runnable) -> dict[str, Any]:
-    values = asdict(experiment)
+def begin(bundle: Bundle, experiment: Runnable) -> Run:
+    """Returns the record of a run that has not been submitted."""
+    return Run(
+        status="interrupted",
+        reason="ended before the job was submitted",
+        metrics=Metrics(test_accuracy=None, train_samples=None, steps=None, samples_per_second=None),
+        schema_version=SCHEMA_VERSION,
+        run_id=bundle.run_id,
+        experiment=experiment.name,
+        experiment_key=key(experiment),
+        configuration=_redacted(experiment),
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        command=(),
+        setup={},
+        platform=provenance.platform(),
+        versions=provenance.versions(None),
+        git=decoded(Checkout, provenance.git()),
+        seeds={} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
+    )
+
+
+def _redacted(experiment: Runnable) -> Runnable:
+    if not isinstance(experiment, OwnJob):
+        return experiment
     # arguments of the user's own script may be secrets
-    return values | {name: redact_words(values[name]) for name in ("arguments", "options") if name in values}
+    arguments, options = (tuple(redact_words(words)) for words in (experiment.arguments, experiment.options))
+    return replace(experiment, arguments=arguments, options=options)

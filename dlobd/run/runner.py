@@ -57,6 +57,7 @@ from dlobd.run.commands import command_of, job_of, shell_line
 from dlobd.run.deploy import choice
 from dlobd.run.deploy.base import Lent, Place, PlaceKind
 from dlobd.run.progress import Narrator
+from dlobd.run.run_record import RunInProgress
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import names, span_cost
@@ -152,24 +153,24 @@ def run(
     kind = choice.kind_of(experiment, lent)
     made = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
-    run_record = run_records.begin(bundle, experiment)
-    setup: dict[str, int | None] = run_record["setup"]
+    run_record = RunInProgress(run_records.begin(bundle, experiment))
     try:
         began(bundle)
-        with kind.opened(experiment, settings, lent, setup, progress) as place:
-            run_record["versions"] = provenance.versions(place.java_version, place.hadoop_version)
-            run_record["platform"] |= {provenance.OWN_SETTINGS: place.own_settings} if place.own_settings else {}
+        with kind.opened(experiment, settings, lent, run_record.setup, progress) as place:
+            run_record.note(versions=provenance.versions(place.java_version, place.hadoop_version))
+            if place.own_settings:
+                run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
             _execute(experiment, kind, place, bundle, run_record, progress, changed)
     except KeyboardInterrupt:
         _interrupted(bundle, run_record)
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
-        if run_record["command"] or (bundle.path / generation.BELOW).exists():
+        if run_record.run.command or (bundle.path / generation.BELOW).exists():
             _broken_off(bundle, run_record, error)
         else:
             discard(bundle, made)
         raise
-    progress(f"store: {record.summary_line(run_record)}")
+    progress(f"store: {record.summary_line(run_record.run)}")
     _store(bundle, run_record)
     return bundle.path
 
@@ -179,16 +180,16 @@ def _execute(
     kind: PlaceKind,
     place: Place,
     bundle: Bundle,
-    run_record: dict[str, Any],
+    run_record: RunInProgress,
     progress: Progress,
     changed: Callable[[Command], Command],
 ) -> None:
-    setup = run_record["setup"]
+    setup = run_record.setup
     noted: dict[str, Any] = {}
     if isinstance(experiment, OwnJob):
         job = None
         place.prepare("")
-        bundle.add_bytes(json.dumps(run_record["configuration"], indent=1).encode(), files.JOB)
+        bundle.add_bytes(json.dumps(asdict(run_record.run.configuration), indent=1).encode(), files.JOB)
         bundle.add(Path(experiment.script), files.SCRIPT)
     else:
         with timed(setup, "staging_ns"):
@@ -207,9 +208,8 @@ def _execute(
     if job and isinstance(experiment, Experiment):
         with timed(setup, "page_cache_ns"):
             _prepare_page_cache(experiment, place, job.train_dir, bundle, progress)
-    run_record["command"] = redact_words(command.argv)
-    run_record["reason"] = record.INTERRUPTED
-    bundle.write(run_record)  # what stays if this process is killed
+    run_record.note(command=tuple(redact_words(command.argv)), reason=record.INTERRUPTED)
+    run_record.write(bundle)  # remains if this process is killed
     with timed(setup, "noise_ns"):
         _note_noise(bundle, run_record, place, progress)
     environment = _environment(kind, command)
@@ -229,16 +229,16 @@ def _execute(
         seen = environment_cache.joined(before, environment_cache.look(environment))
         bundle.add_bytes(json.dumps(seen).encode(), files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
-            run_record["reason"] = record.INTERRUPTED_LATE
+            run_record.note(reason=record.INTERRUPTED_LATE)
         progress(f"collect: {kind.evidence}")
         with timed(setup, "collect_ns"):
             _collect(place, window, job, bundle, noted, unsampled)
 
     progress("import: trace and attribution")
     with timed(setup, "import_ns"):
-        run_record |= record.computed(bundle, experiment)
+        run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
     # from here on the result is safe, whatever happens while the cluster stops
-    bundle.write(run_record)
+    run_record.write(bundle)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
 
@@ -273,7 +273,7 @@ def _collect(
     bundle.note_collected(missing, noted | metrics)
 
 
-def _note_noise(bundle: Bundle, run_record: dict[str, Any], place: Place, progress: Progress) -> None:
+def _note_noise(bundle: Bundle, run_record: RunInProgress, place: Place, progress: Progress) -> None:
     """The noise of the machine just before the window, and how long earlier runs took; without /proc or loopback there
     is none."""
     progress("prepare: measuring this machine's noise")
@@ -281,7 +281,7 @@ def _note_noise(bundle: Bundle, run_record: dict[str, Any], place: Place, progre
         found = machine_noise.measure(machine_noise.SHORT)
     except OSError:
         return
-    known = {"machine": place.machine, "earlier_walls_ns": earlier_runs.walls_ns(bundle, run_record)}
+    known = {"machine": place.machine, "earlier_walls_ns": earlier_runs.walls_ns(bundle, run_record.run.to_json())}
     bundle.add_bytes(json.dumps(asdict(found) | known, indent=1).encode(), files.NOISE)
 
 
@@ -307,25 +307,24 @@ def _prepare_page_cache(
             raise ClusterError(f"HDFS did not give {train_dir}: {words(error)}", "--set page_cache=as-is") from error
 
 
-def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
+def _interrupted(bundle: Bundle, run_record: RunInProgress) -> None:
     """Ctrl-C may come at any point: the record says at which."""
-    if run_record["status"] != "interrupted":  # it was complete
-        run_record["reason"] = f"interrupted after the job had ended: it was {run_record['status']}"
-        run_record["status"] = "interrupted"
+    if run_record.run.status != "interrupted":  # it was complete
+        reason = f"interrupted after the job had ended: it was {run_record.run.status}"
+        run_record.note(status="interrupted", reason=reason)
     _store(bundle, run_record)
 
 
-def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) -> None:
+def _broken_off(bundle: Bundle, run_record: RunInProgress, error: Exception) -> None:
     """A job was submitted, and then a step of dlobd failed: what exists of the run is kept."""
-    if run_record["status"] == "interrupted":  # it was not complete
+    if run_record.run.status == "interrupted":  # it was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
-        run_record["status"] = "failed"
-        run_record["reason"] = reasons.one_line(f"the run could not be completed: {what}")
+        run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
     _store(bundle, run_record)
 
 
-def _store(bundle: Bundle, run_record: dict[str, Any]) -> None:
-    bundle.write(run_record)
+def _store(bundle: Bundle, run_record: RunInProgress) -> None:
+    run_record.write(bundle)
     bundle.seal()
 
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import psutil
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError, UsageError
 from dlobd.experiment.files import key
@@ -32,6 +31,7 @@ from dlobd.experiment.own_job import from_dict
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.deploy import choice, embedded, external
 from dlobd.run.deploy.base import Lent

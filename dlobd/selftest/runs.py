@@ -11,12 +11,12 @@ from pathlib import Path
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.lanes.assemble import assemble
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
+from dlobd.record.run import Run
 from dlobd.run import runner, submit
 from dlobd.run.deploy import embedded
 from dlobd.run.schedulers.base import Command

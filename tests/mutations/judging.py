@@ -73,7 +73,7 @@ def sealed_again(bundle: Bundle) -> None:
     run = bundle.read_json()
     experiment = own_job.from_dict(run["configuration"])
     run["experiment_key"] = key(experiment)
-    bundle.write(run | record.computed(bundle, experiment))
+    bundle.write(run | record.computed(bundle, experiment).to_json())
     bundle.seal()
 
 

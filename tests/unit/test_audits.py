@@ -340,10 +340,10 @@ def test_a_contradiction_makes_the_run_invalid(quick: Path) -> None:
     run = bundle.read_json()
     experiment = own_job.from_dict(run["configuration"])
     run["experiment_key"] = key(experiment)
-    run |= record.computed(bundle, experiment)
+    run |= record.computed(bundle, experiment).to_json()
     assert (run["status"], run["reason"]) == ("ok", None)
     PLANTED["a DataNode sent a byte more"][0](quick)
-    run |= record.computed(bundle, experiment)
+    run |= record.computed(bundle, experiment).to_json()
     bundle.write(run)
     assert run["status"] == "invalid"
     assert run["reason"] == (
@@ -357,5 +357,5 @@ def test_a_failed_run_stays_failed() -> None:
     """What a job that died left may not add up; why it died is what counts."""
     bundle = Bundle(DATA / "killed-trainer")
     run = bundle.read_json()
-    run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
+    run |= record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
     assert run["status"] == "failed"

@@ -15,7 +15,7 @@ import pytest
 from dlobd.attribution.audits import AUDITS, audit
 from dlobd.attribution.claims import contradicted
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from tests.mutations.edits import both, changed, replaced, shifted, without_lines
 
 DATA = Path(__file__).parents[1] / "data"

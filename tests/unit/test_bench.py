@@ -16,10 +16,9 @@ from bench import amortisation, cluster, command, jobs, models, publish, recorde
 from bench.points import points
 from bench.tables import Table, compared
 from dlobd.axes import LAUNCHERS, MODELS
-from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.record.run import Finding, Run
 from dlobd.report import blocks
 from dlobd.report.amortisation import amortisation as amortised
 from dlobd.report.sides import Member, Side

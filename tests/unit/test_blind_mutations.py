@@ -45,7 +45,7 @@ def test_blind_mutations_are_told_apart_by_their_names() -> None:
 def _headlines(path: Path) -> dict[str, Any]:
     bundle = Bundle(path)
     run = bundle.read_json()
-    computed = run | record.computed(bundle, own_job.from_dict(run["configuration"]))
+    computed = run | record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
     return {name: value for name, value in computed.items() if name not in NO_HEADLINES}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from records import run_record
 
+from dlobd.bundle import noise
 from dlobd.bundle.store import Bundle
 from dlobd.run import earlier_runs, machine_noise
 from dlobd.run.machine_noise import Noise
@@ -42,31 +43,33 @@ def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: machine
 
 def test_more_runs_show_smaller_effects() -> None:
     """Four times the runs show half the effect; runs that differ more show less; without runs nothing is said."""
-    near = after(40, 41, 42, 43, 44, 45)
-    assert near.run_variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
-    assert near.smallest_effect(8) == pytest.approx((near.smallest_effect(2) or 0) / 2)
-    assert near.smallest_effect(2) == pytest.approx(2.8 * (near.run_variation or 0), rel=0.01)
-    assert (after(30, 35, 40, 45, 50, 55).smallest_effect(6) or 0) > 2 * (near.smallest_effect(6) or 1)
-    assert QUIET.smallest_effect(6) is after(40, 41, 42, 43, 44).smallest_effect(6) is None
+    near = [wall_s * 1_000_000_000 for wall_s in (40, 41, 42, 43, 44, 45)]
+    far = [wall_s * 1_000_000_000 for wall_s in (30, 35, 40, 45, 50, 55)]
+    variation = noise.run_variation(near)
+    assert variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
+    assert noise.smallest_effect(near, 8) == pytest.approx((noise.smallest_effect(near, 2) or 0) / 2)
+    assert noise.smallest_effect(near, 2) == pytest.approx(2.8 * (variation or 0), rel=0.01)
+    assert (noise.smallest_effect(far, 6) or 0) > 2 * (noise.smallest_effect(near, 6) or 1)
+    assert noise.smallest_effect([], 6) is noise.smallest_effect(near[:5], 6) is None
     with pytest.raises(ValueError, match="at least 2 runs"):
-        near.smallest_effect(1)
+        noise.smallest_effect(near, 1)
 
 
 def test_it_speaks_of_runs_where_there_are_some() -> None:
     """Six say what a comparison can show, fewer how long they took; a loop alone says that it cannot."""
-    assert after(40, 41, 42, 43, 44, 45).short() == (
+    assert noise.short(after(40, 41, 42, 43, 44, 45)) == (
         "6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4%; 6 a side cannot show below 7.1%; "
         "a wait ends up to 0.13 ms late"
     )
-    assert after(40, 44.9).short() == (
+    assert noise.short(after(40, 44.9)) == (
         "2 earlier runs took 40.0 to 44.9 s, too few to say what a comparison can show; a wait ends up to 0.13 ms late"
     )
     for alone, runs in ((QUIET, 0), (after(), 0), (after(40), 1)):
-        assert alone.short() == (
+        assert noise.short(alone) == (
             f"how much runs differ here is unknown (earlier ones: {runs}); equal loops of 25 ms vary by 1.0%, which "
             "cannot stand for a run; a wait ends up to 0.13 ms late"
         )
-    assert QUIET.sentence() == (
+    assert noise.sentence(QUIET) == (
         "equal loops of 25 ms vary by 1.0%, which cannot stand for a run; a wait ends up to 0.13 ms late. This is of "
         "now."
     )

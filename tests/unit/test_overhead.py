@@ -40,7 +40,7 @@ def filled(bundle: Bundle) -> dict[str, Any]:
     metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
     (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
     run["metrics"] = {}
-    run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
+    run |= record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
     bundle.write(run)
     bundle.seal()
     return run
@@ -159,7 +159,7 @@ def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> Non
     def count(segments: list[Segment]) -> int:
         found = recording_cost.overhead(evidence, spans, segments, 1)
         assert found is not None
-        return int(found["chain_spans"])
+        return found.chain_spans
 
     evidence = Evidence(DATA / "quick-run")
     evidence.__dict__["span_cost"] = ON

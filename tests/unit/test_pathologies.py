@@ -28,10 +28,10 @@ from bench.pathologies.stage import Ended, Scene, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import markers
 from dlobd.attribution.findings.find import REMEDIES
-from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.record.run import Finding
 from dlobd.run import page_cache
 from dlobd.selftest import queue_holder, slow_disk
 from dlobd.tracing import names

@@ -10,7 +10,7 @@ import pytest
 from analysis_scripts import script
 from repeats import experiment, on_disk, record
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report import channel_comparison, ps_vs_allreduce
 from dlobd.report.chosen import Chosen
 

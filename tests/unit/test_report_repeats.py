@@ -8,7 +8,7 @@ from dataclasses import replace
 from records import run as run_of
 from rich.console import Console
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report import repeats, summary
 from dlobd.schema import Event
 

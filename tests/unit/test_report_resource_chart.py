@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from records import run as run_of
 
-from dlobd.bundle.resources import HostUse, LayerUse, ResourceUse
 from dlobd.errors import UsageError
+from dlobd.record.resources import HostUse, LayerUse, ResourceUse
 from dlobd.report import pictures
 from dlobd.report.resource_chart import ROLES, cores_by_role, draw, layer_table, rates, strips
 from dlobd.schema import Segment

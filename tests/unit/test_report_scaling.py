@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from chosen_runs import made
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report import scaling
 from dlobd.report.chosen import Chosen
 

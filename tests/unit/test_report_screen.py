@@ -9,10 +9,8 @@ import pytest
 from rich.console import Console
 
 from dlobd.attribution.record import computed
-from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import find
-from dlobd.bundle.transport import Plane
+from dlobd.record.run import Finding, Plane, Run
 from dlobd.report import findings, text
 from dlobd.report.screen import LINES, lines, screen
 from dlobd.report.terminal import verdict
@@ -26,7 +24,7 @@ def run_of(capture: str) -> Run:
     """The run of a capture, with findings."""
     bundle = find(DATA / capture, DATA)
     found = bundle.read()
-    return Run.from_json(found.to_json() | computed(bundle, found.configuration))
+    return Run.from_json(found.to_json() | computed(bundle, found.configuration).to_json())
 
 
 def loud(name: str, saves_s: float = 9.0, evidence: int = 3) -> Finding:

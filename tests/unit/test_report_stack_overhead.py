@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from repeats import experiment, on_disk, record, taken
 
-from dlobd.bundle.resources import HostUse, PageCache, ResourceUse
 from dlobd.bundle.store import Bundle
 from dlobd.errors import UsageError
+from dlobd.record.resources import HostUse, PageCache, ResourceUse
 from dlobd.report import blocks, charts, pictures
 from dlobd.report.blocks import Taken
 from dlobd.report.stack_overhead import PUBLISHED, layer_table, stack_overhead, table

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from records import layer_row
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.tables import COLUMNS, overhead_table, picture
 
 RECORD = json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text())

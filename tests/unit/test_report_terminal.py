@@ -17,7 +17,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.resources import resources
 from dlobd.report.terminal import anatomy, breakdown, verdict
 from dlobd.run import machine_noise

@@ -3,15 +3,12 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 from records import run_record
 
 from dlobd.bundle import redaction, store
 from dlobd.errors import BundleError
-from dlobd.experiment import files
-from dlobd.schema import OwnJob
 
 
 @pytest.fixture
@@ -91,18 +88,6 @@ def test_a_run_that_never_got_to_its_job_is_valid() -> None:
         ),
         "x",
     )
-
-
-def test_schema_names_exactly_the_fields_of_an_experiment() -> None:
-    """A field added to Experiment or OwnJob must be added to the schema, with its type."""
-    types = {"string": str, "integer": int, "number": float, "array": tuple[str, ...]}
-    configuration = store.schema()["properties"]["configuration"]
-    own = get_type_hints(OwnJob)
-    found = {name: types[row["type"]] for name, row in configuration["properties"].items()}
-    assert found == files.FIELDS | own
-    one, other = (set(choice["required"]) | set(configuration["required"]) for choice in configuration["oneOf"])
-    assert one == set(files.FIELDS)
-    assert other == set(own)
 
 
 def test_degrees_of_evidence_that_do_not_sum_to_their_layer_are_refused() -> None:

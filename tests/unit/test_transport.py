@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
-from dlobd.bundle.transport import Plane
 from dlobd.network.transport import headers
 from dlobd.network.transport.counters import Counts, InterfaceCounts, Snapshot, counted
 from dlobd.network.transport.evidence import TransportEvidence, record
 from dlobd.network.transport.probe import probe
 from dlobd.network.transport.tcp_info import TcpSocket, carried, own_sockets, tcp_socket
 from dlobd.network.transport.verdict import plane_of_addresses, verdict
+from dlobd.record.run import Plane
 
 
 def decided(case: Case, tmp_path: Path) -> Plane:

@@ -37,7 +37,7 @@ def bundle(tmp_path: Path) -> Bundle:
     metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
     (found.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
     run["metrics"] = {}
-    run |= record.computed(found, experiment)
+    run |= record.computed(found, experiment).to_json()
     found.write(run)
     found.seal()
     return found

@@ -23,7 +23,7 @@ from dlobd.attribution.audits import (
 )
 from dlobd.attribution.audits.base import Rule
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle.run import Audit
+from dlobd.record.run import Audit
 
 AUDITS: tuple[Rule, ...] = (
     *hdfs.RULES, *samples.RULES, *yarn.RULES, *spark.RULES, *recorder.RULES,

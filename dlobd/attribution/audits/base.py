@@ -13,7 +13,7 @@ from typing import Any, Literal
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedSpan
 from dlobd.attribution.sources.logs import LIMITS
-from dlobd.bundle.run import Audit
+from dlobd.record.run import Audit
 
 Verdict = Literal["pass", "fail", "unknown"]
 

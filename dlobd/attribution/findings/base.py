@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
 
 from dlobd.attribution.degrees import degree
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.what_if import Kept, WhatIf
 from dlobd.layers import LAYERS
+from dlobd.record.resources import CoreWaits, EnvironmentCache
 from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
 
 MOST_NAMES = 4
@@ -27,8 +27,8 @@ class Case:
     chosen: Runnable
     trace: Trace
     attribution: Attribution
-    core_waits: Mapping[str, Any] | None
-    environment_cache: Mapping[str, Any] | None
+    core_waits: CoreWaits | None
+    environment_cache: EnvironmentCache | None
 
     @cached_property
     def what_if(self) -> WhatIf:
@@ -68,7 +68,7 @@ class Draft:
         ns: of the wall, that the cause has.
         kept: what of the trace would be left; None: `saves_ns` bounds it, as the cause is not one of spans.
         uncertain_ns: by how much the boundaries of what is taken out may move.
-        rest: as in `dlobd.bundle.finding.Finding`.
+        rest: as in `dlobd.record.run.Finding`.
     """
 
     finding: str

@@ -8,7 +8,7 @@ from dlobd.attribution.findings.base import Case, Draft, Remedy
 from dlobd.attribution.findings.rules import RULES
 from dlobd.attribution.findings.special import SPECIAL
 from dlobd.bundle import noise
-from dlobd.bundle.finding import Finding
+from dlobd.record.run import Finding
 
 REMEDIES: dict[str, Remedy] = {**{rule.finding: rule for rule in RULES}, **SPECIAL}
 """Name to remedy; each has a section in docs/findings.md."""

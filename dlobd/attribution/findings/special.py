@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
+from dlobd.attribution.environment_cache import in_memory, not_warm
 from dlobd.attribution.findings.base import Case, Draft, Remedy, taken
 from dlobd.attribution.findings.rules import Rule, S
 from dlobd.schema import Experiment, Span
@@ -74,15 +75,10 @@ def checkpoints(case: Case) -> Draft | None:
 
 def cold_start(case: Case) -> Draft | None:
     """Imports of a run whose environment was not in memory."""
-    found = case.environment_cache
-    draft = COLD(case) if found and found["state"] in ("cold", "partly") else None
-    if draft is None or found is None:
+    cache = case.environment_cache
+    if cache is None or cache.state not in ("cold", "partly") or (draft := COLD(case)) is None:
         return None
-    parts = (
-        f"{part['part']}: {part['before_bytes'] / 1e6:.0f} of {part['after_bytes'] / 1e6:.0f} MB were in memory"
-        for part in found["parts"]
-        if part["state"] in ("cold", "partly")
-    )
+    parts = (f"{part.part}: {in_memory(part)} were in memory" for part in not_warm(cache))
     return replace(draft, evidence=(*draft.evidence, *parts))
 
 
@@ -159,20 +155,20 @@ def short_steps(case: Case) -> Draft | None:
 
 def contention(case: Case) -> Draft | None:
     """Cores that other processes of the machine had, while the run waited for one."""
-    found = case.core_waits
-    if not found or not found["held_up_ns"]:
+    waits = case.core_waits
+    if waits is None or not waits.held_up_ns:
         return None
-    whole, held_up_ns = found["whole"], found["held_up_ns"]
+    whole, held_up_ns = waits.whole, waits.held_up_ns
     return Draft(
         "contention", "client",
         f"The run waited for cores that other processes had: {case.share(held_up_ns)}.", held_up_ns,
-        (f"other processes used {found['foreign_cpu_ns'] / 1e9:.1f} s of CPU (/proc, sampled)",
-         f"the wall's threads waited for a core: {whole['waiting_ns'] / 1e9:.3f} s, at least "  # noqa: ISC004
-         f"{whole['waiting_lo_ns'] / 1e9:.3f} (schedstat)"),
+        (f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU (/proc, sampled)",
+         f"the wall's threads waited for a core: {whole.waiting_ns / 1e9:.3f} s, at least "  # noqa: ISC004
+         f"{whole.waiting_lo_ns / 1e9:.3f} (schedstat)"),
         "end what else runs on these nodes, or keep it off the cores of YARN's containers (cgroups: "
         "yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage)",
         "the other processes are the user's own job's, started by it outside of YARN's sight",
-        saves_ns=held_up_ns, uncertain_ns=max(0, whole["waiting_ns"] - whole["waiting_lo_ns"]),
+        saves_ns=held_up_ns, uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
     )  # fmt: skip
 
 

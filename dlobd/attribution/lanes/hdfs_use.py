@@ -19,6 +19,7 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.bundle import files
+from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
 from dlobd.tracing import names
 
@@ -138,11 +139,8 @@ def outages(evidence: Evidence) -> list[str]:
     ]
 
 
-def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> list[dict[str, Any]]:
-    """One row a purpose: operations, bytes, ns where it is a number, [lo_ns, hi_ns], and the sources of both ends.
-
-    Sums over all lanes, which overlap: this is what HDFS was asked for, not a part of the wall.
-    """
+def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
+    """Returns HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
     rows: dict[str, dict[str, Any]] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
@@ -177,7 +175,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         )
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
-    return [*rows.values(), *_calls(evidence)]
+    return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))
 
 
 def _calls(evidence: Evidence) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, ip_address
 
-from dlobd.bundle.transport import Plane
 from dlobd.network.channels.base import Kind
 from dlobd.network.channels.spec import ChannelSpec
 from dlobd.network.interfaces import network_of
@@ -22,6 +21,7 @@ from dlobd.network.transport.counters import InterfaceCounts, Snapshot
 from dlobd.network.transport.evidence import TransportEvidence
 from dlobd.network.transport.on_host import Used, used
 from dlobd.network.transport.tcp_info import host_of
+from dlobd.record.run import Plane
 
 ASKED: dict[str, Kind] = {"tcp": "tcp", "ipoib": "ipoib", "rdma": "verbs", "shm": "shm", "inproc": "local"}
 """A channel's transport, and the kind that it asks for."""

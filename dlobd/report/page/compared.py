@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.comparison import Comparison, common, comparison
 from dlobd.report.comparison_view import counts, not_compared, sentence
 from dlobd.report.page.tables import table

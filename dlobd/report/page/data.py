@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dlobd import __version__
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report import core_waits, findings, terminal, training, transport
 from dlobd.report.page import tables
 from dlobd.report.page.compared import common_settings, compared, own_settings

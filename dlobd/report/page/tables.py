@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.layers import UNATTRIBUTED
-from dlobd.report.summary import SAMPLES_FOR_P99, Part, Summary, title
+from dlobd.record.run import Run
+from dlobd.report.summary import SAMPLES_FOR_P99, Part, Summary, metrics, title
 
 Columns = Sequence[tuple[str, str]]
 
@@ -39,7 +39,7 @@ def tables(run: Run, found: Summary) -> list[dict[str, Any]]:
         table(
             "Metrics",
             (("metric", "text"), ("value", "text")),
-            [(key, value) for key, value in run.metrics.items() if value is not None or not run.own],
+            metrics(run),
         ),
         table(
             "Outside the window",
