@@ -57,16 +57,20 @@ class Metrics:
         source="rank 0's done-marker",
         unit="share",
         maximum=1,
+        default=None,
     )
     test_samples: int | None = member("Test samples.", unit="samples", source="rank 0's done-marker", default=None)
     train_samples: int | None = member(
-        "Samples trained on, all epochs and ranks.", "sum over the ranks' done-markers", unit="samples"
+        "Samples trained on, all epochs and ranks.", "sum over the ranks' done-markers", unit="samples", default=None
     )
-    steps: int | None = member("Steps of each rank.", "minimum over the ranks' done-markers", unit="steps")
+    steps: int | None = member(
+        "Steps of each rank.", "minimum over the ranks' done-markers", unit="steps", default=None
+    )
     samples_per_second: float | None = member(
         "Training throughput from the first batch to the last step.",
         "`train_samples / training_ns * 1e9`",
         unit="samples/s",
+        default=None,
     )
     first_loss: float | None = member(
         "Mean loss of the first step, over all ranks.",

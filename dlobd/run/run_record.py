@@ -37,7 +37,7 @@ def begin(bundle: Bundle, experiment: Runnable) -> Run:
     return Run(
         status="interrupted",
         reason="ended before the job was submitted",
-        metrics=Metrics(test_accuracy=None, train_samples=None, steps=None, samples_per_second=None),
+        metrics=Metrics(),
         schema_version=SCHEMA_VERSION,
         run_id=bundle.run_id,
         experiment=experiment.name,

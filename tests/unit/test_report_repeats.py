@@ -8,7 +8,7 @@ from dataclasses import replace
 from records import run as run_of
 from rich.console import Console
 
-from dlobd.record.run import Run
+from dlobd.record.run import Metrics, Run
 from dlobd.report import repeats, summary
 from dlobd.schema import Event
 
@@ -61,4 +61,4 @@ def test_what_a_run_did_not_reach_is_not_a_zero() -> None:
     assert summary.first_step_s(run) == 3.0
     assert summary.launcher_s(run) == 2.0
     assert summary.teardown_s(run) == 0.4
-    assert repeats.metric("training_ns", 1e9)(replace(run, metrics={"training_ns": 5 * 10**8})) == 0.5
+    assert repeats.metric("training_ns", 1e9)(replace(run, metrics=Metrics(training_ns=5 * 10**8))) == 0.5

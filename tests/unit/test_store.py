@@ -55,7 +55,7 @@ def test_a_refused_record_leaves_the_old_one(bundle: store.Bundle) -> None:
         ({"reason": "two\nlines"}, "reason"),
         ({"clips": [{"kind": "crossing"}]}, "clips/0"),
         ({"experiment_key": "short"}, "experiment_key"),
-        ({"metrics": {"steps": 1}}, "metrics"),
+        ({"metrics": {"steps": "1"}}, "metrics/steps"),
     ],
 )
 def test_a_record_that_breaks_the_schema_is_refused(changes: dict[str, object], where: str) -> None:
