@@ -120,7 +120,7 @@ class Event:
 
 
 NOT_PART = "not part of this way"
-"""How the reason of a layer that took no part begins."""
+"""Start of the sentence for a layer that took no part."""
 
 
 @described()
@@ -138,7 +138,7 @@ class NotMeasured:
     @property
     def took_no_part(self) -> bool:
         """Whether there was no such layer, so that it took no time."""
-        return self.why.startswith(NOT_PART)
+        return not self.inside
 
 
 @described()
