@@ -1,4 +1,4 @@
-"""By how much equal runs differ: what earlier runs say of it, and what a machine measured of itself."""
+"""Estimates the difference of equal runs, from earlier runs and from a machine's measured noise."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections.abc import Sequence
 from dlobd.record.run import Noise
 
 ENOUGH_RUNS = 6
-"""Of fewer runs their standard deviation says too little."""
+"""Minimum number of runs for a standard deviation."""
 
 DIFFERENCE = 2.77
-"""Standard deviations by which two equal runs differ in 95 of 100 cases: 1.96 times the root of 2."""
+"""Difference of two equal runs in 95 of 100 cases, in standard deviations: 1.96 times the root of 2."""
 
 UNKNOWN_NOISE = 0.10
-"""Of the wall, where too few runs of the experiment are stored to say how much they differ: on the machines of
-docs/bench.md single runs differ by 5 to 13 %."""
+"""Share of the wall that is assumed if the number of stored runs is too small: on the machines of docs/bench.md single
+runs differ by 5 to 13 %."""
 
 Z = 1.96 + 0.84
 """A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""
 
 
 def run_variation(walls_ns: Sequence[int]) -> float | None:
-    """Standard deviation of these walls, as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
+    """Returns the standard deviation of walls as a share of their mean; None for fewer than `ENOUGH_RUNS`."""
     return statistics.stdev(walls_ns) / statistics.fmean(walls_ns) if len(walls_ns) >= ENOUGH_RUNS else None
 
 
 def noise_ns(earlier_walls_ns: Sequence[int], wall_ns: int) -> int:
-    """By how much two equal runs differ in 95 of 100 cases, or what is taken for it; nanoseconds of the wall."""
+    """Returns the difference of two equal runs in 95 of 100 cases, known or assumed, in nanoseconds of the wall."""
     variation = run_variation(earlier_walls_ns)
     return round((UNKNOWN_NOISE if variation is None else DIFFERENCE * variation) * wall_ns)
 
