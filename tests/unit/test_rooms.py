@@ -18,7 +18,7 @@ from dlobd.axes import REGISTRIES
 
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "dlobd"
-MAX_LINES = 400
+MAX_LINES = 800
 
 WRITTEN = [
     *PACKAGE.rglob("*.py"), *(TOP / "jobs").glob("*.py"), *(TOP / "analysis").glob("*.py"),
@@ -66,7 +66,7 @@ def test_every_folder_says_what_may_enter() -> None:
 
 
 def test_no_module_is_longer_than_a_person_reads() -> None:
-    """400 lines: what is longer has two reasons to change."""
+    """A longer module has two reasons to change."""
     long = {str(path.relative_to(TOP)): lines for path in PACKAGE.rglob("*.py") if (lines := _lines(path)) > MAX_LINES}
     assert long == {}
 
