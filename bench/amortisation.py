@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dlobd.record.run import Run
-
 from analysis.studies import estimates, pictures
 from analysis.studies.amortisation import PREDICTIONS, Amortisation, amortisation, check_table, prediction_table, table
 from analysis.studies.amortisation import picture as draw
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
 from dlobd.compare.runset import load
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment

@@ -15,12 +15,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dlobd.record.run import Run
-
 from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
 from dlobd.compare.runset import read
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 NAME = "comparisons"

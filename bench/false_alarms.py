@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dlobd.record.run import Run
 from scipy.stats import beta
 
 from bench.short_runs import LAYERS as SHORT_LAYERS
@@ -21,6 +20,7 @@ from dlobd.compare.gate import Gate, gate
 from dlobd.compare.permutation import Samples
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.compare.verdicts import Compared, compare_family
+from dlobd.record.run import Run
 
 Values = dict[str, int]
 """A short run: nanoseconds of `wall` and of each layer, and its batch."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlobd.record.run import Run
-
 from bench.points import BARRIER, STOCK, TFOS
 from bench.tables import Table, Values, cells, compared
 from dlobd.compare.figures import metric
 from dlobd.compare.median import spread
+from dlobd.record.run import Run
 from dlobd.report.summary import first_step_s, launcher_s, steady_rate, teardown_s
 
 Runs = Mapping[str, Sequence[Run]]

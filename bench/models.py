@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dlobd.record.run import Run
-
 from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
@@ -23,6 +21,7 @@ from dlobd.errors import DlobdError
 from dlobd.experiment import files
 from dlobd.job.datasets.base import dataset_of
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment

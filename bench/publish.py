@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dlobd.record.run import Run
-
 from bench.tables import Table
 from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.compare.median import spread
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 from dlobd.run.series import Series

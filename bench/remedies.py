@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from dlobd.record.run import Run
-
 from bench import publish
 from bench.tables import markdown
 from dlobd.compare.comparison import compare
 from dlobd.compare.figures import WALL
 from dlobd.compare.median import spread
 from dlobd.compare.runset import RunSet
+from dlobd.record.run import Run
 from dlobd.report.comparison import sentence
 
 PAGE = "findings.md"
@@ -58,7 +57,7 @@ def _walls(runs: Sequence[Run]) -> list[int]:
 
 def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
     """Return the predicted saving of each run; 0 without the finding."""
-    return [sum(one.saves_ns for one in run.findings or () if one.finding == finding) for run in runs]
+    return [sum(one.saves_ns for one in run.findings if one.finding == finding) for run in runs]
 
 
 def _seconds(values_ns: Sequence[int]) -> str:

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlobd.record.run import Run
-
 from analysis.studies import estimates, pictures
 from analysis.studies.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
 from analysis.studies.stack_overhead import picture as draw
@@ -23,6 +21,7 @@ from dlobd.compare.compatibility import NATIVE, launch_label
 from dlobd.compare.runset import load
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment

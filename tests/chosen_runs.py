@@ -8,12 +8,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from dlobd.record.run import Run
 from records import layer_row, run_record
 
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.schema import Experiment
 

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dlobd.record.run import Run
 from records import layer_row, run_record
 
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.schema import Experiment
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pandas as pd
-from dlobd.record.run import Epoch, Run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import pictures
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Epoch, Run
 from dlobd.report.text import MEDIANS, median
 
 FROM_SUBMIT = "from submit, s"

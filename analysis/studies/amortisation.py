@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib.figure import Figure
 from scipy.stats import t as student
 
@@ -37,6 +36,7 @@ from dlobd.compare.compatibility import NATIVE, experiment
 from dlobd.compare.median import Estimate
 from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 
 SHORT = 3
 """Largest number of epochs of the runs that give the line; longer runs check it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlobd.record.run import Run
 from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars
 from analysis.studies.layer_bars import Seconds
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.runset import RunSet
+from dlobd.record.run import Run
 
 
 def bars(runs: RunSet) -> dict[str, Seconds]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,6 +23,7 @@ from dlobd.compare.runset import RunSet
 from dlobd.experiment import channels
 from dlobd.network import interfaces
 from dlobd.network.devices import devices
+from dlobd.record.run import Run
 from dlobd.report.text import MEDIANS, median
 
 STYLES = {

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib.axes import Axes
 
 from analysis.studies.pictures import HATCHES, colour
 from dlobd.compare.figures import PARTS, layer_s
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 Seconds = dict[str, float | None]

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib.figure import Figure
 
 import dlobd
 from analysis.studies.script import Shown
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report.summary import Part, summary
 
 COLUMNS = {

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -25,6 +24,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.frames import RunBundle
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib.figure import Figure
 from SALib.analyze import sobol as analysis
 from SALib.sample import sobol as sampling
@@ -37,6 +36,7 @@ from dlobd.compare.compatibility import varying
 from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 REPEATS = 3

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import pandas as pd
-from dlobd.record.run import Run
 from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,6 +27,7 @@ from dlobd.compare.median import Estimate
 from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
 """Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, as "up to"."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 import numpy as np
+
 from dlobd.record.run import Run
 
 

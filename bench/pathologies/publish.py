@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlobd.record.run import Run
-
 from bench import publish
 from bench.pathologies.results import Result
 from bench.tables import markdown
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.record.run import Run
 
 NAME, PAGE = "pathologies", "findings.md"
 

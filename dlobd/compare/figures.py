@@ -44,7 +44,7 @@ def metric(name: str, unit: float = 1) -> Value:
     """Return a function that reads a metric of a run in multiples of `unit`."""
 
     def value(run: Run) -> float | None:
-        number = run.metrics.get(name)
-        return number / unit if isinstance(number, (int, float)) else None
+        number: float | None = getattr(run.metrics, name)
+        return None if number is None else number / unit
 
     return value

@@ -95,6 +95,6 @@ def _figures(run: Run) -> dict[str, Any]:
         **{f"{part}_ns": given.get(part) for part in LAYERS},
         f"{UNATTRIBUTED}_ns": run.unattributed_ns,
         "throughput": throughput(run),
-        "samples_per_second": run.metrics.get("samples_per_second"),
-        "test_accuracy": run.metrics.get("test_accuracy"),
+        "samples_per_second": run.metrics.samples_per_second,
+        "test_accuracy": run.metrics.test_accuracy,
     }

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dlobd.record.run import Finding, Run
 from records import run as run_of
 from repeats import experiment, member, runset
 
@@ -23,6 +22,7 @@ from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.record.run import Finding, Run
 from dlobd.run import series
 
 DOCS = Path(__file__).parents[2] / "docs"

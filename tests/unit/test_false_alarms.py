@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import records
-from dlobd.record.run import Run
 
 from bench import comparisons, false_alarms, short_runs
 from bench.false_alarms import ORDERS, Count
+from dlobd.record.run import Run
 
 TOP = Path(__file__).parents[2]
 S = 10**9

@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from dlobd.record.run import Finding
 from records import run_record
 
 from bench.pathologies import __main__ as bench
@@ -35,6 +34,7 @@ from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import FileAppears, LogLine
 from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.record.run import Finding
 from dlobd.run import page_cache
 
 S = 10**9

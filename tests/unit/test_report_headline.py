@@ -6,10 +6,10 @@ import dataclasses
 import json
 from pathlib import Path
 
-from dlobd.record.run import Run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlobd.record.run import Run
 from dlobd.report.headline import TENTH_NS, headline, tenths
 
 RUN = Run.from_json(json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text()))

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dlobd.record.run import Run
 from records import run
 from rich.cells import cell_len
 from rich.console import Console
 
 from dlobd.bundle import store
+from dlobd.record.run import Run
 from dlobd.report.training import cost, training
 
 GOLDEN = Path(__file__).parents[1] / "golden"

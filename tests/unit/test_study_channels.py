@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from analysis_scripts import script
-from dlobd.record.run import Run
 from repeats import experiment, on_disk, record
 
 from analysis.studies import channel_comparison, ps_vs_allreduce
 from dlobd.compare.runset import RunSet, without_series
+from dlobd.record.run import Run
 
 PLANE = {
     "plane": "exchange", "kind": "tcp", "device": "", "interface": "eth0", "addresses": [], "soft": False,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from chosen_runs import made, runset
-from dlobd.record.run import Run
 
 from analysis.studies import scaling
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 
 
 def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:

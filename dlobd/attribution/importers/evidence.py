@@ -337,8 +337,7 @@ class Evidence:
     @cached_property
     def noise(self) -> dict[str, Any] | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        found: dict[str, Any] | None = self._documents.get(files.NOISE, None)
-        return found and {"earlier_walls_ns": None, **found}  # which older versions did not look at
+        return self._documents.get(files.NOISE, None)
 
     @cached_property
     def page_cache(self) -> dict[str, Any] | None:

@@ -4,6 +4,8 @@ from typing import Any, NotRequired, TypedDict
 
 from dlobd.bundle import files
 from dlobd.network.verdict.evidence import Snapshot
+from dlobd.record.resources import PageCache
+from dlobd.record.run import Noise
 from dlobd.schema import ClockAnchor
 
 
@@ -72,31 +74,6 @@ class Collected(TypedDict):
     missing: list[str]
     metrics: dict[str, int | None]
     files: NotRequired[dict[str, int]]
-
-
-class Noise(TypedDict):
-    """The noise of a machine before the run; None for what was not measured."""
-
-    machine: str
-    timer_ns: int | None
-    sleep_over_p50_ns: int | None
-    sleep_over_p99_ns: int | None
-    loop_variation: float | None
-    loop_slowest: float | None
-    steal_share: float | None
-    loopback_p50_ns: int | None
-    loopback_p99_ns: int | None
-    load_1m: float | None
-    earlier_walls_ns: NotRequired[list[int] | None]
-
-
-class PageCache(TypedDict):
-    """Training files in the page cache of this machine."""
-
-    asked: str
-    resident_bytes: int
-    total_bytes: int
-    before_resident_bytes: int
 
 
 class Resident(TypedDict):
