@@ -1,4 +1,4 @@
-"""Measures what is missing and writes docs/bench.md: python -m bench [--repeats N] [--out DIR] [--loaded].
+"""Measures what is missing and writes docs/results.md: python -m bench [--repeats N] [--out DIR] [--loaded].
 
 The same command goes on where it was ended. It refuses a machine that is busy with something else, unless told.
 """
@@ -52,7 +52,7 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     }
     publish.store(asked.docs, NAME, document)
     publish.publish(asked.docs, NAME, document["facts"], tables(document["tables"]))
-    return [asked.docs / f"{NAME}.md", asked.docs / f"{NAME}.json"]
+    return [asked.docs / publish.PAGE, asked.docs / f"{NAME}.json"]
 
 
 def tables(found: Mapping[str, Any]) -> list[Table]:

@@ -1,4 +1,4 @@
-"""Measures fixed cost and cost per epoch of each launcher, checks them by long runs, and writes docs/amortisation.md.
+"""Measures fixed cost and cost per epoch of each launcher, checks them by long runs, and writes docs/results.md.
 
     python -m bench.amortisation [--repeats N] [--long-repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -68,7 +68,7 @@ def write(
     found: Amortisation, runs: Sequence[Run], busy: Sequence[float], docs: Path, epochs: Sequence[int] = LONG
 ) -> list[Path]:
     """Curve and tables into docs/; returns the files."""
-    page, picture = docs / "amortisation.md", docs / "amortisation.svg"
+    page, picture = docs / publish.PAGE, docs / "amortisation.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(charts.amortisation(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]

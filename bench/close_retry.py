@@ -3,7 +3,7 @@
     python -m bench.close_retry [--repeats N] [--out DIR] [--loaded]
 
 The same job runs in random order, each time on a new cluster, because a DataNode reads its settings when it starts.
-docs/findings.md gets the saving that the finding predicts at most, and the measured saving. The same command continues
+docs/results.md gets the saving that the finding predicts at most, and the measured saving. The same command continues
 after an interruption.
 """
 

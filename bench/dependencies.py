@@ -2,7 +2,7 @@
 
     python -m bench.dependencies [--repeats N] [--out DIR] [--loaded]
 
-Both are the same small job, interleaved on one cluster. docs/findings.md gets the saving that the finding predicts at
+Both are the same small job, interleaved on one cluster. docs/results.md gets the saving that the finding predicts at
 most, and the measured saving. The same command continues after an interruption.
 """
 

@@ -1,4 +1,4 @@
-"""Writes what was measured between a page's markers, below machine and versions, and as JSON beside the page."""
+"""Writes measured tables between markers of docs/results.md, below machine and versions, and as JSON beside it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from dlobd.paths import replace_file
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 from dlobd.run.series import Series
+
+PAGE = "results.md"
+"""The page below docs/ that has the markers of every command."""
 
 BUSY_PERCENT = 25.0
 """Cores busier than this before a run: something else runs on the machine."""
@@ -36,12 +39,12 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
 
 
 def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
-    """Writes tables below facts into docs/NAME.md."""
-    page(docs / f"{name}.md", name, facts, [table.markdown() for table in tables])
+    """Writes tables below facts between the markers of a command."""
+    page(docs / PAGE, name, facts, [table.markdown() for table in tables])
 
 
 def store(docs: Path, name: str, document: Mapping[str, Any]) -> None:
-    """Writes what a page is made from into docs/NAME.json; `bench.republish` makes the page of it again."""
+    """Writes the figures of a command into docs/NAME.json; `bench.republish` makes the tables from it again."""
     docs.mkdir(parents=True, exist_ok=True)
     replace_file(docs / f"{name}.json", (json.dumps(document, indent=1) + "\n").encode())
 

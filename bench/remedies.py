@@ -13,7 +13,7 @@ from dlobd.report import comparison_view
 from dlobd.report.comparison import WALL, comparison
 from dlobd.report.sides import Side
 
-PAGE, MARGIN = "findings.md", 0.05
+MARGIN = 0.05
 
 
 def write(
@@ -37,7 +37,7 @@ def write(
     ]
     without, remedy = (side.label for side in sides)
     sentence = f"{remedy} against {without}, by `dlobd compare`: {comparison_view.sentence(WALL, found.pairs[0].wall)}."
-    page = docs / PAGE
+    page = docs / publish.PAGE
     publish.page(
         page,
         name,

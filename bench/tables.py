@@ -1,4 +1,4 @@
-"""Tables of docs/bench.md: the form in which every module here hands over what it found."""
+"""Tables of docs/results.md: the form in which every module here hands over what it found."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Table:
     values: dict[str, Any]
 
     def markdown(self) -> str:
-        """As it stands in docs/bench.md."""
+        """As it stands in docs/results.md."""
         return "\n".join([f"### {self.title}", "", self.says, "", markdown(self.columns, self.rows)])
 
 

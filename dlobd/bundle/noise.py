@@ -15,7 +15,7 @@ DIFFERENCE = 2.77
 
 UNKNOWN_NOISE = 0.10
 """Of the wall, where too few runs of the experiment are stored to say how much they differ: on the machines of
-docs/bench.md single runs differ by 5 to 13 %."""
+docs/results.md single runs differ by 5 to 13 %."""
 
 Z = 1.96 + 0.84
 """A two-sided test at 5 % that finds a true effect in 80 of 100 cases; normal approximation for two equal groups."""

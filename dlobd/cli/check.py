@@ -27,7 +27,7 @@ def check(
     """Check that a series is not slower than its baseline; for CI.
 
     Exit code 0: the wall is surely within --max-regression. 9: it, or a layer, surely is not. 10: too few runs to tell;
-    the message says how many may be enough. 2: the environments differ. See docs/comparisons.md.
+    the message says how many may be enough. 2: the environments differ. See docs/comparing.md.
     """
     import dataclasses
 

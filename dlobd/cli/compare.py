@@ -27,7 +27,7 @@ def compare(
     """Say whether B is faster than A, slower or equivalent, for the wall and each layer, and how sure that is.
 
     The run is the unit. Points of one series are compared within its repeats, other runs as two samples. Exit code 2
-    if the runs' environments differ, unless allowed. See docs/comparisons.md.
+    if the runs' environments differ, unless allowed. See docs/comparing.md.
     """
     from dlobd.report.comparison import comparison, document
     from dlobd.report.sides import pairs
