@@ -43,7 +43,7 @@ ROOMS = {
     "guest": ("dlobd/network/", "dlobd/run/", "tests/full/guest/", "tests/guest/"),
     "guest_spark": ("dlobd/network/", "tests/full/guest_spark/", "tests/guest/"),
     "compose": (
-        ".dockerignore", "docker/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/run/deploy/", "tests/compose/",
+        ".dockerignore", "docker/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/run/place/", "tests/compose/",
         "tests/full/compose/",
     ),
     "page": ("dlobd/cli/report.py", "dlobd/layers.py", "dlobd/report/", "tests/full/page/"),

@@ -9,8 +9,10 @@ The picture is written as PNG and SVG.
 from __future__ import annotations
 
 import sys
-
-from dlobd.report import accuracy, script
+from pathlib import Path
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import accuracy, script
+
     sys.exit(script.main("accuracy", __doc__, accuracy.report))

@@ -9,23 +9,10 @@ picture only if some of the runs are native.
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
-
-from dlobd.report import blocks, charts, script
-from dlobd.report.amortisation import amortisation, report
-
-
-def main() -> int:
-    """Returns the exit code."""
-    parser = script.parser(__doc__, disturbed=True)
-    parser.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="what is predicted")
-
-    def shown(asked: Namespace) -> script.Shown:
-        found = amortisation(blocks.taken(asked.runs), asked.keep_disturbed)
-        return report(found, asked.epochs), charts.amortisation(found) if found.against else None
-
-    return script.run("amortisation", parser, shown)
-
+from pathlib import Path
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import amortisation, script
+
+    sys.exit(script.run("amortisation", amortisation.parser(__doc__), amortisation.report))

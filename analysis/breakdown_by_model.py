@@ -8,8 +8,10 @@ SERIES is the series-KEY.json of a sweep or of repeats, RUN a bundle's directory
 from __future__ import annotations
 
 import sys
-
-from dlobd.report import by_model, script
+from pathlib import Path
 
 if __name__ == "__main__":
-    sys.exit(script.main("breakdown-by-model", __doc__, by_model.report))
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import breakdown_by_model, script
+
+    sys.exit(script.main("breakdown-by-model", __doc__, breakdown_by_model.report))

@@ -10,8 +10,10 @@ that no run has are listed with what this machine lacks.
 from __future__ import annotations
 
 import sys
-
-from dlobd.report import channel_comparison, script
+from pathlib import Path
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import channel_comparison, script
+
     sys.exit(script.main("channel-comparison", __doc__, channel_comparison.report))

@@ -8,11 +8,11 @@ and iproute2. The gradients are those of cifar10-quick.
 
 from __future__ import annotations
 
-import argparse
 import sys
-
-from dlobd.report import ps_vs_allreduce, script
+from pathlib import Path
 
 if __name__ == "__main__":
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    sys.exit(script.run("ps-vs-allreduce", ps_vs_allreduce.options(made), ps_vs_allreduce.report))
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import ps_vs_allreduce, script
+
+    sys.exit(script.run("ps-vs-allreduce", ps_vs_allreduce.parser(__doc__), ps_vs_allreduce.report))

@@ -8,24 +8,10 @@ RUN is a bundle's directory.
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-
-import dlobd
-from dlobd.report import script
-from dlobd.report.resource_chart import report, resource_chart
-
-
-def main() -> int:
-    """Returns the exit code."""
-    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", help="a run's bundle")
-
-    def shown(asked: Namespace) -> script.Shown:
-        bundle = dlobd.load(asked.run)
-        return report(bundle.run), resource_chart(bundle)
-
-    return script.run("resource-use", parser, shown)
-
+from pathlib import Path
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import resource_use, script
+
+    sys.exit(script.run("resource-use", resource_use.parser(__doc__), resource_use.report))

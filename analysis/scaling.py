@@ -9,8 +9,10 @@ figures have a 95 % interval.
 from __future__ import annotations
 
 import sys
-
-from dlobd.report import scaling, script
+from pathlib import Path
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import scaling, script
+
     sys.exit(script.main("scaling", __doc__, scaling.report))

@@ -9,8 +9,10 @@ directory; of bundles alone every setting in which they differ is a factor. The 
 from __future__ import annotations
 
 import sys
-
-from dlobd.report import script, sensitivity
+from pathlib import Path
 
 if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import script, sensitivity
+
     sys.exit(script.main("sensitivity", __doc__, sensitivity.report))

@@ -8,21 +8,10 @@ SERIES is a series' file, RUN a bundle's directory. The runs must have done the 
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
-
-from dlobd.report import blocks, charts, script
-from dlobd.report.stack_overhead import report, stack_overhead
-
-
-def main() -> int:
-    """Returns the exit code."""
-
-    def shown(asked: Namespace) -> script.Shown:
-        found = stack_overhead(blocks.taken(asked.runs), asked.keep_disturbed)
-        return report(found), charts.stack_overhead(found)
-
-    return script.run("stack-overhead", script.parser(__doc__, disturbed=True), shown)
-
+from pathlib import Path
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `analysis` is a package of the checkout
+    from analysis.studies import script, stack_overhead
+
+    sys.exit(script.run("stack-overhead", script.parser(__doc__, disturbed=True), stack_overhead.report))

@@ -1,6 +1,6 @@
 """Measures what is missing and writes docs/results.md: python -m bench [--repeats N] [--out DIR] [--loaded].
 
-The same command goes on where it was ended. It refuses a machine that is busy with something else, unless told.
+Rerun the command to resume. It refuses a busy machine without --loaded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "bench"
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _bench)
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from bench import command, publish
 from bench.tables import Table, number
-from dlobd.attribution.statistics import difference, ratio, ratios, spread
 from dlobd.axes import EXCHANGES, MODELS
+from dlobd.compare.median import difference, ratio, ratios, spread
 from dlobd.errors import SetupError
 from dlobd.experiment import channels
 from dlobd.microbench import ends, perftest, ranks

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from bench.tables import Table, Values, cells
-from dlobd.attribution.statistics import spread
+from dlobd.compare.median import spread
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import replace_file

@@ -1,4 +1,4 @@
-"""What every command here does alike: options, a quiet machine, Ctrl-C, one line for an expected failure."""
+"""Common parts of the commands: options, check of a quiet machine, Ctrl-C, one line for an expected failure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import publish
+from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.errors import Busy, DlobdError
 from dlobd.run import series
 from dlobd.run.progress import Progress
 
 Measure = Callable[[argparse.Namespace, Progress], list[Path]]
-"""Measures what is missing, writes it down, and returns the pages."""
+"""Measures the missing runs, writes the pages, and returns them."""
 
 
 def parser(name: str, described: str | None, repeats: int | None = None) -> argparse.ArgumentParser:
-    """The options that all commands have; `repeats` is the default where there are repeats."""
+    """Return the parser with the common options; `repeats` is the default of --repeats."""
     made = argparse.ArgumentParser(
         prog=name, description=described, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -31,18 +31,20 @@ def parser(name: str, described: str | None, repeats: int | None = None) -> argp
 
 
 def run(asked: argparse.Namespace, name: str, measure: Measure) -> int:
-    """Returns the exit code; an expected failure is one line."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was started is stopped
+    """Measure, and return the exit code; an expected failure is one line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: started processes are stopped
     try:
-        if (busy := series.busy_percent(3.0)) > publish.BUSY_PERCENT and not asked.loaded:
-            raise Busy(f"The machine's cores are {busy:.0f} % busy.", f"end what runs there, or make {name} LOADED=1")
+        if (busy := series.busy_percent(3.0)) > BUSY_PERCENT and not asked.loaded:
+            raise Busy(
+                f"The machine's cores are {busy:.0f} % busy.", f"end other programs, or run make {name} LOADED=1"
+            )
         with Progress() as progress:
             written = measure(asked, progress)
     except DlobdError as error:
         print(f"{name}: {error.line}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"{name}: interrupted. Next: the same command goes on", file=sys.stderr)
+        print(f"{name}: interrupted. Next: rerun the command to resume", file=sys.stderr)
         return 130
     print(f"Wrote {' and '.join(map(str, written))}")
     return 0

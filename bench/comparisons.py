@@ -1,9 +1,9 @@
-"""Counts false alarms, and planted differences that are found, and writes both into docs/results.md.
+"""Count false alarms and detected planted differences, and write both into docs/results.md.
 
     python -m bench.comparisons [--short FILE] [--pool SERIES] [--docs DIR]
 
-FILE has short runs, of `python -m bench.short_runs FILE`; SERIES is that of a single experiment, of which the more runs
-the better: `dlobd run softmax-mnist-quick --set page_cache=warm --repeats 20`. Equal files, equal page.
+FILE has short runs of `python -m bench.short_runs FILE`. SERIES has many runs of one experiment:
+`dlobd run softmax-mnist-quick --set page_cache=warm --repeats 20`. Equal files give an equal page.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
 from dlobd.bundle.run import Run
-from dlobd.report import sides
+from dlobd.compare.runset import read
 from dlobd.report.summary import title
 
 NAME = "comparisons"
 SHORT = Path("docs/short-runs.csv.gz")
 
 SIZES = (6, 8, 12)
-"""Runs a side of A/A pairs; 6 is the least with which blocks can show anything."""
+"""Runs of each side of A/A pairs; 6 is the smallest number with which pairs can be significant."""
 
 LARGE = 0.08
-"""Layers with a larger share of the wall get a difference planted."""
+"""Layers with a larger share of the wall get a planted difference."""
 
 PLANTED_WALL, PLANTED_LAYER = 0.1, 0.2
 TRIALS_WALL, TRIALS, RESAMPLED = 40, 40, 500
 
 GATES = {20: 200, 100: 100, 1000: 40}
-"""Runs a side of checks, and how many are made with nothing planted."""
+"""Runs of each side of a check to the number of checks without a planted difference."""
 
 SCATTER = 0.06
-"""Of a layer, in simulated runs: as walls scatter from run to run on a quiet machine (docs/bench.json)."""
+"""Relative scatter of a layer in simulated runs: that of walls on a quiet machine (docs/bench.json)."""
 
 SIMULATED_GATES = {8: 200, 12: 200, 20: 200}
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", type=Path, default=SHORT)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--docs", type=Path, default=Path("docs"))
     asked = parser.parse_args()
-    (side,) = sides.read(asked.pool, Path("runs")).values()
-    pool = [member.run for member in side.members if member.run.status == "ok" and member.run.wall_ns]
+    runs = read(asked.pool, Path("runs")).runs
+    pool = [run for run in runs if run.status == "ok" and run.wall_ns]
     parts = [*_short(short_runs.read(asked.short)), *_stack(pool)]
     publish.page(asked.docs / publish.PAGE, NAME, publish.machine(pool), parts)
     kept = [{"run": run.run_id, "wall_ns": run.wall_ns, **{row.layer: row.ns for row in run.layers}} for run in pool]
@@ -62,17 +62,18 @@ def main() -> int:
 def _short(runs: Sequence[false_alarms.Values]) -> list[str]:
     walls = [run["wall_ns"] for run in runs]
     says = (
-        f"**A/A, independent.** {len(runs):,} runs of a short recorded process one after the other, median wall "
+        f"**A/A, independent.** {len(runs):,} consecutive runs of a short recorded process, median wall "
         f"{statistics.median(walls) / 1e6:.0f} ms, standard deviation {statistics.stdev(walls) / 1e6:.0f} ms. Each run "
-        "is in one pair only. A false alarm is a verdict faster or slower; at most: the one-sided 95 % limit."
+        "is in one pair. A false alarm is a verdict faster or slower; at most: the one-sided 95 % limit."
     )
     alarms = [false_alarms.short_alarms(runs, order, size) for order in ORDERS for size in SIZES]
     found, asked = false_alarms.short_power(runs, 6, PLANTED_WALL, TRIALS_WALL)
     planted = (
-        f"**{PLANTED_WALL:+.0%} planted.** A pilot of 6 blocks of these runs, with `--margin {PLANTED_WALL:.0%}`, asks "
-        f"in {len(asked)} of {TRIALS_WALL} trials for a number of repeats: {_range(asked)}. With so many fresh blocks, "
+        f"**{PLANTED_WALL:+.0%} planted.** A pilot of 6 repeats of these runs, with `--margin {PLANTED_WALL:.0%}`, "
+        f"asks in {len(asked)} of {TRIALS_WALL} trials for a number of repeats: {_range(asked)}. With these "
+        f"fresh repeats, "
         f"one side {PLANTED_WALL:+.0%}, `slower` is found in {_of(found)} trials, at least {found.at_least:.1%}; "
-        "blocks are drawn anew for each trial."
+        "each trial draws its own repeats."
     )
     return [says, _table(alarms), planted]
 
@@ -80,13 +81,14 @@ def _short(runs: Sequence[false_alarms.Values]) -> list[str]:
 def _stack(pool: Sequence[Run]) -> list[str]:
     walls = [(run.wall_ns or 0) / 1e9 for run in pool]
     says = (
-        f"**A/A, resampled.** Whole runs of the stack: sides are drawn, {RESAMPLED:,} times, from a pool of "
-        f"{len(pool)} runs of `{pool[0].experiment}` one after the other, walls of {min(walls):.1f} to "
-        f"{max(walls):.1f} s. These comparisons share runs: no limit is given."
+        f"**A/A, resampled.** Whole runs of the stack, drawn {RESAMPLED:,} times from a pool of {len(pool)} "
+        f"consecutive runs of `{pool[0].experiment}` with walls of {min(walls):.1f} to {max(walls):.1f} s. "
+        f"These comparisons share "
+        "runs, so there is no limit."
     )
     alarms = [
-        false_alarms.stack_alarms(pool, blocks, size, RESAMPLED)
-        for blocks in (True, False)
+        false_alarms.stack_alarms(pool, paired, size, RESAMPLED)
+        for paired in (True, False)
         for size in (6, 8)
         if 2 * size <= len(pool)
     ]
@@ -102,12 +104,12 @@ def _stack(pool: Sequence[Run]) -> list[str]:
     names = ", ".join(map(title, layers))
     gate = (
         "**The gate, resampled.** `dlobd check` on runs drawn from the same pool with replacement, "
-        f"{PLANTED_LAYER:+.0%} planted into one layer of one side's records, in turn {names}. Named: the planted layer "
-        "is the one that the message names first. False: a failure with nothing planted. To show 5 % of a layer, runs "
-        f"that scatter like these are needed, of a side: {asks}. Simulated: records like the first of the pool, each "
-        f"layer of which scatters by {SCATTER:.0%}."
+        f"{PLANTED_LAYER:+.0%} planted into one layer of one side, in turn {names}. Named: the message names the "
+        "planted layer first. False: a failure without a planted difference. Runs of each side that detect 5 "
+        "% of a layer: "
+        f"{asks}. Simulated: records like the first of the pool, with {SCATTER:.0%} scatter of each layer."
     )
-    heads = ["", "runs a side", "named", "", "false", "at most"]
+    heads = ["", "runs of each side", "named", "", "false", "at most"]
     return [says, _table(alarms, bound=False), gate, markdown(heads, rows)]
 
 
@@ -134,7 +136,7 @@ def _table(alarms: Sequence[Alarms], bound: bool = True) -> str:
         wall, layers = (_cells(count, bound) for count in (one.wall, one.layers))
         rows.append([one.order, str(one.size), f"{one.wall.of:,}", *wall, *layers])
     limits = ["at most"] if bound else []
-    return markdown(["", "runs a side", "pairs", "wall", *limits, "any layer", *limits], rows)
+    return markdown(["", "runs of each side", "pairs", "wall", *limits, "any layer", *limits], rows)
 
 
 def _cells(count: Count, bound: bool) -> list[str]:

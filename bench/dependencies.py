@@ -1,9 +1,9 @@
-"""Tries the remedy of finding `localisation`: Spark's jars uploaded with each job, against the same archive in HDFS.
+"""Test the remedy of finding `localisation`: Spark's jars uploaded with each job, against the same archive in HDFS.
 
     python -m bench.dependencies [--repeats N] [--out DIR] [--loaded]
 
-Both are the same small job, interleaved on one cluster. docs/results.md gets the saving that the finding predicts at
-most, and the measured saving. The same command continues after an interruption.
+Both are the same small job, interleaved on one cluster. docs/results.md gets the predicted and the measured saving.
+Rerun the command to resume.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from bench import command, publish, remedies
 from bench.pathologies.stage import Stage
+from dlobd.compare.runset import of_series
 from dlobd.experiment import own_job
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.hadoop.file_system import WebHdfs
 from dlobd.paths import plain, spark_home
-from dlobd.report.sides import of_series
 from dlobd.run import packing, series
 from dlobd.run.progress import Progress
 from dlobd.schema import OwnJob
@@ -30,8 +30,7 @@ IN_HDFS = "/dlobd/dependencies"
 
 
 def points(local: Path, archive: str) -> dict[str, OwnJob]:
-    """Returns label and job. By default spark-submit packs and uploads its jars each time; the first job only uploads
-    them."""
+    """Return label to job. The first uploads an archive with each job, like spark-submit by default."""
     places = {UPLOADED: (plain(local.parent) / local.name).as_uri(), ARCHIVE: archive}
     return {
         label: own_job.from_line(["spark-submit", "--conf", f"spark.yarn.archive={place}", str(JOB)], [])
@@ -40,7 +39,7 @@ def points(local: Path, archive: str) -> dict[str, OwnJob]:
 
 
 def packed(tarball: packing.Tarball, directory: Path) -> Path:
-    """Packs Spark's jars into one archive on this machine."""
+    """Write Spark's jars as one archive on this machine."""
     path = directory.resolve() / tarball.name
     if not path.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,7 @@ def packed(tarball: packing.Tarball, directory: Path) -> Path:
 
 
 def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
-    """Uploads the archive to the cluster's HDFS, readable for all; returns its URI."""
+    """Copy the archive to HDFS, readable by all, and return its URI."""
     storage = WebHdfs(cluster.webhdfs_url, cluster.user)
     path = f"{IN_HDFS}/{tarball.name}"
     if not storage.exists(path):
@@ -62,7 +61,7 @@ def staged(cluster: EmbeddedCluster, tarball: packing.Tarball) -> str:
 
 
 def main() -> int:
-    """Runs the command; returns the exit code."""
+    """Return the exit code."""
     return command.run(command.parser(NAME, __doc__, repeats=6).parse_args(), NAME, _measure)
 
 
@@ -73,7 +72,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         made = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
     finally:
         stage.close()
-    found = of_series(made)
+    found = of_series(made).points()
     allowed = ["busy"] * asked.loaded
     return [
         remedies.write(

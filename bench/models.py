@@ -1,7 +1,7 @@
 """Trains every model once through TensorFlowOnSpark and writes docs/results.md: python -m bench.models.
 
-The same command goes on where it was ended. It shows what a model costs on this machine, not how well it can learn: the
-small ones train for epochs, the large ones for steps.
+Rerun the command to resume. The page shows the cost of a model on this machine, not its best accuracy: small models
+train for epochs, large ones for steps.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
 from dlobd.bundle.run import Run
+from dlobd.compare.figures import metric
 from dlobd.errors import DlobdError
 from dlobd.experiment import files
 from dlobd.job.datasets.base import dataset_of
 from dlobd.layers import LAYERS
-from dlobd.report.repeats import metric
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -92,7 +92,7 @@ def _layer(run: Run, name: str) -> int | None:
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     return command.run(command.parser("models", __doc__).parse_args(), "models", _models)
 
 

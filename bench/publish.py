@@ -1,4 +1,4 @@
-"""Writes measured tables between markers of docs/results.md, below machine and versions, and as JSON beside it."""
+"""Writing of measurements between the markers of docs/results.md, below machine and versions, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pathlib import Path
 from typing import Any
 
 from bench.tables import Table
-from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import BUSY_PERCENT
+from dlobd.compare.median import spread
 from dlobd.paths import replace_file
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
 from dlobd.run.series import Series
 
 PAGE = "results.md"
-"""The page below docs/ that has the markers of every command."""
-
-BUSY_PERCENT = 25.0
-"""Cores busier than this before a run: something else runs on the machine."""
+"""The page in docs/ with the markers of all commands."""
 
 
 def markers(name: str) -> tuple[str, str]:
-    """The lines of a page between which `make NAME` writes."""
+    """Return the lines of a page between which `make NAME` writes."""
     return f"<!-- {name}: begin, made by make {name} -->", f"<!-- {name}: end -->"
 
 
 def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> None:
-    """Puts facts as a list, then the parts, between a page's markers; what is around them stays. A page without markers
-    gets them at its end; one that is not there is made."""
+    """Write facts as a list, then the parts, between the markers of a page; other text stays.
+
+    A page without markers gets them at its end; a missing page is created.
+    """
     begin, end = markers(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     before, _, rest = (path.read_text() if path.exists() else "").partition(begin)
@@ -39,18 +39,18 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
 
 
 def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
-    """Writes tables below facts between the markers of a command."""
+    """Write tables below facts between the markers of a command."""
     page(docs / PAGE, name, facts, [table.markdown() for table in tables])
 
 
 def store(docs: Path, name: str, document: Mapping[str, Any]) -> None:
-    """Writes the figures of a command into docs/NAME.json; `bench.republish` makes the tables from it again."""
+    """Write the data of a page into docs/NAME.json, from which `bench.republish` writes the page again."""
     docs.mkdir(parents=True, exist_ok=True)
     replace_file(docs / f"{name}.json", (json.dumps(document, indent=1) + "\n").encode())
 
 
 def machine(runs: Sequence[Run]) -> list[str]:
-    """The machine, the versions and the commits of the runs, one line each."""
+    """Return the machine, the versions and the commits of the runs as lines."""
     here = provenance.platform()
     memory = int(here["memory_bytes"] or 0) / 2**30
     names = ("pyspark", "tensorflow", "java")
@@ -64,18 +64,18 @@ def machine(runs: Sequence[Run]) -> list[str]:
         ", ".join(f"{name} {version}" for version, name in used) + f"; dlobd at {', '.join(sorted(commits)) or '-'}",
     ]
     if len(commits) > 1:
-        lines.append("**These runs come from several states of the code: they do not compare.**")
+        lines.append("**These runs come from several commits and are not comparable.**")
     return lines + ([f"**Left out: {left_out(runs)} ({bad})**"] if bad else [])
 
 
 def busy_before(*every: Series) -> list[float]:
-    """Percent of the cores before each run that is over; not before one that was removed, to be made again."""
+    """Return the load of the cores before each run that has ended, in percent."""
     looked = ((one.busy(), one.ended().values()) for one in every)
     return [busy[bundle.run_id] for busy, bundles in looked for bundle in bundles]
 
 
 def loaded(busy: Sequence[float]) -> list[str]:
-    """How busy the machine was before the runs; a warning if something else used it."""
+    """Return the load of the machine before the runs, with a warning about other users."""
     found = spread(busy)
     if found.median is None or found.high is None:
         return []
@@ -83,6 +83,6 @@ def loaded(busy: Sequence[float]) -> list[str]:
     crowded = sum(percent > BUSY_PERCENT for percent in busy)
     if crowded:
         lines.append(
-            f"**Something else used the machine before {crowded} of {len(busy)} runs: do not quote these figures.**"
+            f"**Other programs used the machine before {crowded} of {len(busy)} runs: do not quote these figures.**"
         )
     return lines

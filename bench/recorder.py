@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.tables import Table, cells
-from dlobd.attribution.statistics import spread
+from dlobd.compare.median import spread
 from dlobd.report import text
 from dlobd.selftest import step_loop
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop

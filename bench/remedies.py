@@ -1,4 +1,4 @@
-"""Publishes a remedy that was tried: the saving that the finding predicts at most, and the measured saving."""
+"""Page of a remedy that was tried: the most that its finding predicted, and the measured difference."""
 
 from __future__ import annotations
 
@@ -7,36 +7,35 @@ from pathlib import Path
 
 from bench import publish
 from bench.tables import markdown
-from dlobd.attribution.statistics import spread
 from dlobd.bundle.run import Run
-from dlobd.report import comparison_view
-from dlobd.report.comparison import WALL, comparison
-from dlobd.report.sides import Side
-
-MARGIN = 0.05
+from dlobd.compare.comparison import compare
+from dlobd.compare.figures import WALL
+from dlobd.compare.median import spread
+from dlobd.compare.runset import RunSet
+from dlobd.report.comparison import sentence
 
 
 def write(
-    name: str, finding: str, sides: tuple[Side, Side], busy: Sequence[float], docs: Path, allowed: Collection[str]
+    name: str, finding: str, pair: tuple[RunSet, RunSet], busy: Sequence[float], docs: Path, allowed: Collection[str]
 ) -> Path:
-    """Writes both sides, and their comparison by `dlobd compare`, between the page's markers of a bench.
+    """Write both sides, and their comparison, between the page's markers of a benchmark.
 
     Args:
-        sides: without the remedy, and with it.
-        busy: load of the cores before each run, in percent.
-        allowed: the kinds of differences between the sides that are expected.
+        pair: runs without the remedy, and with it.
+        busy: percent of the cores before each run.
+        allowed: kinds of environment differences that are allowed.
 
     Raises:
-        UsageError: the sides cannot be compared.
+        UsageError: the runs cannot be compared.
     """
-    found = comparison([sides], MARGIN, allowed)
-    runs = [[member.run for member in side.members] for side in sides]
+    found = compare([pair], allowed=allowed)
+    runs = [side.runs for side in pair]
     rows = [
         [side.label, str(len(each)), _seconds(_walls(each)), _seconds(_bounds(each, finding))]
-        for side, each in zip(sides, runs, strict=True)
+        for side, each in zip(pair, runs, strict=True)
     ]
-    without, remedy = (side.label for side in sides)
-    sentence = f"{remedy} against {without}, by `dlobd compare`: {comparison_view.sentence(WALL, found.pairs[0].wall)}."
+    without, remedy = (side.label for side in pair)
+    result = f"{remedy} against {without}, by `dlobd compare`: {sentence(WALL, found.pairs[0].wall)}."
     page = docs / publish.PAGE
     publish.page(
         page,
@@ -44,7 +43,7 @@ def write(
         [*publish.machine([run for each in runs for run in each]), *publish.loaded(busy)],
         [
             markdown(["", "n", "wall, s", f"finding `{finding}`: at most, s"], rows),
-            sentence[0].upper() + sentence[1:],
+            result[0].upper() + result[1:],
         ],
     )
     return page
@@ -55,11 +54,12 @@ def _walls(runs: Sequence[Run]) -> list[int]:
 
 
 def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
-    """Returns the predicted saving of each run; 0 without the finding."""
-    return [sum(each.saves_ns for each in run.findings or () if each.finding == finding) for run in runs]
+    """Return the predicted saving of each run; 0 without the finding."""
+    return [sum(one.saves_ns for one in run.findings or () if one.finding == finding) for run in runs]
 
 
 def _seconds(values_ns: Sequence[int]) -> str:
+    """Format median, lowest and highest value."""
     found = spread([ns / 1e9 for ns in values_ns])
     if found.median is None:
         return "unknown"

@@ -24,6 +24,7 @@ import zlib
 from pathlib import Path
 from typing import NoReturn
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers import recorder
@@ -45,15 +46,15 @@ PRODUCTS = 100_000
 def work(directory: Path) -> None:
     """What a process does: a stretch of each layer but the launcher's, recorded in `directory`."""
     tracing.start(directory, "driver")
-    with tracing.span("hdfs", "write and read"):
+    with tracing.span(kinds.SpanKind("write and read", "hdfs")):
         path = directory / "data"
         path.write_bytes(bytes(FILE_BYTES))
         zlib.crc32(path.read_bytes())
-    with tracing.span("feed", "get"):
+    with tracing.span(kinds.GET):
         _pipe(PIPE_BYTES)
-    with tracing.span("channel", "all-reduce"):
+    with tracing.span(kinds.SpanKind("all-reduce", "channel")):
         _round_trips(ROUND_TRIPS)
-    with tracing.span("tensorflow", "step"):
+    with tracing.span(kinds.STEP):
         sum(number * number for number in range(PRODUCTS))
     tracing.flush()
 
@@ -100,10 +101,18 @@ def measure(directory: Path) -> dict[str, int]:
     if status:
         raise ChildProcessError(f"a short run ended with wait status {status}")
     client = Process("localhost", "client", 0, os.getpid())
-    spans = [Span("process", None, "launcher", "process", client, MAIN_LANE, start_ns, end_ns)]
+    spans = [Span("process", None, kinds.SpanKind("process", "launcher"), client, MAIN_LANE, start_ns, end_ns)]
     for recorded in recorder.read_all(directory):
         spans += [
-            Span(str(one.id), "process", one.layer, one.name, recorded.process, MAIN_LANE, one.start_ns, one.end_ns)
+            Span(
+                str(one.id),
+                "process",
+                kinds.SpanKind(one.name, one.layer),
+                recorded.process,
+                MAIN_LANE,
+                one.start_ns,
+                one.end_ns,
+            )
             for one in recorded.spans
         ]
     found = attribute(Trace(start_ns, end_ns, tuple(spans)))

@@ -1,8 +1,8 @@
-"""Runs one job natively and through the stack, and writes docs/results.md, its picture and README's.
+"""Run one job natively and through the stack, and write docs/results.md, its picture and the README's.
 
     python -m bench.stack_overhead [--repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
-A way is a launcher, or launcher and input: tfos, "tfos read". The same command goes on where it was ended.
+A way is a launcher, or launcher and input: tfos, "tfos read". Rerun the command to resume.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from analysis.studies import estimates, pictures
+from analysis.studies.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
+from analysis.studies.stack_overhead import picture as draw
 from bench import command, publish
 from bench.tables import of_frame
 from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import NATIVE, launch_label
+from dlobd.compare.runset import load
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.report import blocks, charts, paired, pictures
-from dlobd.report.stack_overhead import PUBLISHED, StackOverhead, layer_table, stack_overhead, table
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -26,29 +29,29 @@ from dlobd.schema import Experiment
 NAME = "stack-overhead"
 
 WAYS = ("native", "tfos-stock feed", "tfos feed", "barrier feed", "distributor", "tfos read", "barrier read")
-"""Every launcher; fed by Spark where it can be, and read by the ranks as native reads, so that inputs compare."""
+"""Every launcher: fed by Spark if possible, and reading like native runs, so that inputs are comparable."""
 
 
 def points(experiment: str, ways: Sequence[str]) -> dict[str, Experiment]:
-    """Label to experiment, each by `launcher` or `launcher input`.
+    """Return label to experiment, for each `launcher` or `launcher input`.
 
     Raises:
         UsageError: there is no such experiment or way, or native is not among them.
     """
     split = [one.partition(" ") for one in ways]
-    # warm: whatever the machine did before, all runs find the same
+    # warm: all runs start with the same page cache
     every = [
         files.load(experiment, [f"launcher={a}", *([f"input={b}"] if b else []), "page_cache=warm"])
         for a, _, b in split
     ]
-    found = {blocks.label(each): each for each in every}
-    if blocks.NATIVE not in found:
-        raise UsageError("Without native runs there is nothing to compare with.", "add native to --ways")
+    found = {launch_label(each): each for each in every}
+    if NATIVE not in found:
+        raise UsageError("Without native runs there is no baseline.", "add native to --ways")
     return found
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     parser = command.parser(NAME, __doc__, repeats=6)
     parser.add_argument("--experiment", default="softmax-mnist", help="a shipped experiment or a TOML file")
     parser.add_argument("--ways", nargs="+", default=WAYS, metavar="WAY")
@@ -59,10 +62,10 @@ def main() -> int:
 def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     chosen = points(asked.experiment, asked.ways)
     found = series.run(series.opened(chosen, 0, asked.out), asked.repeats, progress, progress.keep)
-    every = blocks.taken([found.path])
+    every = load([found.path])
     return write(
         stack_overhead(every, asked.loaded),
-        [one.run for one in every],
+        every.runs,
         publish.busy_before(found),
         asked.docs,
         asked.readme,
@@ -70,14 +73,14 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 
 
 def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path, readme: Path) -> list[Path]:
-    """Picture and tables into docs/, and the picture with its numbers into the README; returns the files."""
+    """Write picture and tables into docs/, and the picture with its numbers into the README; return the files."""
     page, picture = docs / publish.PAGE, docs / "stack_overhead.svg"
     docs.mkdir(parents=True, exist_ok=True)
-    pictures.write(charts.stack_overhead(found), picture)
+    pictures.write(draw(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
     image = f"![Native against in-stack, by layer]({picture.name})"
-    layers = "Seconds of each layer on top of native; the first row is native's own seconds:"
-    tables = [paired.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
+    layers = "Overhead of each layer in seconds; the first row has the seconds of native runs:"
+    tables = [estimates.BY_ITSELF, of_frame(table(found)), PUBLISHED, layers, of_frame(layer_table(found))]
     publish.page(page, NAME, facts, [image, *tables])
     there = f"{docs.name}/{picture.name}"
     shown = f"![The main job natively and through the stack: seconds by layer]({there})"

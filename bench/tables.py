@@ -1,4 +1,4 @@
-"""Tables of docs/results.md: the form in which every module here hands over what it found."""
+"""Tables of the pages of bench/."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import pandas as pd
 
-from dlobd.attribution.statistics import Spread, difference, ratios, spread
+from dlobd.compare.median import Spread, difference, ratios, spread
 from dlobd.report import text
 
 Values = dict[str, list[float | None]]
-"""Label to one value a repeat, None for one that it lacks."""
+"""Label to the value of each repeat; None for a missing value."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A title, what the columns mean in one sentence, and cells of text; `values` is what they were made from."""
+    """Title, meaning of the columns in a sentence, and cells of text; `values` has the data."""
 
     title: str
     says: str
@@ -26,26 +26,26 @@ class Table:
     values: dict[str, Any]
 
     def markdown(self) -> str:
-        """As it stands in docs/results.md."""
+        """Return the table as a section of a page."""
         return "\n".join([f"### {self.title}", "", self.says, "", markdown(self.columns, self.rows)])
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells as a table; all columns but the first are figures."""
+    """Format cells as a table; all columns except the first hold numbers."""
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def of_frame(frame: pd.DataFrame) -> str:
-    """A frame of text as a table."""
+    """Format a frame of text as a table."""
     return markdown([str(column) for column in frame.columns], frame.values.tolist())
 
 
 def compared(title: str, says: str, unit: str, values: Values, reference: str, saved: bool = True) -> Table:
-    """One row a label: n, median, quartiles, extremes, what it saves against `reference`, and last the ratio.
+    """Return one row a label: n, median, quartiles, extremes, saving and ratio relative to `reference`.
 
     Args:
-        values: differences and ratios are taken within repeats.
+        values: differences and ratios are computed within repeats.
     """
     base = values[reference]
     rows = []
@@ -59,13 +59,13 @@ def compared(title: str, says: str, unit: str, values: Values, reference: str, s
 
 
 def cells(found: Spread) -> list[str]:
-    """n, median, quartiles, extremes."""
+    """Return n, median, quartiles and extremes as text."""
     between = [f"{number(a)}-{number(b)}" if a is not None else "-" for a, b in _ends(found)]
     return [str(found.n), number(found.median), *between]
 
 
 def number(value: float | None) -> str:
-    """Three digits, or a dash for what was not measured."""
+    """Format with three digits; a dash for a missing value."""
     return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

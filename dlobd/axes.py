@@ -114,7 +114,7 @@ SCHEDULERS = Registry(
         Row(
             "local-cluster",
             "Master and Workers in the driver's JVM, for tests",
-            "dlobd.run.schedulers.local_cluster:LocalClusterScheduler",
+            "dlobd.run.schedulers.standalone:LocalClusterScheduler",
             ("pyspark",),
         ),
         Row("none", "no Spark: what launcher native goes with", "dlobd.run.schedulers.none:NoScheduler"),
@@ -295,14 +295,14 @@ INPUTS = Registry(
 PLACES = Registry(
     "places",
     [
-        Row("external", "an external YARN cluster, by its HADOOP_CONF_DIR", "dlobd.run.deploy.external:ExternalKind"),
-        Row("this-machine", "plain processes, files in a directory", "dlobd.run.deploy.this_machine:ThisMachineKind"),
+        Row("external", "an external YARN cluster, by its HADOOP_CONF_DIR", "dlobd.run.place.external:ExternalKind"),
+        Row("this-machine", "plain processes, files in a directory", "dlobd.run.place.this_machine:ThisMachineKind"),
         Row(
             "spark-workers",
             "Spark's own Master and Workers, HDFS of the embedded cluster",
-            "dlobd.run.deploy.on_spark_workers:SparkWorkersKind",
+            "dlobd.run.place.standalone:StandaloneKind",
         ),
-        Row("embedded", "the embedded cluster's YARN and HDFS", "dlobd.run.deploy.embedded:EmbeddedKind"),
+        Row("embedded", "the embedded cluster's YARN and HDFS", "dlobd.run.place.embedded:EmbeddedKind"),
     ],
 )
 """Where a job runs: the first that serves an experiment. It is never named: it follows from scheduler and cluster."""

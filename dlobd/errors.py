@@ -8,7 +8,7 @@
     ├── RunInvalid            6     the job ended, but its result cannot be trusted
     ├── BundleError           7     a run bundle is missing, damaged or of a newer schema
     ├── Busy                  8     another dlobd command holds what this one needs
-    ├── Regression            9     `dlobd check`: surely slower than the baseline by more than it may be
+    ├── Regression            9     `dlobd check`: significant regression above the limit
     └── Undecided            10     `dlobd check`: too few runs to tell
     (Interrupted            130     Ctrl-C or SIGTERM)
 
@@ -82,7 +82,7 @@ class Busy(DlobdError):
 
 
 class Regression(DlobdError):
-    """Runs are surely slower than their baseline, by more than they may be."""
+    """Runs are significantly slower than their baseline, above the limit."""
 
     exit_code = 9
 

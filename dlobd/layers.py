@@ -118,5 +118,7 @@ _ROWS = (
 LAYERS: dict[str, Layer] = {row.name: row for row in _ROWS}
 """Name to layer, in the order in which every report lists them."""
 
+CLIENT, YARN, SPARK, LAUNCHER, FEED, HDFS, TENSORFLOW, USER, CHANNEL = LAYERS
+
 UNATTRIBUTED = "unattributed"
 """Not a layer: time of the main lane in which no span was open."""

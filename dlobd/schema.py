@@ -26,6 +26,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dlobd.spans import Cause, SpanKind
+
 SCHEMA_VERSION = 10
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
@@ -55,30 +57,43 @@ class Span:
         released_ns: when the release happened, if known; after it only `cause` can explain time.
         rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
         call: the number of the collective among those of its kind, or of the step that the span is.
-        unknown: what would tell whose its own time is, is missing; it is nobody's then.
-        cause, cause_period_ns: the heartbeat, poll or sleep that explains what the releasing lane does not cover,
-            up to its period and no further.
+        unknown: the evidence for the owner of this span's own time is missing; that time stays unattributed.
+        cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains the time
+            that the releasing lane does not cover, up to its period and no further.
+
+    `detail` is the variable part of the name, such as the name of a Spark job.
     """
 
     id: str
     parent: str | None
-    layer: str
-    name: str
+    kind: SpanKind
     process: Process
     lane: str
     start_ns: int
     end_ns: int
+    detail: str = ""
     waits_for: tuple[str, ...] = ()
     released_ns: int | None = None
     rendezvous: str = ""
     call: int | None = None
     cause: str = ""
+    cause_kind: Cause | None = None
     cause_period_ns: int = 0
     source: str = ""
     resolution_ns: int = 1
     truncated: bool = False
     unknown: bool = False
     attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def layer(self) -> str:
+        """Layer of its kind."""
+        return self.kind.layer
+
+    @property
+    def name(self) -> str:
+        """Name of its kind with the variable part."""
+        return self.kind.text(self.detail)
 
 
 @dataclass(frozen=True, slots=True)

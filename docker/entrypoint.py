@@ -1,12 +1,12 @@
-"""What a container of the mini-cluster runs: `entrypoint ROLE [COMMAND...]`.
+"""Entry point of the containers of the mini-cluster: `entrypoint ROLE [COMMAND...]`.
 
-    check    says whether the containers fit into this machine's memory, and ends
+    check    checks that the containers fit into this machine's memory, and ends
     master   NameNode, ResourceManager, Spark's history server
     worker   a DataNode and a NodeManager
     edge     COMMAND, with the configuration of the cluster's clients
 
-Docker's DNS knows each container on each of its networks, as CONTAINER.NETWORK. The daemons take the name on the
-network in the variable DLOBD_NETWORK, so that this one setting moves HDFS and Spark from one network to another.
+Docker's DNS resolves each container on each of its networks as CONTAINER.NETWORK. The daemons use the name on the
+network in the variable DLOBD_NETWORK, so this setting moves HDFS and Spark from one network to another.
 """
 
 import os
@@ -19,23 +19,23 @@ from pathlib import Path
 
 import psutil
 
+import node
 from dlobd.errors import DlobdError, SetupError, UsageError
-from dlobd.hadoop import node
 from dlobd.network import interfaces
 
 READY = Path("/tmp/dlobd-ready")
-"""Docker's health check looks for it."""
+"""File that Docker's health check looks for."""
 
 UNITS = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 BURST_MS, LEAST_BURST_BYTES = 1, 16_384
-"""Of the token bucket: what may go at once after a pause, and the least that passes whole packets."""
+"""Burst of the token bucket after a pause, and the smallest burst that passes whole packets."""
 
 
 def main(role: str = "", *command: str) -> None:
-    """Does what the role does. Raises DlobdError."""
+    """Run the role. Raises DlobdError."""
     if role not in ("check", *node.ROLES) or (role == "edge" and not command):
         raise UsageError(
-            f"{role or 'Nothing'} is no role, or lacks its command.", "check, master, worker, edge COMMAND"
+            f"{role or 'Nothing'} is not a role, or lacks its command.", "use check, master, worker or edge COMMAND"
         )
     if role == "check":
         return check_memory(os.environ)
@@ -58,16 +58,18 @@ def main(role: str = "", *command: str) -> None:
     return node.serve(host, READY, lambda line: print(line, file=sys.stderr, flush=True))
 
 
-def check_memory(said: Mapping[str, str]) -> None:
-    """Raises SetupError if all containers at their limits do not fit into this machine. Not into what is free now: this
-    is asked again by each `docker compose run`, when they use some of it themselves."""
-    workers = int(said["WORKERS"])
+def check_memory(variables: Mapping[str, str]) -> None:
+    """Check that all containers at their limits fit into this machine's memory. Raises SetupError.
+
+    The total counts, not the free memory: `docker compose run` repeats the check while containers run.
+    """
+    workers = int(variables["WORKERS"])
     parts = {"master": 1, "worker": workers, "edge": 1}
-    limits = {role: int(said[f"{role.upper()}_MEMORY_MB"]) for role in parts}
+    limits = {role: int(variables[f"{role.upper()}_MEMORY_MB"]) for role in parts}
     if limits["worker"] <= node.RESERVED_MB:
         raise SetupError(
-            f"WORKER_MEMORY_MB={limits['worker']} leaves nothing for a job: {node.RESERVED_MB} are for the daemons.",
-            "3072 is the least for one executor",
+            f"WORKER_MEMORY_MB={limits['worker']} leaves no memory for a job: the daemons need {node.RESERVED_MB} MB.",
+            "set at least 3072, enough for one executor",
         )
     needed = sum(count * limits[role] for role, count in parts.items())
     total = psutil.virtual_memory().total >> 20
@@ -75,23 +77,23 @@ def check_memory(said: Mapping[str, str]) -> None:
         listed = " + ".join(f"{count} x {role} {limits[role]}" for role, count in parts.items())
         raise SetupError(
             f"The containers may use {needed} MB of memory ({listed}), but this machine has {total} MB.",
-            "set WORKERS to fewer, or WORKER_MEMORY_MB to less (3072 is the least for one executor)",
+            "lower WORKERS or WORKER_MEMORY_MB (at least 3072, for one executor)",
         )
 
 
 def address_on(network: str) -> str:
-    """This container's address on a network. Raises SetupError."""
-    asked = f"{socket.gethostname()}.{network}"
+    """Return this container's address on a network. Raises SetupError."""
+    name = f"{socket.gethostname()}.{network}"
     try:
-        return socket.gethostbyname(asked)
+        return socket.gethostbyname(name)
     except OSError as error:
         raise SetupError(
-            f"Docker's DNS has no {asked}: {error}.", f"see whether this container is on network {network}"
+            f"Docker's DNS has no {name}: {error}.", f"connect this container to network {network}"
         ) from error
 
 
 def name_on(network: str) -> str:
-    """This container's name on a network, such as dlobd-worker-1.dlobd-lan. Raises SetupError."""
+    """Return this container's name on a network, such as dlobd-worker-1.dlobd-lan. Raises SetupError."""
     address = address_on(network)
     try:
         return socket.gethostbyaddr(address)[0]
@@ -100,20 +102,20 @@ def name_on(network: str) -> str:
 
 
 def limit(network: str, rate: str) -> None:
-    """Limits what leaves by this container's interface to a network, as `tc` writes rates: 1gbit. Raises SetupError."""
-    written = re.fullmatch(r"([1-9]\d*)([kmg])bit", rate)
-    if written is None:
-        raise SetupError(f"FABRIC_RATE={rate} is no rate.", "write it as 1gbit or 100mbit")
-    bytes_per_s = int(written[1]) * UNITS[written[2]] // 8
+    """Limit the rate of this container's interface to a network, in the format of `tc`: 1gbit. Raises SetupError."""
+    match = re.fullmatch(r"([1-9]\d*)([kmg])bit", rate)
+    if match is None:
+        raise SetupError(f"FABRIC_RATE={rate} is not a rate.", "write it as 1gbit or 100mbit")
+    bytes_per_s = int(match[1]) * UNITS[match[2]] // 8
     interface = interfaces.with_address(address_on(network))
-    assert interface is not None  # the address is of this container
+    assert interface is not None  # the address belongs to this container
     burst = max(LEAST_BURST_BYTES, bytes_per_s * BURST_MS // 1000)
     shape = ["tbf", "rate", rate, "burst", str(burst), "latency", "20ms"]
     command = ["tc", "qdisc", "replace", "dev", interface.name, "root", *shape]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())[:200]
-        raise SetupError(f"tc cannot limit {interface.name}: {said}.", "leave FABRIC_RATE empty, or allow NET_ADMIN")
+        output = " ".join((done.stderr or done.stdout).split())[:200]
+        raise SetupError(f"tc cannot limit {interface.name}: {output}.", "leave FABRIC_RATE empty, or allow NET_ADMIN")
 
 
 if __name__ == "__main__":

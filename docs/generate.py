@@ -26,7 +26,6 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.attribution.degrees import BETWEEN_MARKS, MEASURED
 from dlobd.attribution.sources.kinds import KINDS
 from dlobd.attribution.statistics import fewest
 from dlobd.attribution.trust.checks import RULES
@@ -37,11 +36,12 @@ from dlobd.report import terminal
 from dlobd.selftest import report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.plans import SIZES_S
+from dlobd.spans import BETWEEN_MARKS, MEASURED, SPANS, OwnQuality
 
 DOCS = Path(__file__).parent
 
 MADE = """\
-<!-- Made by docs/generate.py; change that, or dlobd/layers.py, dlobd/attribution/degrees.py or
+<!-- Made by docs/generate.py; change that, or dlobd/layers.py, dlobd/spans.py or
 dlobd/bundle/run.schema.json. -->"""
 
 LAYERS_PAGE = """\
@@ -63,9 +63,9 @@ source](trust.md#missing-evidence) would have told. Time that belongs to a layer
 
 ## Names and degrees of evidence
 
-The spans that each layer's time can have, and how well the own time of each is known: the two
-[degrees](methodology.md#degrees-of-evidence) that follow from a span's name. A star stands for any words. A few names
-are of several layers: the same call on behalf of each of them.
+The kinds of spans of each layer, and how well the own time of each is known: two of the
+[degrees](methodology.md#degrees-of-evidence) of evidence. A star is the variable part of a name. A few names occur in
+several layers: the same call on behalf of each of them.
 
 {degrees}
 
@@ -303,10 +303,10 @@ FORMULAS: dict[str, tuple[str, str]] = {
     "window.end_ns": ("ns", "read when the kernel reports the exit of spark-submit (pidfd), own clock"),
     "wall_ns": ("ns", "`window.end_ns - window.start_ns`"),
     "layers[].ns": ("ns", "sum of the segments of the window that belong to the layer"),
-    "layers[].measured_ns": ("ns", "sum of its segments whose span is `measured` in `dlobd/attribution/degrees.py`"),
+    "layers[].measured_ns": ("ns", "sum of its segments whose span is `measured` in `dlobd/spans.py`"),
     "layers[].between_marks_ns": (
         "ns",
-        "the same of those whose span is `between marks` there, or has no row, or whose end was not seen",
+        "the same of those whose span is `between marks` there, or whose end was not seen",
     ),
     "layers[].named_wait_ns": ("ns", "sum of its `causes`"),
     "layers[].unexplained_ns": (
@@ -834,12 +834,14 @@ def layers_page() -> str:
         for layer in LAYERS.values()
     ]
     header = ("Layer", "Group", "Opens", "Closes", "Source", "Cannot see", "Colour")
-    known = [
-        (f"`{name}`", *(", ".join(f"`{one}`" for one in some.get(name, ())) for some in (MEASURED, BETWEEN_MARKS)))
-        for name in LAYERS
-    ]
+    known = [(f"`{layer}`", *(_kinds(layer, quality) for quality in (MEASURED, BETWEEN_MARKS))) for layer in LAYERS]
     degrees = _table(("Layer", "Measured", "Between marks"), known)
     return LAYERS_PAGE.format(made=MADE, table=_table(header, rows), unattributed=UNATTRIBUTED, degrees=degrees)
+
+
+def _kinds(layer: str, quality: OwnQuality) -> str:
+    rows = [kind for kind in SPANS.values() if kind.layer == layer and kind.quality == quality]
+    return ", ".join(f"`{kind.text('*')}`" for kind in rows)
 
 
 def metrics_page() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from records import layer_row, run_record
 
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
+from dlobd.compare.runset import RunSet, without_series
 from dlobd.experiment import files
 from dlobd.run import series
 from dlobd.schema import Experiment
@@ -73,6 +74,11 @@ def trained(accuracies: Sequence[float | None], target: float = 0.0, **settings:
     touched = {"event": "first touch of the data", "at_ns": start_ns + 4 * S, "source": "own mark", "resolution_ns": 1}
     more = {"epochs": epochs, "first_touch": touched, "time_to_accuracy": times if target else None}
     return record({"tensorflow": 40}, evaluate_every_epochs=1, target_accuracy=target, **settings) | more
+
+
+def runset(runs: Iterable[Run], axes: tuple[str, ...] = ()) -> RunSet:
+    """Return a set of runs without a series."""
+    return dataclasses.replace(without_series("", runs), axes=axes)
 
 
 def made(layers_s: Mapping[str, float], rate: float | None = None, **settings: Any) -> Run:

@@ -1,7 +1,8 @@
-"""Hosts as trees of /sys and /proc that tests make: their counters move, and a rank reads them before and after.
+"""Constructed hosts: trees of /sys and /proc whose counters move, and ranks that read them before and after.
 
 The layout of RDMA devices is that of Linux's Documentation/ABI/stable/sysfs-class-infiniband; that of Soft-RoCE was
-copied from a machine that has it."""
+copied from a machine that has it.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ GID = "fe80:0000:0000:0000:0ac0:ebff:fe23:1122"
 
 
 def put(path: Path, text: object) -> None:
-    """A file of /sys or /proc."""
+    """Write a file of /sys or /proc."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{text}\n")
 
 
 @dataclass
 class Host:
-    """One host: `read` is what a rank there sees now."""
+    """A host; `read` takes a rank's snapshot."""
 
     root: Path
     name: str = "host-a"
@@ -40,7 +41,7 @@ class Host:
     numbers: dict[str, list[int]] = field(default_factory=dict)  # interface: received, packets, sent, packets
 
     def interface(self, name: str, address: str = "", kind: int = 1, mtu: int = 1500, at: int = 5_000) -> None:
-        """An interface; on real hardware its `device` is the same as that of an RDMA device."""
+        """Add an interface; on real hardware its `device` link equals that of an RDMA device."""
         place = self.root / "sys/class/net" / name
         put(place / "type", kind)
         put(place / "mtu", mtu)
@@ -53,7 +54,7 @@ class Host:
     def device(
         self, name: str, layer: str = "InfiniBand", interface: str = "", soft: bool = False, at: int | None = 7_000
     ) -> None:
-        """A device with one port, whose counters stand at `at`; None: it has none."""
+        """Add a device with one port, whose counters stand at `at`; None: it has none."""
         place = self.root / (f"sys/devices/virtual/infiniband/{name}" if soft else f"{PCI}/infiniband/{name}")
         port = place / "ports/1"
         put(port / "state", "4: ACTIVE")
@@ -77,7 +78,7 @@ class Host:
             self.set_port(name, at)
 
     def set_port(self, name: str, at: int) -> None:
-        """All counters of a port: words of 4 octets, or packets of a software device."""
+        """Set all counters of a port: words of 4 octets, or packets of a software device."""
         port = self.root / "sys/class/infiniband" / name / "ports/1"
         if (self.root / "sys/class/infiniband" / name / "parent").exists():
             put(port / "hw_counters/sent_pkts", at)
@@ -87,14 +88,14 @@ class Host:
             put(port / "counters/port_rcv_data", at)
 
     def move(self, interface: str, size: int = BYTES, packet: int = 1448) -> None:
-        """An interface carries so many bytes of TCP each way, with headers."""
+        """Let an interface carry bytes of TCP each way, with headers."""
         received, packets_in, sent, packets_out = self.numbers[interface]
         packets = -(-size // packet)
         wire = size + packets * 66
         self.numbers[interface] = [received + wire, packets_in + packets, sent + wire, packets_out + packets]
 
     def read(self, sockets: Sequence[TcpSocket] | None = ()) -> Snapshot:
-        """What a rank sees, and its TCP connections; None: it cannot see them."""
+        """Take a rank's snapshot with its TCP connections; None: they are unknown."""
         lines = [f"{name}: {a} {b} 0 0 0 0 0 0 {c} {d} 0 0 0 0 0 0" for name, (a, b, c, d) in self.numbers.items()]
         head = "Inter-|   Receive | Transmit\n face |bytes packets |bytes packets"
         put(self.root / "proc/self/net/dev", "\n".join((head, *lines)))
@@ -109,7 +110,7 @@ class Host:
 
 
 def traffic(kind: Kind, size: int = BYTES) -> Traffic:
-    """What a channel says of itself."""
+    """Return a channel's traffic."""
     return Traffic(kind, "", 10, size, 10, size, 0, 0)
 
 
@@ -122,7 +123,7 @@ def seen(
     library: str = "ucx",
     addresses: Sequence[str] = (),
 ) -> TransportEvidence:
-    """A rank's evidence, as it comes out of a record."""
+    """Return a rank's evidence, parsed from its record."""
     attrs = record(
         rank, library, before, lanes=lanes.split(), traffic=traffic(kind), addresses=addresses, after=after
     )  # fmt: skip
@@ -130,14 +131,14 @@ def seen(
 
 
 def connected(a: str, b: str, share: float = 1.0) -> tuple[list[TcpSocket], list[TcpSocket]]:
-    """Both ends of a connection that carried that share of the bytes each way."""
+    """Return both ends of a connection that carried a share of the bytes each way."""
     size = int(BYTES * share)
     return [TcpSocket(f"{a}:4711", f"{b}:50000", size, size)], [TcpSocket(f"{b}:50000", f"{a}:4711", size, size)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """What was asked for, what the ranks saw, and what the verdict must be."""
+    """Requested channel, evidence of the ranks, and expected verdict."""
 
     name: str
     asked: str
@@ -166,7 +167,7 @@ def _run(
     kind: Kind = "unknown",
     net: str = "10.0.0",
 ) -> list[TransportEvidence]:
-    """One rank a host, whose counters `move` moves; TCP connections carry `share` of the bytes, None: not known."""
+    """One rank per host, whose counters `move` moves; TCP connections carry `share` of the bytes (None: unknown)."""
     before = [host.read(() if share is not None else None) for host in hosts]
     for host in hosts:
         move(host)
@@ -195,7 +196,7 @@ def _roce(tmp: Path, soft: bool = False) -> tuple[Host, Host]:
 
 
 def _moved(at: int = 7_000, name: str = "mlx5_0", size: int = BYTES) -> Callable[[Host], None]:
-    """A port of InfiniBand carries the bytes with 3 % of headers; a counter of 32 bits wraps."""
+    """Move an InfiniBand port by the bytes with 3 % of headers; a 32-bit counter wraps."""
     words = size * 103 // 100 // 4
     return lambda host: host.set_port(name, (at + words) % 2**32)
 
@@ -206,7 +207,7 @@ def _soft(host: Host) -> None:
 
 
 def _mixed_hosts(tmp: Path) -> list[TransportEvidence]:
-    """One by verbs, two by TCP."""
+    """One host by verbs, two by TCP."""
     first, second = _infiniband(tmp)
     third = Host(tmp / "c", "host-c")
     third.interface("eth0", "10.0.0.3")
@@ -266,7 +267,7 @@ def _other_address(tmp: Path) -> list[TransportEvidence]:
 
 
 def _differing_names(tmp: Path) -> list[TransportEvidence]:
-    """What is eth1 on the first host is eth0 on the second, where eth1 is of another network."""
+    """eth1 of the first host and eth0 of the second are on the network."""
     first, second = _pair(tmp)
     first.interface("eth1", "10.2.0.1")
     second.addresses["eth0"] = "10.2.0.2"
@@ -287,7 +288,7 @@ def _one_outside(tmp: Path) -> list[TransportEvidence]:
 
 
 def _foreign_sys(tmp: Path) -> list[TransportEvidence]:
-    """/sys is of another network namespace: the interface's type is not known."""
+    """/sys is of another network namespace: the interface's type is unknown."""
     hosts = _pair(tmp)
     for host in hosts:
         host.numbers["veth1"] = [5, 5, 5, 5]

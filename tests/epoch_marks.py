@@ -6,9 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.bundle.store import Bundle
-from dlobd.tracing import names
 
 DATA = Path(__file__).parent / "data"
 RIGHT = (1000, 1500, 1600)
@@ -25,10 +25,10 @@ def marked(run: str, directory: Path, evaluated: tuple[int, ...] = (1, 2, 3)) ->
     lines = []
     for epoch, step in enumerate(chief.steps()[9::10], 1):
         at_ns = step.end_ns + 1_000
-        lines.append({"k": "i", "n": names.EPOCH_DONE, "t": at_ns, "a": {"epoch": epoch, "loss": 2.0 / epoch}})
+        lines.append({"k": "i", "n": kinds.EPOCH_DONE, "t": at_ns, "a": {"epoch": epoch, "loss": 2.0 / epoch}})
         if epoch in evaluated:
             tested = {"epoch": epoch, "samples": 2000, "right": RIGHT[epoch - 1]}
-            lines.append({"k": "i", "n": names.EPOCH_EVALUATED, "t": at_ns + 5_000, "a": tested})
+            lines.append({"k": "i", "n": kinds.EPOCH_EVALUATED, "t": at_ns + 5_000, "a": tested})
     with open(chief.path, "a") as file:
         file.writelines(json.dumps(line) + "\n" for line in lines)
     return bundle

@@ -101,7 +101,7 @@ class MpiJob:
         self.pmi.close()
 
     def line(self, rank: int) -> str:
-        """The next line that a rank prints."""
+        """Return the next line of a rank's output."""
         out = self.ranks[rank].stdout
         assert out is not None
         said = out.readline().strip()
@@ -109,14 +109,14 @@ class MpiJob:
         return said
 
     def ends(self, rank: int) -> tuple[int, str, str]:
-        """Status, output and errors of a rank, once it has ended."""
+        """Return status, output and errors of a rank, once it has ended."""
         process = self.ranks[rank]
         out, errors = process.communicate(timeout=PATIENCE_S)
         return process.returncode, out, errors
 
 
 def _inside(namespace: str, make: Callable[[], T]) -> T:
-    """Made by a thread that is in a network namespace: its sockets stay there."""
+    """Call `make` in a thread inside a network namespace: its sockets stay there."""
 
     def work() -> T:
         if namespace:
@@ -130,7 +130,7 @@ def _inside(namespace: str, make: Callable[[], T]) -> T:
 
 
 def results(code: str, size: int, hosts: Sequence[tuple[str, str]] = ()) -> list[str]:
-    """What each rank of a job has printed, which must end well and without a word on stderr."""
+    """Return the output of each rank of a job that ends well, without stderr."""
     with MpiJob(code, size, hosts=hosts) as job:
         ended = [job.ends(rank) for rank in range(size)]
         assert job.pmi.refused == []

@@ -12,6 +12,7 @@ from typing import Any
 from dlobd.attribution.attribute import attribute
 from dlobd.bundle.store import Bundle
 from dlobd.schema import MAIN_LANE, Attribution, Process, Span, Trace
+from dlobd.spans import SPANS
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = ("seen-run", "sampled-run", "quick-run", "killed-trainer", "native-run", "own-run")
@@ -99,4 +100,4 @@ def long_run() -> tuple[Trace, Attribution]:
 
 
 def _span(name: str, lane: str, layer: str, title: str, start_ns: int, end_ns: int) -> Span:
-    return Span(name, None, layer, title, Process("host", lane, 0, 1), lane, start_ns, end_ns, source="own mark")
+    return Span(name, None, SPANS[layer, title], Process("host", lane, 0, 1), lane, start_ns, end_ns, source="own mark")

@@ -1,4 +1,4 @@
-"""Ranks as threads of one process, joined by any channel."""
+"""Ranks as threads of one process, connected by any channel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def soon() -> float:
-    """A deadline that no healthy machine misses."""
+    """Return a deadline that every healthy machine meets."""
     return time.monotonic() + PATIENCE_S
 
 
@@ -32,7 +32,7 @@ class Meeting:
         self._lock = threading.Lock()
 
     def of(self, rank: int) -> AllGather:
-        """As rank `rank` calls it."""
+        """Return the all-gather of one rank."""
 
         def all_gather(name: str, value: str) -> list[str]:
             with self._lock:
@@ -44,7 +44,7 @@ class Meeting:
 
 
 def on_ranks(size: int, work: Callable[[int], T]) -> list[T]:
-    """What `work(rank)` returns on each of so many threads; the first error is raised."""
+    """Run `work(rank)` in a thread per rank and return the results; raise the first error."""
     with ThreadPoolExecutor(size) as pool:
         return [future.result(PATIENCE_S) for future in [pool.submit(work, rank) for rank in range(size)]]
 
@@ -55,7 +55,7 @@ def with_mesh(
     work: Callable[[Mesh], T],
     make: Callable[[], OpenChannel] = SocketsChannel,
 ) -> list[T]:
-    """What `work(mesh)` returns on each rank; meshes and channels are closed afterwards."""
+    """Run `work(mesh)` on each rank and return the results; close meshes and channels."""
     meeting = Meeting(size)
 
     def rank_of(rank: int) -> T:

@@ -13,8 +13,8 @@ from records import layer_row, run_record
 
 from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
+from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.experiment import files
-from dlobd.report.blocks import Taken
 from dlobd.run import series
 from dlobd.schema import Experiment
 
@@ -74,9 +74,14 @@ def _epochs(start_ns: int, lengths_s: Sequence[float]) -> list[dict[str, Any]]:
     ]
 
 
-def taken(repeat: int, number: int, chosen: Experiment, *values: Any, **changes: Any) -> Taken:
-    """`record` as a run of a series."""
-    return Taken(("series", repeat), Run.from_json(record(number, chosen, *values, **changes)))
+def member(repeat: int, number: int, chosen: Experiment, *values: Any, **changes: Any) -> Member:
+    """Return `record` as a run of a series."""
+    return Member(Run.from_json(record(number, chosen, *values, **changes)), Repeat("series", repeat))
+
+
+def runset(members: Sequence[Member]) -> RunSet:
+    """Return a set of these runs."""
+    return RunSet("", tuple(members))
 
 
 def on_disk(out: Path, runs: Sequence[tuple[int, dict[str, Any]]]) -> Path:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dlobd.layers import LAYERS
 from dlobd.schema import MAIN_LANE, Interval, Process, Span, Trace
+from dlobd.spans import BETWEEN_MARKS, SpanKind, cause_of, kind_of
 
 PROCESS = Process("host", "client", 0, 1)
 
@@ -13,9 +14,16 @@ layers = st.sampled_from(sorted(LAYERS))
 
 
 def span(name: str, layer: str, start_ns: int, end_ns: int, lane: str = MAIN_LANE, /, **fields: object) -> Span:
-    """A span with the fields that matter to a test, the rest filled in; `name` is its id as well."""
-    values: dict[str, object] = {"parent": None, "name": name, "process": PROCESS, **fields}
-    return Span(id=name, layer=layer, lane=lane, start_ns=start_ns, end_ns=end_ns, **values)  # type: ignore[arg-type]
+    """A span with the fields that matter to a test, the rest filled in; `name` is its ID as well."""
+    kind, detail = kind_named(layer, str(fields.pop("name", name)))
+    fields.setdefault("cause_kind", cause_of(str(fields.get("cause", ""))))
+    values: dict[str, object] = {"parent": None, "process": PROCESS, "detail": detail, **fields}
+    return Span(id=name, kind=kind, lane=lane, start_ns=start_ns, end_ns=end_ns, **values)  # type: ignore[arg-type]
+
+
+def kind_named(layer: str, name: str) -> tuple[SpanKind, str]:
+    """Returns the registered kind with its variable part, or a kind for this test only."""
+    return kind_of(layer, name) or (SpanKind(name, layer, BETWEEN_MARKS), "")
 
 
 @st.composite

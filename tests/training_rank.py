@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
@@ -28,7 +29,6 @@ from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
 from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.exchanges.outside_step import RENDEZVOUS
-from dlobd.tracing import names
 
 STEPS, BATCH, SHAPE, CLASSES = 8, 12, (12, 12, 1), 5
 """20,229 parameters: gradients of 81 KB, which travel in several buffers and messages."""
@@ -72,7 +72,7 @@ def main() -> None:
     instant = tracing.instant
 
     def heard(name: str, *arguments: Any, **attrs: Any) -> None:
-        if name == names.TRANSPORT:
+        if name == kinds.TRANSPORT:
             told.append(attrs)
         instant(name, *arguments, **attrs)
 

@@ -1,4 +1,4 @@
-"""Two ends of the channel library ucx, as processes, and what they leave as evidence."""
+"""Two ends of library ucx as processes, and their evidence."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def proof(rank):
 
 
 def end(code: str, transport: str, device: str, host: Host | None = None) -> subprocess.Popen[str]:
-    """A process that runs END and the code, on a host."""
+    """Start a process that runs END and the code on a host."""
     command = [*(host.command if host else ()), sys.executable, "-c", END + textwrap.dedent(code), transport, device]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -87,7 +87,7 @@ ASK = """
 
 
 def met(ends: Sequence[subprocess.Popen[str]]) -> list[TransportEvidence]:
-    """What both ends left as evidence, the listening one first; they end well."""
+    """Return the evidence of both ends, the listening one first."""
     assert ends[0].stdout is not None
     address = ends[0].stdout.readline()
     assert address.startswith("ucx:"), ends[0].communicate(timeout=PATIENCE_S)

@@ -14,24 +14,24 @@ from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from dlobd import spans as kinds
 from dlobd.faults import injection_log, queue_filler, sigstop, slow_disk
 from dlobd.faults.injection_log import Injection
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.targets import daemons_of, fulfils, is_java
 from dlobd.faults.triggers import Fault, FileAppears, Moment, Recorded, Trigger, armed, wait_for
 from dlobd.hadoop.embedded.processes import mentioning
-from dlobd.run import environment_cache, page_cache
-from dlobd.tracing import names
+from dlobd.run import page_cache
 
 Beside = Callable[[ObservedRun], AbstractContextManager[None]]
 """Does something to a run while the context lasts, and undoes it."""
 
-IMPORTS = Recorded("", names.TENSORFLOW_IMPORTED, chief=False)
+IMPORTS = Recorded("", kinds.TENSORFLOW_IMPORTED, chief=False)
 """A trainer imports TensorFlow."""
-IMPORTED = Recorded(names.TENSORFLOW_IMPORTED)
-FIRST_STEP = Recorded(names.FIRST_STEP_DONE)
-LAST_STEP = Recorded(names.LAST_STEP_DONE)
-TRAINS = Recorded(names.FIRST_STEP_DONE, names.LAST_STEP_DONE, chief=False)
+IMPORTED = Recorded(kinds.TENSORFLOW_IMPORTED)
+FIRST_STEP = Recorded(kinds.FIRST_STEP_DONE)
+LAST_STEP = Recorded(kinds.LAST_STEP_DONE)
+TRAINS = Recorded(kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE, chief=False)
 
 TRAINING_S = 600.0
 """The longest time for which a training is disturbed."""
@@ -193,7 +193,7 @@ def environment_dropped(bytes_per_s: int) -> Beside:
 
 def environment(java_home: Path) -> list[Path]:
     """Returns the files of the environment that dlobd inspects, and all other files of TensorFlow."""
-    files = {path for paths in environment_cache.parts(java_home).values() for path in paths}
+    files = {path for paths in page_cache.environment_parts(java_home).values() for path in paths}
     spec = find_spec("tensorflow")
     for place in spec.submodule_search_locations or () if spec else ():
         files.update(path for path in Path(place).rglob("*") if path.is_file())

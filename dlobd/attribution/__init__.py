@@ -4,5 +4,5 @@ importers/    parsers for third-party and dlobd's own records
 lanes/        one sequential timeline each, and who waits for whom
 nesting       one lane made orderly
 attribute     the wall split by layer
-audits/       one quantity from two sources
+trust/        may the result be believed: checks, reasons, warnings
 """

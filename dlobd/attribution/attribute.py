@@ -1,17 +1,17 @@
-"""Where the wall time went: a trace in, the wall split by layer out, exactly.
+"""Splits the wall time of a trace by layer, exactly.
 
-The wall of a run is the window of its main lane. Read `Attributor.resolve` to believe the numbers: it walks the window
-once and gives each piece of it to one layer, by these rules.
+The wall of a run is the window of its main lane. `Attributor.resolve` walks the window once and assigns each piece to
+one layer, by these rules.
 
 1. An instant belongs to the innermost span that is open in the lane.
-2. A wait is replaced by what the lane that releases it was doing meanwhile; waits there are replaced in turn.
-3. A collective is released by the last rank that enters it: until then, what that rank was doing counts.
-4. What the releasing lane does not cover is a gap: `unexplained` in the layer that waits, except for as much as a
-   named cause (heartbeat, poll, sleep) may take. So delegation cannot hide a hole.
-5. Where nothing is open in the main lane, the time is `unattributed`. So is the own time of a span, and a gap in it, if
-   the source that would tell whose it is, is missing.
+2. A wait is replaced by the work of the lane that releases it; waits there are replaced in turn.
+3. A collective is released by the last rank that enters it: until then, the work of that rank counts.
+4. Time that the releasing lane does not cover is a gap: `unexplained` in the layer that waits, except for at most the
+   period of a named cause (heartbeat, poll, sleep). So delegation cannot hide a gap.
+5. Time without an open span in the main lane is `unattributed`. So is the own time of a span, and a gap in it, if the
+   evidence for its owner is missing.
 
-How well each piece is known, its degree of evidence, follows from its span by the table of `degrees`.
+The quality of the evidence for each piece follows from the kind of its span; see `evidence_quality`.
 
 All numbers are integers of nanoseconds; the parts tile the window, so that they sum to it without a remainder. Pure: no
 clock, no file.
@@ -25,11 +25,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from dlobd.attribution.degrees import Degree, degree, is_read
+from dlobd.attribution.evidence_quality import Quality, quality
 from dlobd.attribution.nesting import Lane, NestedSpan, arrange, by_lane, extent
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, LayerTime, Segment, Span, Trace
+from dlobd.spans import Cause
 
 Kind = Literal["span", "cause", "unexplained", "unattributed"]
 
@@ -51,7 +52,7 @@ def attribute(trace: Trace) -> Attribution:
 
 
 def arranged(trace: Trace) -> dict[str, Lane]:
-    """The normalised lanes of a run over its window; the main lane is always there."""
+    """Returns the normalised lanes of a run over its window, always with the main lane."""
     lanes = {MAIN_LANE: arrange((), trace.start_ns, trace.end_ns)}
     for name, spans in by_lane(trace.spans).items():
         lanes[name] = arrange(spans, trace.start_ns, trace.end_ns)
@@ -59,12 +60,12 @@ def arranged(trace: Trace) -> dict[str, Lane]:
 
 
 def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
-    """What released each wait, by the same rules as the attribution; for pictures.
+    """Finds the release of each wait, by the rules of the attribution; for pictures.
 
-    Nothing for a wait that no other lane is known to have released, or not before its own end.
+    Leaves out a wait without a known release by another lane before its own end.
 
     Args:
-        lanes: as `arranged` gives them.
+        lanes: the result of `arranged`.
     """
     attributor = Attributor(trace, lanes)
     placed = {id(nested.span): nested for lane in lanes.values() for nested in lane.nested}
@@ -81,8 +82,9 @@ def releases(trace: Trace, lanes: dict[str, Lane]) -> list[Release]:
 
 
 def attribute_lane(trace: Trace, lane: str) -> Attribution:
-    """Splits one lane, from its first to its last instant, by layer: its own spans only, so that a wait stays in the
-    layer that waits. For the spread between ranks.
+    """Splits one lane by layer, from its first to its last instant; for the spread between ranks.
+
+    Counts only its own spans, so that a wait stays in the layer that waits.
 
     Raises:
         BundleError: a span has a layer that does not exist.
@@ -101,8 +103,10 @@ def attribute_lane(trace: Trace, lane: str) -> Attribution:
 
 
 def critical_path(attribution: Attribution) -> list[Segment]:
-    """The attributed wall from start to end, with neighbours joined that have lane, layer, kind and span name alike
-    (so that a thousand steps in a row are one entry). A joined segment keeps the first one's span."""
+    """Returns the attributed wall from start to end, with equal neighbours joined.
+
+    Equal means lane, layer, kind and span name: a thousand steps in a row are one entry. A joined segment keeps its
+    first span."""
     joined: list[Segment] = []
     for segment in attribution.segments:
         if joined and _alike(joined[-1]) == _alike(segment):
@@ -113,8 +117,8 @@ def critical_path(attribution: Attribution) -> list[Segment]:
 
 
 class Release(NamedTuple):
-    """A wait and what ended it, `by`: a span of another lane that was open until `at_ns`, or that entered the
-    collective at `at_ns` as the last one. Both have the bounds with which they were counted."""
+    """A wait and its release `by` a span of another lane, which ended at `at_ns` or entered the collective then as the
+    last member. Both have the counted bounds."""
 
     wait: NestedSpan
     by: NestedSpan
@@ -122,10 +126,10 @@ class Release(NamedTuple):
 
 
 class Attributor:
-    """Walks the window from its end to its start: a named cause is spent from the end of a wait backwards, because a
-    poll or a heartbeat delays the end of it.
+    """Walks the window from its end to its start. A named cause takes the last part of a wait, because a poll or a
+    heartbeat delays the end.
 
-    After `resolve`, `segments` are the pieces of the wall, the latest first."""
+    After `resolve`, `segments` are the pieces of the wall, latest first."""
 
     def __init__(self, trace: Trace, lanes: dict[str, Lane]) -> None:
         self.lanes = lanes
@@ -137,17 +141,17 @@ class Attributor:
         self._last_to_enter = self._collectives(trace.spans)
 
     def resolve(self, lane: str, start_ns: int, end_ns: int, waiting: Span | None, chain: tuple[str, ...]) -> None:
-        """Gives every instant of [start_ns, end_ns) to a layer, by what `lane` was doing.
+        """Assigns every instant of [start_ns, end_ns) to a layer, by the work of `lane`.
 
         Args:
-            waiting: the span that is being replaced by this lane; None for the main lane.
-            chain: the lanes from the main lane to this one.
+            waiting: the span that this lane replaces; None for the main lane.
+            chain: the lanes from the main lane to this lane.
         """
         for start, end, span in self.lanes[lane].backwards(start_ns, end_ns):
             for edge in (start, end):
                 self._edge(edge, self.lanes[lane].edges_ns.get(edge, 0))
             if span is None:
-                # Rules 4 and 5: nothing was open here, so the time goes back to the lane that waits for this one.
+                # Rules 4 and 5: no span is open here, so the time goes back to the waiting lane.
                 if waiting is None:
                     self._emit(start, end, UNATTRIBUTED, None, "unattributed", chain)
                 else:
@@ -159,12 +163,12 @@ class Attributor:
                 self._own(span, entered, end, chain)
                 self._delegate(span, last.lane, start, entered, last.resolution_ns, chain)
             elif span.waits_for:
-                # Rule 2. After its release a wait has no excuse but its cause.
+                # Rule 2. After its release only its cause explains a wait.
                 released = end if span.released_ns is None else min(max(span.released_ns, start), end)
                 self._gap(span, released, end, chain)
                 self._delegate(span, self._releasing_lane(span), start, released, span.resolution_ns, chain)
             elif span.cause:
-                # A sleep or poll that waits for no lane: as much as its period is named, the rest is plain own time.
+                # A sleep or poll that waits for no lane: its period is named, the rest is own time.
                 self._gap(span, start, end, chain, rest="span")
             else:
                 self._own(span, start, end, chain)  # Rule 1.
@@ -172,22 +176,24 @@ class Attributor:
     def _delegate(
         self, span: Span, lane: str | None, start_ns: int, end_ns: int, resolution_ns: int, chain: tuple[str, ...]
     ) -> None:
-        """Replaces [start_ns, end_ns) of a waiting span by what `lane` did. Its end is known to `resolution_ns`."""
+        """Replaces [start_ns, end_ns) of a waiting span by the work of `lane`. Its end has `resolution_ns`."""
         if start_ns >= end_ns:
             return
         self._edge(end_ns, resolution_ns)
         if lane is None:
             self._gap(span, start_ns, end_ns, chain)
         elif lane in chain:
-            # The wait leads back to a lane that itself waits for it: nothing more can be said. Counted.
+            # The wait leads back to a lane that itself waits for it: a cycle, counted as a clip.
             self.clips.append(Clip("cycle", span.id, end_ns - start_ns))
             self._gap(span, start_ns, end_ns, chain)
         else:
             self.resolve(lane, start_ns, end_ns, span, (*chain, lane))
 
     def _releasing_lane(self, span: Span) -> str | None:
-        """Of the lanes waited for, the one that was busy the longest up to the release; among lanes still busy then,
-        the one that ends last. Lanes without evidence are ignored; None if none is left."""
+        """Returns the lane that released a wait: the lane that was busy until the latest time before the release.
+
+        Of several that were busy at the release, the lane that ends last. Ignores lanes without evidence; None if no
+        lane is left."""
         release_ns = span.end_ns if span.released_ns is None else span.released_ns
         busy: list[tuple[int, int, str]] = []
         for name in span.waits_for:
@@ -198,9 +204,9 @@ class Attributor:
         return max(busy)[2] if busy else None
 
     def releasing(self, nested: NestedSpan) -> tuple[Span, int] | None:
-        """The span of another lane that released a wait, and when; None if it is no wait, or if none is known.
+        """Returns the span of another lane that released a wait, and the time; None if there is none.
 
-        Of a collective it is the last to enter; else what the releasing lane did last before the release."""
+        In a collective it is the last member to enter; else the last span of the releasing lane before the release."""
         span = nested.span
         if span.rendezvous:
             last = self._last_to_enter[span.id]
@@ -212,7 +218,7 @@ class Attributor:
         return (piece.span, piece.end_ns) if piece and piece.span else None
 
     def _gap(self, span: Span, start_ns: int, end_ns: int, chain: tuple[str, ...], rest: Kind = "unexplained") -> None:
-        """Time of `span` that no other lane accounts for. Its cause may take as much of it as is left of the period."""
+        """Emits time of `span` that no other lane covers. Its cause takes at most the rest of its period."""
         if span.unknown:
             self._own(span, start_ns, end_ns, chain)
             return
@@ -242,13 +248,13 @@ class Attributor:
         self.segments.append(Segment(start_ns, end_ns, layer, span, kind, chain))
 
     def _edge(self, at_ns: int, resolution_ns: int) -> None:
-        """Notes how uncertain a boundary is; where two edges meet, the coarser one counts."""
+        """Notes the uncertainty of a boundary; of two edges that meet, the coarser counts."""
         self.edges_ns[at_ns] = max(self.edges_ns.get(at_ns, 0), resolution_ns)
 
     def _collectives(self, spans: Iterable[Span]) -> dict[str, Span]:
-        """For each span of a rendezvous, the member that released it: the last to start before the span ended.
+        """Maps the ID of each member of a collective to the member that released it: the last to start before its end.
 
-        A member that starts after another one has ended cannot have released it: inconsistent evidence, counted."""
+        A member that starts after the end of another member contradicts the evidence: counted as a clip."""
         groups: dict[str, list[Span]] = defaultdict(list)
         for span in spans:
             if span.rendezvous:
@@ -279,18 +285,20 @@ def _sum(
     trace: Trace, wall_ns: int, segments: list[Segment], edges_ns: dict[int, int], clips: Sequence[Clip]
 ) -> Attribution:
     total: Counter[str] = Counter()
-    known: dict[str, Counter[Degree]] = defaultdict(Counter)
+    known: dict[str, Counter[Quality]] = defaultdict(Counter)
     uncertain: Counter[str] = Counter()
     causes: dict[str, Counter[str]] = defaultdict(Counter)
+    rows_of_causes: dict[str, Cause | None] = {}
     names: dict[str, Counter[str]] = defaultdict(Counter)
     for segment in segments:
         length_ns = segment.end_ns - segment.start_ns
         total[segment.layer] += length_ns
-        known[segment.layer][degree(segment)] += length_ns
+        known[segment.layer][quality(segment)] += length_ns
         if segment.span:
             names[segment.layer][segment.span.name] += length_ns
             if segment.kind == "cause":
                 causes[segment.layer][segment.span.cause] += length_ns
+                rows_of_causes[segment.span.cause] = segment.span.cause_kind
     # Moving an uncertain boundary takes from one layer what it gives to the other: both are uncertain by it.
     for left, right in pairwise(segments):
         if left.layer != right.layer:
@@ -302,11 +310,11 @@ def _sum(
     for interval, overlap_ns in _overlaps(trace.intervals, segments):
         low[interval.inside] -= min(interval.hi_ns, overlap_ns)
         high[interval.layer] += min(interval.hi_ns, overlap_ns)
-    # Of a layer whose source is missing, all that is nobody's may be its.
+    # All unattributed time may belong to a layer whose source is missing.
     for row in trace.not_measured:
         if row.inside == UNATTRIBUTED:
             high[row.layer] += total[UNATTRIBUTED]
-    # one that was at work, but held nobody up, has 0: a layer without a row took no part
+    # a layer that worked without delaying the main lane has 0; a layer without a row took no part
     taking_part = {interval.layer for interval in trace.intervals} | {
         span.layer for span in trace.spans if span.start_ns < trace.end_ns and span.end_ns > trace.start_ns
     }
@@ -318,7 +326,7 @@ def _sum(
             known[layer]["unexplained"],
             max(0, low[layer]),
             min(wall_ns, high[layer]),
-            tuple((cause, ns, _length(cause)) for cause, ns in _largest_first(causes[layer])),
+            tuple((cause, ns, _length(rows_of_causes[cause])) for cause, ns in _largest_first(causes[layer])),
             _largest_first(names[layer]),
             known[layer]["measured"],
             known[layer]["between marks"],
@@ -333,7 +341,7 @@ def _sum(
 
 
 def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Iterable[tuple[Interval, int]]:
-    """For each interval, how much of the attributed time of the layer it hides in lies inside its bounds."""
+    """Yields each interval with the attributed time of the layer `inside` within its bounds."""
     wanted = {(interval.lane, interval.inside) for interval in intervals}
     own: dict[tuple[str, str], list[Segment]] = defaultdict(list)
     for segment in segments:
@@ -351,7 +359,7 @@ def _overlaps(intervals: Sequence[Interval], segments: Iterable[Segment]) -> Ite
 
 
 def _merged(clips: Iterable[Clip]) -> tuple[Clip, ...]:
-    """One entry a kind and span, in the order of first appearance."""
+    """Merges clips of one kind and span, in the order of first appearance."""
     total: Counter[tuple[str, str]] = Counter()
     for clip in clips:
         total[clip.kind, clip.span] += clip.ns
@@ -362,9 +370,9 @@ def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _length(cause: str) -> str | None:
-    """Where the length of a cause's period is from, if that is known."""
-    return {True: "read", False: "default", None: None}[is_read(cause)]
+def _length(cause: Cause | None) -> str | None:
+    """Returns the source of the length of a cause's period; None if the cause is not registered."""
+    return None if cause is None else "read" if cause.period_is_read else "default"
 
 
 def _alike(segment: Segment) -> tuple[str, str, str, str]:

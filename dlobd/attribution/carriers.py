@@ -124,8 +124,8 @@ class Carriers:
         who = span.process
         if who.role == "driver":
             return "driver", 0
-        if span.layer == "spark" and span.name.startswith("AM "):  # in an executor's lane too, before it exists
-            return "application-master", 0
+        if span.kind.role:  # the ApplicationMaster also works in an executor's lane, before the executor exists
+            return span.kind.role, 0
         return who if who in self._carriers else (who.role, who.index)
 
     def rows(self, window: Window) -> list[dict[str, Any]]:

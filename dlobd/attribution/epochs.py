@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import Instant, RecordedProcess
@@ -17,7 +18,6 @@ from dlobd.attribution.lanes.builder import OWN_MARK
 from dlobd.attribution.lanes.driver import AUDIT_LOG
 from dlobd.bundle.run import Epoch, TimeToAccuracy
 from dlobd.schema import Event
-from dlobd.tracing import names
 
 FIRST_TOUCH = "first touch of the data"
 EXECUTOR_LOG = "executor log"
@@ -30,13 +30,13 @@ def epochs(evidence: Evidence) -> list[Epoch]:
     unless it had been evaluated by itself, or training went on after its end.
     """
     chief = evidence.chief
-    first = chief.instant(names.FIRST_BATCH) if chief else None
+    first = chief.instant(kinds.FIRST_BATCH) if chief else None
     if chief is None or first is None:
         return []
-    evaluated = {mark.attrs["epoch"]: mark for mark in chief.instants if mark.name == names.EPOCH_EVALUATED}
+    evaluated = {mark.attrs["epoch"]: mark for mark in chief.instants if mark.name == kinds.EPOCH_EVALUATED}
     found: list[Epoch] = []
     begin_ns = first.at_ns
-    for done in (mark for mark in chief.instants if mark.name == names.EPOCH_DONE):
+    for done in (mark for mark in chief.instants if mark.name == kinds.EPOCH_DONE):
         test = evaluated.get(done.attrs["epoch"])
         found.append(_epoch(done, begin_ns, test))
         begin_ns = test.at_ns if test else done.at_ns
@@ -63,7 +63,7 @@ def _trained_after(chief: RecordedProcess, at_ns: int) -> bool:
 
 
 def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch:
-    test, ended = evidence.results.get(0, {}).get("test"), chief.instant(names.EVALUATED)
+    test, ended = evidence.results.get(0, {}).get("test"), chief.instant(kinds.EVALUATED)
     if not test or ended is None:
         return last
     known_ns = ended.at_ns - last.end_ns
@@ -102,11 +102,11 @@ def _splits(evidence: Evidence) -> Iterator[Event]:
 
 def _reads(evidence: Evidence) -> Iterator[Event]:
     for process in evidence.processes:
-        read = next((span for span in process.spans if span.attrs.get("purpose") == names.INPUT), None)
+        read = next((span for span in process.spans if span.attrs.get("purpose") == kinds.INPUT), None)
         if read is None:
             continue
         # WebHDFS is asked where a file is before its bytes come
-        asked = [s.start_ns for s in process.named(names.OPEN) if s.thread == read.thread and s.end_ns <= read.start_ns]
+        asked = [s.start_ns for s in process.named(kinds.OPEN) if s.thread == read.thread and s.end_ns <= read.start_ns]
         yield Event(FIRST_TOUCH, max(asked, default=read.start_ns), OWN_MARK)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.bundle.transport import ExchangeUse
-from dlobd.tracing import names
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
@@ -28,7 +28,7 @@ def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
 def _use(rank: RecordedProcess) -> ExchangeUse | None:
     whole = {span.id: span for span in rank.steps() if not span.truncated}
     parts = [span for span in rank.spans if span.parent in whole and not span.truncated]
-    exchanges = {span.id for span in parts if span.name == names.EXCHANGE}
+    exchanges = {span.id for span in parts if span.name == kinds.EXCHANGE}
     if not exchanges:
         return None
     inside = [span for span in rank.spans if span.parent in exchanges and not span.truncated]
@@ -37,9 +37,9 @@ def _use(rank: RecordedProcess) -> ExchangeUse | None:
     def part_ns(name: str) -> int | None:
         return _sum([span for span in inside if span.name == name]) if name in told else None
 
-    compute_ns = _sum([span for span in parts if span.name in (names.FORWARD_AND_BACKWARD, names.APPLY)])
+    compute_ns = _sum([span for span in parts if span.name in (kinds.FORWARD_AND_BACKWARD, kinds.APPLY)])
     exchange_ns = _sum([span for span in parts if span.id in exchanges])
-    packed = [span.attrs["bytes"] for span in inside if span.name == names.PACK and "bytes" in span.attrs]
+    packed = [span.attrs["bytes"] for span in inside if span.name == kinds.PACK and "bytes" in span.attrs]
     return ExchangeUse(
         role=rank.process.role,
         index=rank.process.index,
@@ -47,10 +47,10 @@ def _use(rank: RecordedProcess) -> ExchangeUse | None:
         bytes=sum(packed) if packed else None,
         compute_ns=compute_ns,
         exchange_ns=exchange_ns,
-        pack_ns=part_ns(names.PACK),
-        wait_for_peers_ns=part_ns(names.WAIT_FOR_PEERS),
-        wire_ns=part_ns(names.WIRE),
-        unpack_ns=part_ns(names.UNPACK),
+        pack_ns=part_ns(kinds.PACK),
+        wait_for_peers_ns=part_ns(kinds.WAIT_FOR_PEERS),
+        wire_ns=part_ns(kinds.WIRE),
+        unpack_ns=part_ns(kinds.UNPACK),
         overlap=overlap(compute_ns, exchange_ns, _sum(list(whole.values()))),
     )
 

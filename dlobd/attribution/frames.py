@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from dlobd import spans as kinds
 from dlobd.attribution import resource_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import SampledHost
@@ -22,7 +23,6 @@ from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Span, Trace
-from dlobd.tracing import names
 
 SPANS = {
     "id": "str",
@@ -239,7 +239,7 @@ class RunBundle:
 
 def _is_step(span: Span) -> bool:
     """Not another collective that is counted, such as what ranks agree on between steps."""
-    return span.rendezvous in ("", f"{names.STEP_RENDEZVOUS} {span.call}")
+    return span.rendezvous in ("", f"{kinds.STEP_RENDEZVOUS} {span.call}")
 
 
 def _passed(row: LayerWaits | None, ns: int) -> dict[str, int | None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.schema import Process
-from dlobd.tracing import names
 
 
 def imports(evidence: Evidence) -> list[dict[str, Any]]:
@@ -17,7 +17,7 @@ def imports(evidence: Evidence) -> list[dict[str, Any]]:
     found: dict[tuple[Process, str, str], list[int]] = defaultdict(lambda: [0, 0])
     for recorded in evidence.processes:
         for instant in recorded.instants:
-            if instant.name == names.PACKAGE_IMPORTED:
+            if instant.name == kinds.PACKAGE_IMPORTED:
                 total = found[recorded.process, instant.attrs["package"], instant.attrs["by"]]
                 total[0] += instant.attrs["ns"]
                 total[1] += instant.attrs["own_ns"]

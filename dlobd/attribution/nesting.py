@@ -1,9 +1,9 @@
-"""One lane made orderly: its spans nest, and every instant of it belongs to exactly one of them, or to none.
+"""Normalises a lane: its spans nest, and every instant belongs to exactly one innermost span, or to none.
 
-A lane is one sequential timeline (a thread, or one thing that others log about, such as a YARN application). Its spans
-come from several sources with different resolutions, so that they may stick out of each other by a little. Here they
-are normalised, and each correction is a `Clip`. Attribution and the trace view both start from this, so that a picture
-never shows anything else than what was counted. Pure: no clock, no file.
+A lane is one sequential timeline (a thread, or an entity that logs describe, such as a YARN application). Its spans
+come from several sources with different resolutions, so that they may overlap slightly. Each correction is a `Clip`.
+Attribution and the trace view both use the result, so that a picture shows exactly the counted time. Pure: no clock, no
+file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dlobd.schema import Clip, Span
 
 
 class NestedSpan(NamedTuple):
-    """A span with the bounds it has after normalisation; `depth` counts the spans around it."""
+    """A span with its bounds after normalisation; `depth` is the number of spans around it."""
 
     start_ns: int
     end_ns: int
@@ -38,8 +38,8 @@ class Piece(NamedTuple):
 class Lane:
     """A normalised lane over a window.
 
-    `nested` are its spans, outer before inner; `pieces` tile the window without hole or overlap; `edges_ns` gives for
-    each instant at which a span begins or ends how uncertain that instant is (the coarsest of the spans that meet)."""
+    `nested` are its spans, outer before inner. `pieces` tile the window without gap or overlap. `edges_ns` maps each
+    instant at which a span begins or ends to its uncertainty (the largest of the spans that meet)."""
 
     nested: tuple[NestedSpan, ...]
     pieces: tuple[Piece, ...]
@@ -47,7 +47,7 @@ class Lane:
     clips: tuple[Clip, ...]
 
     def backwards(self, start_ns: int, end_ns: int) -> Iterator[Piece]:
-        """The pieces inside [start_ns, end_ns), cut to it, the latest first."""
+        """Yields the pieces inside [start_ns, end_ns), cut to it, latest first."""
         index = bisect_left(self.pieces, end_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].end_ns > start_ns:
             piece = self.pieces[index]
@@ -55,20 +55,20 @@ class Lane:
             index -= 1
 
     def last_busy(self, at_ns: int) -> Piece | None:
-        """The latest piece, cut to what is not after `at_ns`, in which a span of this lane was open."""
+        """Returns the latest piece with an open span, cut at `at_ns`; None if there is none."""
         index = bisect_left(self.pieces, at_ns, key=lambda piece: piece.start_ns) - 1
         while index >= 0 and self.pieces[index].span is None:
             index -= 1  # two pieces without a span never touch, so this steps once
         return self.pieces[index]._replace(end_ns=min(self.pieces[index].end_ns, at_ns)) if index >= 0 else None
 
     def busy_until(self, at_ns: int) -> int | None:
-        """The latest instant, not after `at_ns`, up to which a span of this lane was open; None if there is none."""
+        """Returns the latest instant until `at_ns` at which a span was open; None if there is none."""
         piece = self.last_busy(at_ns)
         return piece.end_ns if piece else None
 
 
 def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
-    """The spans of each lane, in the order in which they were given."""
+    """Groups spans by lane, in the given order."""
     lanes: dict[str, list[Span]] = {}
     for span in spans:
         lanes.setdefault(span.lane, []).append(span)
@@ -78,7 +78,7 @@ def by_lane(spans: Iterable[Span]) -> dict[str, list[Span]]:
 def arrange(spans: Sequence[Span], start_ns: int, end_ns: int) -> Lane:
     """Normalises the spans of one lane in the window [start_ns, end_ns).
 
-    Costs O(n log n). Spans that cover no time are left out.
+    Costs O(n log n). Leaves out spans that cover no time.
     """
     clips: list[Clip] = []
     nested = _nest(spans, _clip_to_parents(spans, start_ns, end_ns, clips), clips)
@@ -101,7 +101,7 @@ def _clip_to_parents(
         if span.end_ns < span.start_ns:
             clips.append(Clip(_kind(span.start_ns - span.end_ns, span, span), span.id, span.start_ns - span.end_ns))
             continue
-        if span.truncated:  # closed at the last evidence: the true end is unknown, so only the length is told
+        if span.truncated:  # closed at the last evidence: the true end is unknown
             clips.append(Clip("truncated", span.id, span.end_ns - span.start_ns))
         low, high = _cut((span.start_ns, span.end_ns), (start_ns, end_ns), "outside window", span, clips)
         parent = first.get(span.parent) if span.parent is not None and depths[index] else None
@@ -113,7 +113,7 @@ def _clip_to_parents(
 
 
 def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, clips: list[Clip]) -> tuple[int, int]:
-    """`inner` cut to `outer`; what is lost becomes a clip."""
+    """Cuts `inner` to `outer`; the lost time becomes a clip."""
     low = min(max(inner[0], outer[0]), outer[1])
     high = max(min(inner[1], outer[1]), low)
     lost = (inner[1] - inner[0]) - (high - low)
@@ -123,12 +123,12 @@ def _cut(inner: tuple[int, int], outer: tuple[int, int], kind: str, span: Span, 
 
 
 def _kind(cut_ns: int, one: Span, other: Span) -> str:
-    """Spans that cross by no more than both together are uncertain just cross; more contradicts the evidence."""
+    """Returns "crossing" if two spans cross by at most their uncertainty, else "inconsistent"."""
     return "crossing" if cut_ns <= one.resolution_ns + other.resolution_ns else "inconsistent"
 
 
 def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
-    """How many recorded ancestors each span has in this lane. A parent that leads back to its child is ignored."""
+    """Counts the recorded ancestors of each span in this lane. Ignores a parent that leads back to its child."""
     depths = [-1] * len(spans)
     for index in range(len(spans)):
         path: list[int] = []
@@ -145,11 +145,11 @@ def _depths(spans: Sequence[Span], first: dict[str, int]) -> list[int]:
 
 
 def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips: list[Clip]) -> list[NestedSpan]:
-    """Removes the crossings that are left, from the earliest start to the latest, outer before inner.
+    """Removes the remaining crossings, from the earliest start to the latest, outer before inner.
 
-    Two spans cross where the later one (B) begins inside the earlier one (A) and ends outside of it. The smaller
-    correction is made: either B loses its tail and lies inside A, or they follow each other. Then the later one has
-    the time they share, as with any inner span; except that within their uncertainty the better known edge stays.
+    Two spans cross if the later span (B) begins inside the earlier span (A) and ends outside of it. The smaller
+    correction is made: either B loses its tail and lies inside A, or B follows A. In the second case B gets the shared
+    time, as with any inner span; except that within their uncertainty the more precise edge stays.
     """
     heap = bounds  # sorted, and so already a heap
     placed: list[list[int]] = []  # [start, end, depth, index]; an end may still move while the span is open
@@ -182,7 +182,7 @@ def _nest(spans: Sequence[Span], bounds: list[tuple[int, int, int, int]], clips:
 
 
 def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iterator[Piece]:
-    """The sweep: pieces that tile the window, each with the innermost span open in it; integers, so exact."""
+    """Sweeps over the window: yields pieces that tile it, each with its innermost open span; exact, in integers."""
     open_: list[NestedSpan] = []
     cursor = start_ns
 
@@ -205,5 +205,5 @@ def _innermost(nested: Sequence[NestedSpan], start_ns: int, end_ns: int) -> Iter
 
 
 def extent(spans: Sequence[Span]) -> tuple[int, int]:
-    """From the first start to the last end of a lane's spans; (0, 0) without spans."""
+    """Returns the first start and the last end of spans; (0, 0) without spans."""
     return min((s.start_ns for s in spans), default=0), max((s.end_ns for s in spans), default=0)

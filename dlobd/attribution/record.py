@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution import core_waits, environment_cache, recording_cost, statistics
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.epochs import epochs, first_touch, time_to_accuracy
 from dlobd.attribution.exchange_use import exchange_use
-from dlobd.attribution.findings.base import Case
+from dlobd.attribution.findings.base import Context
 from dlobd.attribution.findings.find import findings
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
@@ -34,7 +35,6 @@ from dlobd.bundle.run import Check
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.schema import OwnJob, Runnable, Status
-from dlobd.tracing import names
 
 WINDOW = "spark-submit exec -> exit"
 BY_HAND_WINDOW = "RM startedTime -> finishedTime"
@@ -60,7 +60,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
     window = (trace.start_ns, trace.end_ns)
     environment = environment_cache.environment_cache(evidence.environment_cache)
     waits = core_waits.core_waits(evidence, attribution.segments, window)
-    case = Case(evidence, experiment, trace, attribution, waits, environment)
+    context = Context(evidence, experiment, trace, attribution, waits, environment)
     transport, absences = planes(experiment, evidence), missing(evidence)
     found = checks(Facts(evidence, experiment, attribution.clips, attribution.wall_ns, transport, absences))
     status, reason = _status(experiment, evidence, found)
@@ -90,7 +90,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "resources": resource_use(evidence, attribution.segments, window),
         "core_waits": waits,
         "imports": imports(evidence),
-        "findings": _dicts(findings(case)),
+        "findings": _dicts(findings(context)),
         "spark_metrics": _spark_metrics(evidence),
         "transport": None if transport is None else _dicts(transport),
         "exchange": _dicts(exchange_use(evidence)),
@@ -127,7 +127,7 @@ def _spark_metrics(evidence: Evidence) -> dict[str, Any] | None:
     try:
         return spark_metrics(evidence.tasks, evidence.stage_calls)
     except (KeyError, TypeError):
-        return None  # an event log of another form; the audits that need it say so
+        return None  # an event log of an unknown form; the checks that need it are unknown
 
 
 def _training_times(experiment: Runnable, evidence: Evidence, start_ns: int) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _rank(process: RecordedProcess, machine: Mapping[str, Any]) -> dict[str, Any
 
 def _feed_waits(process: RecordedProcess) -> list[RecordedSpan]:
     """Those of the step loop: a thread that takes blocks ahead of it holds nobody up."""
-    return [span for name in (names.GET, names.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
+    return [span for name in (kinds.GET, kinds.AWAIT_BLOCK) for span in process.named(name) if not span.thread]
 
 
 def _machine(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _own_rank(rank: Rank) -> dict[str, Any]:
     """Only the length of the user's own main function is known, not where its steps are."""
     unknown = dict.fromkeys(("steps", "first_step_ns", "step_p50_ns", "step_p99_ns", "step_max_ns"))
     main_ns = rank.main.end_ns - rank.main.start_ns if rank.main and not rank.main.truncated else None
-    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(names.GET))
+    wait_ns = sum(span.end_ns - span.start_ns for span in rank.named(kinds.GET))
     return {"role": rank.role, "index": rank.index, **unknown, "main_ns": main_ns, "feed_wait_ns": wait_ns}
 
 
@@ -194,8 +194,8 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
     results = evidence.results
     samples = sum(result["samples"] for result in results.values()) if results else None
     steps = min((result["steps"] for result in results.values()), default=None)
-    begun = [i.at_ns for p in ranks if (i := p.instant(names.FIRST_BATCH))]
-    ended = [i.at_ns for p in ranks if (i := p.instant(names.LAST_STEP_DONE))]
+    begun = [i.at_ns for p in ranks if (i := p.instant(kinds.FIRST_BATCH))]
+    ended = [i.at_ns for p in ranks if (i := p.instant(kinds.LAST_STEP_DONE))]
     rate = samples / (max(ended) - min(begun)) * 1e9 if samples and begun and ended else None
     losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
     test = results.get(0, {}).get("test") or {}

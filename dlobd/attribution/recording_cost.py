@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.schema import Segment, Span
-from dlobd.tracing import names
 
 BUDGET = 0.01
 """Of the wall, and of a training loop: recording that costs more gets a warning."""
 
-_LOST = re.compile(rb"dlobd: (\d+) lines of spans of process (\d+) are lost")
+_LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _ADDED_LOGS = (
     files.DRIVER_JVM_LOG,
     files.EVENT_LOG,
@@ -60,8 +60,8 @@ def overhead(
         "left_out": sum(cost.left_out for cost in costs) if costs else None,
         "flush_ns": sum(cost.wall_ns for cost in costs) if costs else None,
         "flush_cpu_ns": sum(cost.cpu_ns for cost in costs) if costs else None,
-        "span_bytes": sum(process.path.stat().st_size for process in evidence.processes),
-        "log_bytes": sum(path.stat().st_size for path in _added_logs(evidence.path)),
+        "span_bytes": sum(reading.size(process.path) or 0 for process in evidence.processes),
+        "log_bytes": sum(reading.size(path) or 0 for path in _added_logs(evidence.path)),
         "chain_spans": on_chain,
         "chain_ns": chain_ns,
         "chain_share": _share(chain_ns, wall_ns),
@@ -88,9 +88,8 @@ def lost_lines(evidence: Evidence) -> int:
     lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
-        if path.is_file():
-            for count, pid in _LOST.findall(path.read_bytes()):
-                lost[int(pid)] = max(lost.get(int(pid), 0), int(count))
+        for count, pid in _LOST.findall(reading.text(path)):
+            lost[int(pid)] = max(lost.get(int(pid), 0), int(count))
     return sum(lost.values())
 
 
@@ -119,7 +118,7 @@ def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> dict[str
     they share one interpreter."""
     slowest: tuple[int, int, RecordedProcess] | None = None
     for process in processes:
-        first, last = process.instant(names.FIRST_BATCH), process.instant(names.LAST_STEP_DONE)
+        first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
         if first and last and (slowest is None or last.at_ns - first.at_ns > slowest[0]):
             slowest = (last.at_ns - first.at_ns, first.at_ns, process)
     if slowest is None:

@@ -20,11 +20,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.statistics import quantile
 from dlobd.bundle.run import Quantiles, Throughput
-from dlobd.tracing import names
 
 WARMUP_STEPS = 10
 """Left out, as tf_cnn_benchmarks leaves them out by default: the first one is traced and compiled."""
@@ -32,7 +32,7 @@ WARMUP_STEPS = 10
 MAD_TO_DEVIATION = 1.4826
 """Of normally distributed values the median absolute deviation times this is the standard deviation."""
 
-PAUSES = (names.CHECKPOINT, names.EVALUATE, names.AGREE)
+PAUSES = (kinds.CHECKPOINT, kinds.EVALUATE, kinds.AGREE)
 """What the chief does between steps that is no part of training."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.bundle.transport import Plane
 from dlobd.channel import Channel
@@ -13,7 +14,6 @@ from dlobd.experiment.channels import library
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence
 from dlobd.network.verdict.rules import plane_of_addresses, verdict
 from dlobd.schema import OwnJob, Runnable
-from dlobd.tracing import names
 
 EXCHANGE, GRPC, SPARK, HDFS = "exchange", "tensorflow-grpc", "spark", "hdfs"
 
@@ -54,7 +54,7 @@ def _client(evidence: Evidence) -> Iterator[Snapshot]:
 
 def _ranks(evidence: Evidence) -> Iterator[TransportEvidence]:
     for process in evidence.processes:
-        if (said := process.instant(names.TRANSPORT)) is not None:
+        if (said := process.instant(kinds.TRANSPORT)) is not None:
             try:
                 yield TransportEvidence.from_attrs(said.attrs)
             except (KeyError, TypeError):

@@ -13,7 +13,8 @@ from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution import record
-from dlobd.bundle import files
+from dlobd.axes import RENAMED_EXCHANGES
+from dlobd.bundle import files, reading
 from dlobd.bundle.run import Check, Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError
@@ -98,10 +99,12 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
         differences.append(f"the configuration has key {key(experiment)}, run.json says {run.experiment_key}")
     if experiment.name != run.experiment:
         differences.append(f"the configuration is of {experiment.name}, run.json says {run.experiment}")
-    try:
-        job = json.loads((bundle.path / files.JOB).read_text())
-    except (OSError, ValueError) as error:
-        return _answer(question, [*differences, f"{files.JOB} cannot be read: {error}"], "")
+    job = reading.read_json(bundle.path / files.JOB, dict[str, Any])
+    if not isinstance(job, dict):
+        reason = job.reason if isinstance(job, reading.Damaged) else "is missing"
+        return _answer(question, [*differences, f"{files.JOB} {reason}"], "")
+    if job.get("exchange") in RENAMED_EXCHANGES:
+        job["exchange"] = RENAMED_EXCHANGES[job["exchange"]]
     configuration = json.loads(json.dumps(asdict(run.configuration)))
     differences += [
         f"{name}: {configuration[name]!r} in run.json, {job[name]!r} in job.json"

@@ -1,16 +1,16 @@
-"""How long a run would have been with less of something: its trace, replayed with some time taken out. Pure.
+"""Replays a trace with some time removed: an upper bound of the time that a run would save. Pure.
 
-The attributed wall is one chain of lanes. To take an hour out of a span of that chain need not make the run an hour
-shorter: another lane may be waited for just beside it. So the whole trace is replayed, lane by lane:
+The attributed wall is one chain of lanes. An hour less in a span of that chain need not make the run an hour shorter,
+because the chain may then go through another lane. So the whole trace is replayed, lane by lane:
 
-    own time    of a span is as long as before, or the share of it that is kept
-    a wait      ends when the last of the lanes that it waits for is as far as it was at the wait's end, and as much
-                later as it was: a poll, a message on its way
-    collective  ends when the last member has entered it, and as much later as it did
-    a lane      begins when the lane that waits for it is where it was at that time
+    own time    of a span keeps its length, or the retained share of it
+    a wait      ends when the last of its lanes reaches the position that it had at the wait's end; a delay after that,
+                such as a poll or a message on its way, stays
+    collective  ends when the last member has entered it; a delay after that stays
+    a lane      begins when the lane that waits for it reaches the position that it had then
 
-With nothing taken out every instant stays where it is, to the nanosecond. What is computed is the most that can be
-saved: a replay knows no cause but those waits, so that it lets things happen earlier that something unseen may hold up.
+With nothing removed, every instant stays where it is, to the nanosecond. The result is an upper bound: a replay knows
+only recorded waits, so that an event may move before an unrecorded dependency.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from dlobd.attribution.attribute import arranged
 from dlobd.attribution.nesting import Piece
 from dlobd.schema import MAIN_LANE, Span, Trace
 
-Kept = Callable[[Span, bool], Fraction | int]
-"""Which share of a span's time is kept, 0 to 1; the second argument: of the rest of a wait that is over, or of a sleep,
-and not of what the span itself does."""
+Retain = Callable[[Span, bool], Fraction | int]
+"""Retained share of a span's time, 0 to 1. The second argument is True for a sleep and for the rest of a wait after its
+release, and False for the span's own work."""
 
 
 def everything(span: Span, waited: bool) -> int:
-    """Keeps all."""
+    """Retains all time."""
     return 1
 
 
 class WhatIf:
-    """A trace, to be replayed."""
+    """A trace that can be replayed."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -49,18 +49,19 @@ class WhatIf:
                 self.members[span.rendezvous].append(span)
         self.waiting = _waiting(trace)
 
-    def wall_ns(self, kept: Kept) -> int:
-        """The length of the window if only so much of each span were kept."""
-        return _Replay(self, kept).at(MAIN_LANE, self.trace.end_ns) - self.trace.start_ns
+    def wall_ns(self, retain: Retain) -> int:
+        """Returns the length of the window with the retained shares."""
+        return _Replay(self, retain).at(MAIN_LANE, self.trace.end_ns) - self.trace.start_ns
 
-    def saved_ns(self, kept: Kept) -> int:
-        """By how much the window would be shorter at most; never less than 0."""
-        return max(0, self.trace.wall_ns - self.wall_ns(kept))
+    def saved_ns(self, retain: Retain) -> int:
+        """Returns an upper bound of the time that the window would be shorter; at least 0."""
+        return max(0, self.trace.wall_ns - self.wall_ns(retain))
 
 
 def _waiting(trace: Trace) -> dict[str, str]:
-    """For each lane the lane that is the first to wait for it: one that began before it did, where there is one. A
-    lane that begins with it, as a rank's does with its executor's, begins because of it."""
+    """Maps each lane to the first lane that waits for it, preferably a lane that began earlier.
+
+    A lane that begins at the same time, as a rank's does with its executor's, begins because of it."""
     begins: dict[str, int] = {}
     for span in trace.spans:
         begins[span.lane] = min(begins.get(span.lane, span.start_ns), span.start_ns)
@@ -74,16 +75,16 @@ def _waiting(trace: Trace) -> dict[str, str]:
 
 
 class _Replay:
-    """One pass. `_done` has for each lane where its pieces end now, of those that have been gone through."""
+    """One replay. `_done` maps each lane to the new ends of the pieces that are replayed so far."""
 
-    def __init__(self, what_if: WhatIf, kept: Kept) -> None:
+    def __init__(self, what_if: WhatIf, retain: Retain) -> None:
         self._of = what_if
-        self._kept = kept
+        self._retain = retain
         self._done: dict[str, list[int]] = {name: [] for name in what_if.lanes}
-        self._busy: set[str] = set()  # lanes that are being gone through: a wait that leads back to one says nothing
+        self._busy: set[str] = set()  # lanes in progress: a wait that leads back to such a lane has no information
 
     def at(self, lane: str, at_ns: int) -> int:
-        """Where an instant of a lane lies now."""
+        """Returns the new position of an instant of a lane."""
         index = bisect_left(self._of.starts[lane], at_ns) - 1
         if index < 0:
             return at_ns
@@ -101,7 +102,7 @@ class _Replay:
         return found
 
     def _roughly(self, pieces: Sequence[Piece], done: list[int], index: int, at_ns: int) -> int:
-        """The same while that lane is being gone through: in proportion in what is done, as far away in what is not."""
+        """Like `at`, for a lane in progress: in proportion in replayed pieces, at the old distance in later pieces."""
         piece = pieces[index]
         begin_ns = done[index - 1] if index else piece.start_ns
         if index < len(done):
@@ -110,11 +111,11 @@ class _Replay:
         return begin_ns + at_ns - piece.start_ns
 
     def _is_known(self, lane: str, at_ns: int) -> bool:
-        """Whether where that instant lies now can be told without going round in a circle."""
+        """Returns True if the new position of that instant can be computed without a cycle."""
         return lane not in self._busy or bisect_left(self._of.starts[lane], at_ns) <= len(self._done[lane])
 
     def _end(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
-        """Where a piece, or its first part, ends now, if it begins at `begin_ns`."""
+        """Returns the new end of a piece, or of its first part, that begins at `begin_ns`."""
         span = piece.span
         if span is None:
             return self._begin_of_next(lane, piece, begin_ns, until_ns)
@@ -136,17 +137,18 @@ class _Replay:
         return begin_ns + self._part(span, until_ns - piece.start_ns, False)
 
     def _part(self, span: Span, length_ns: int, waited: bool) -> int:
-        return int(length_ns * self._kept(span, waited))
+        return int(length_ns * self._retain(span, waited))
 
     def _entry(self, lane: str, piece: Piece, begin_ns: int, member: Span) -> int:
-        """When a member enters its collective now."""
+        """Returns the new time at which a member enters its collective."""
         if member.lane == lane:
             return begin_ns + max(0, min(member.start_ns, piece.end_ns) - piece.start_ns)
         return self.at(member.lane, member.start_ns)
 
     def _released(self, span: Span, start_ns: int, begin_ns: int, released_ns: int) -> int:
-        """When a wait is released now: after the last of its lanes, by as much as it was; the reaction to it can be
-        shortened like what follows the release."""
+        """Returns the new release of a wait: after the last of its lanes, with the old delay.
+
+        The delay can be shortened like the rest of the wait after the release."""
         busy: dict[str, int] = {}
         for name in span.waits_for:
             known = self._of.lanes.get(name)
@@ -160,7 +162,7 @@ class _Replay:
         return max(begin_ns, *(self.at(name, until_ns) + late_ns for name, until_ns in busy.items()))
 
     def _begin_of_next(self, lane: str, piece: Piece, begin_ns: int, until_ns: int) -> int:
-        """A lane in which nothing is open goes on when who waits for it says so; else after as long as before."""
+        """Returns the end of a gap: when the waiting lane reaches the old position, or else after the old length."""
         by = self._of.waiting.get(lane)
         if lane == MAIN_LANE or by is None:
             return begin_ns + until_ns - piece.start_ns

@@ -25,6 +25,7 @@ from typing import Any
 
 import jsonschema
 
+from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
 from dlobd.bundle.run import Run
@@ -89,17 +90,19 @@ class Bundle:
             BundleError: it is missing, damaged or of a newer version.
         """
         path = self.path / "run.json"
+        run = reading.read_json(path, dict[str, Any])
+        if isinstance(run, reading.Missing):
+            raise BundleError(f"{path} cannot be read: No such file or directory.", "dlobd show latest")
+        version = run.get("schema_version") if isinstance(run, dict) else None
+        if isinstance(run, reading.Damaged) or not reading.is_int(version):
+            raise BundleError(f"{path} is damaged: it is not the record of a run.")
+        if version > SCHEMA_VERSION:
+            raise BundleError(
+                f"{path} has schema version {version}; this dlobd reads up to {SCHEMA_VERSION}.",
+                "use a newer dlobd",
+            )
         try:
-            run = json.loads(path.read_bytes())
-            version = run["schema_version"]
-            if version > SCHEMA_VERSION:
-                raise BundleError(
-                    f"{path} has schema version {version}; this dlobd reads up to {SCHEMA_VERSION}.",
-                    "use a newer dlobd",
-                )
             run = upgraded(run)
-        except OSError as error:
-            raise BundleError(f"{path} cannot be read: {error.strerror}.", "dlobd show latest") from None
         except (ValueError, TypeError, KeyError):
             raise BundleError(f"{path} is damaged: it is not the record of a run.") from None
         validate(run, str(self.path))
@@ -147,7 +150,7 @@ class Bundle:
         It is unkeyed: whoever changes a bundle can seal it again, and it then has another one. It proves something only
         to who noted it elsewhere."""
         path = self.path / "hashes"
-        return sha256_of(path) if path.is_file() else None
+        return sha256_of(path) if reading.is_file(path) else None
 
     def verify(self) -> list[str]:
         """What differs from `hashes`, one line each; empty if the bundle is as it was sealed.
@@ -155,13 +158,13 @@ class Bundle:
         Raises:
             BundleError: it was never sealed, or `hashes` is damaged.
         """
-        try:
-            lines = (self.path / "hashes").read_text().splitlines()
-            recorded = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-        except OSError:
-            raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.") from None
-        except ValueError:
-            raise BundleError(f"{self.path}/hashes is damaged.") from None
+        text = reading.read_text(self.path / "hashes")
+        if isinstance(text, reading.Missing):
+            raise BundleError(f"{self.path} has no hashes: its run was killed before it ended.")
+        lines = [line.partition("  ") for line in text.splitlines()] if isinstance(text, str) else []
+        if not lines or not all(separator for _, separator, _ in lines):
+            raise BundleError(f"{self.path}/hashes is damaged.")
+        recorded = {name: digest for digest, _, name in lines}
         present = set(self.files())
         problems = [f"{name}: missing" for name in recorded if name not in present]
         problems += [f"{name}: not in hashes" for name in sorted(present - set(recorded))]
@@ -173,7 +176,7 @@ class Bundle:
     def files(self) -> list[str]:
         """The names of all files that `hashes` covers."""
         paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
-        return sorted(str(path.relative_to(self.path)) for path in paths if path.is_file() and not path.is_symlink())
+        return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
 
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:

@@ -12,13 +12,13 @@ from dlobd.errors import Regression, Undecided
 
 
 def check(
-    series: Annotated[
-        str, typer.Argument(metavar="SERIES", help="What is checked: a series file, or one of its points.")
-    ],
-    against: Annotated[str, typer.Option("--against", metavar="BASELINE", help="What it is compared with, as SERIES.")],
+    series: Annotated[str, typer.Argument(metavar="SERIES", help="Candidate: a series file, or one of its points.")],
+    against: Annotated[str, typer.Option("--against", metavar="BASELINE", help="Baseline, named like SERIES.")],
     max_regression: Annotated[
         float,
-        typer.Option("--max-regression", parser=share, metavar="SHARE", help="So much slower it may be than BASELINE."),
+        typer.Option(
+            "--max-regression", parser=share, metavar="SHARE", help="Largest slowdown allowed, relative to BASELINE."
+        ),
     ] = "5%",  # type: ignore[assignment]  # typer parses defaults too
     allow: Allow = None,
     out: Out = RUNS,
@@ -26,38 +26,37 @@ def check(
 ) -> int:
     """Check that a series is not slower than its baseline; for CI.
 
-    Exit code 0: the wall is surely within --max-regression. 9: it, or a layer, surely is not. 10: too few runs to tell;
-    the message says how many may be enough. 2: the environments differ. See docs/comparing.md.
+    Exit code 0: the wall is within --max-regression. 9: the wall or a layer is significantly slower. 10: too few runs
+    to decide; the message states how many may suffice. 2: the environments differ. See docs/comparing.md.
     """
-    import dataclasses
+    from dlobd.compare import comparison
+    from dlobd.compare.compatibility import ORDER
+    from dlobd.compare.gate import gate
+    from dlobd.compare.runset import pairs
+    from dlobd.report.comparison import gate_document, judged_line, reasons
 
-    from dlobd.report.comparison import comparison, document
-    from dlobd.report.environment import ORDER
-    from dlobd.report.gate import gate
-    from dlobd.report.sides import pairs
-
-    # a baseline is older than what is checked
-    found = comparison(pairs(against, series, out), max_regression, [*allowed(allow), ORDER])
+    # a baseline is always older than its candidate
+    found = comparison.compare(pairs(against, series, out), max_regression, [*allowed(allow), ORDER])
     decided = gate(found)
+    why = "; ".join(reasons(decided))
     if as_json:
-        print_json({**dataclasses.asdict(decided), "comparison": document(found)})
+        print_json({**gate_document(decided), "comparison": comparison.document(found)})
     else:
         from rich.console import Console
 
-        from dlobd.report.comparison_view import show
+        from dlobd.report.comparison import show
 
         show(found, Console(highlight=False))
-        for line in decided.open:
-            print(f"not decided: {line}")
+        for open_layer in decided.open_layers:
+            print(f"not decided: {judged_line(open_layer)}")
     if decided.outcome == "regression":
         raise Regression(
-            f"{series} is slower than {against} by more than {max_regression:.1%}: {'; '.join(decided.reasons)}.",
+            f"{series} is slower than {against} by more than {max_regression:.1%}: {why}.",
             f"dlobd compare {against} {series}",
         )
     if decided.outcome == "inconclusive":
         raise Undecided(
-            f"{series} may or may not be slower than {against} by more than {max_regression:.1%}: "
-            f"{'; '.join(decided.reasons)}.",
-            f"run {decided.runs_needed} of each side" if decided.runs_needed else "run more of each side",
+            f"{series} may or may not be slower than {against} by more than {max_regression:.1%}: {why}.",
+            f"make {decided.runs_needed} runs of each side" if decided.runs_needed else "make more runs of each side",
         )
     return 0

@@ -21,8 +21,10 @@ def clean(
     if not entries:
         print("nothing is kept")
     for entry in entries:
-        goes = yes and (runs or entry.name not in ("runs", cleaning.SELFTEST))
-        if goes:
+        removed = yes and (runs or entry.name not in ("runs", cleaning.SELFTEST))
+        if removed:
             cleaning.remove(entry)
-        where = entry.paths[0] if entry.name != "runs" else out
-        print(f"{'removed ' if goes else ''}{entry.size_bytes / 1e6:10.1f} MB  {entry.name:8} {where}  ({entry.title})")
+        path = entry.paths[0] if entry.name != "runs" else out
+        print(
+            f"{'removed ' if removed else ''}{entry.size_bytes / 1e6:10.1f} MB  {entry.name:8} {path}  ({entry.title})"
+        )

@@ -71,7 +71,7 @@ def down() -> None:
     except DlobdError as error:
         if error.exit_code != 4:
             raise
-        # some of its daemons died, or none runs: end what is left
+        # some or all daemons have died: end the remaining processes
         cluster = EmbeddedCluster(ClusterSettings(cluster_dir()))
     with Progress() as progress:
         cluster.stop(progress)

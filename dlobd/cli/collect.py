@@ -26,8 +26,8 @@ def collect(
     --hadoop-conf defaults to HADOOP_CONF_DIR.
     """
     from dlobd.bundle.store import Bundle
-    from dlobd.run.by_hand import collect_application
-    from dlobd.run.deploy.external import ExternalCluster
+    from dlobd.run.manual_submission import collect_application
+    from dlobd.run.place.external import ExternalCluster
     from dlobd.run.progress import Progress
 
     if hadoop_conf is None and os.environ.get("HADOOP_CONF_DIR"):

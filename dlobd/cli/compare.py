@@ -9,36 +9,37 @@ import typer
 from dlobd.cli.options import RUNS, Allow, Json, Out, allowed, share
 from dlobd.cli.printing import print_json
 
-SIDE = "a series file (series-KEY.json), one of its points (series-KEY.json:POINT), a directory of bundles, or a run"
+RUNSET = "a series file (series-KEY.json), one of its points (series-KEY.json:POINT), a directory of bundles, or a run"
 
 
 def compare(
-    first: Annotated[str, typer.Argument(metavar="A", help=f"What is compared with: {SIDE}.")],
+    first: Annotated[str, typer.Argument(metavar="A", help=f"Baseline: {RUNSET}.")],
     second: Annotated[
-        str | None, typer.Argument(metavar="[B]", help="What is compared; without it, the other points of series A.")
+        str | None,
+        typer.Argument(metavar="[B]", help="Candidate, named like A; by default the other points of A."),
     ] = None,
     margin: Annotated[
-        float, typer.Option("--margin", parser=share, metavar="SHARE", help="A smaller difference does not matter.")
+        float, typer.Option("--margin", parser=share, metavar="SHARE", help="Margin of equivalence, relative to A.")
     ] = "5%",  # type: ignore[assignment]  # typer parses defaults too
     allow: Allow = None,
     out: Out = RUNS,
     as_json: Json = False,
 ) -> int:
-    """Say whether B is faster than A, slower or equivalent, for the wall and each layer, and how sure that is.
+    """Compare the wall and each layer of B with A: faster, slower, equivalent or inconclusive, with intervals.
 
     The run is the unit. Points of one series are compared within its repeats, other runs as two samples. Exit code 2
-    if the runs' environments differ, unless allowed. See docs/comparing.md.
+    if the environments of the runs differ, unless allowed. See docs/comparing.md.
     """
-    from dlobd.report.comparison import comparison, document
-    from dlobd.report.sides import pairs
+    from dlobd.compare import comparison
+    from dlobd.compare.runset import pairs
 
-    found = comparison(pairs(first, second, out), margin, allowed(allow))
+    found = comparison.compare(pairs(first, second, out), margin, allowed(allow))
     if as_json:
-        print_json(document(found))
+        print_json(comparison.document(found))
         return 0
     from rich.console import Console
 
-    from dlobd.report.comparison_view import show
+    from dlobd.report.comparison import show
 
     show(found, Console(highlight=False))
     return 0

@@ -15,18 +15,18 @@ app = typer.Typer(help="Data sets on this machine.", no_args_is_help=True)
 
 @app.command(name="list")
 def list_(as_json: Json = False) -> None:
-    """Show the data sets: whole, partial, missing or generated, and where their files are."""
+    """Show the data sets (whole, partial, missing or generated) and the folders of their files."""
     import dataclasses
 
     from dlobd.run import data_sets
 
-    found = data_sets.found()
+    rows = data_sets.local()
     if as_json:
-        print_json([dataclasses.asdict(one) for one in found])
+        print_json([dataclasses.asdict(row) for row in rows])
         return
-    for one in found:
-        size = f"{one.bytes / 1e6:.1f} MB" if one.bytes else ""
-        print(f"{one.name:16} {one.state:10} {size:>10}  {one.why or one.where or ''}".rstrip())
+    for row in rows:
+        size = f"{row.bytes / 1e6:.1f} MB" if row.bytes else ""
+        print(f"{row.name:16} {row.state:10} {size:>10}  {row.why or row.where or ''}".rstrip())
 
 
 @app.command()
@@ -37,20 +37,20 @@ def fetch(
         typer.Option(
             "--from",
             metavar="URL_OR_DIRECTORY",
-            help="Another copy of the archive, or a directory that holds it. Default: its authors' site.",
+            help="Another copy of the archive, or a directory that holds it. Default: the authors' site.",
         ),
     ] = None,
     to: Annotated[
-        Path | None, typer.Option("--to", metavar="DIR", help="Data folder to put it into. Default: the cache.")
+        Path | None, typer.Option("--to", metavar="DIR", help="Data folder for the files. Default: the cache.")
     ] = None,
 ) -> None:
-    """Fetch a whole data set, checked against its published checksums. A download that broke off is continued."""
+    """Fetch a whole data set, and verify its published checksums. A download that broke off is resumed."""
     from dlobd.paths import fetched_dir
     from dlobd.run import data_sets
     from dlobd.run.progress import Progress
 
-    what = data_sets.published(name)
+    dataset = data_sets.published(name)
     top = to.expanduser().absolute() if to else fetched_dir()
     with Progress() as progress:
-        folder = data_sets.fetch(what, source, top, progress)
+        folder = data_sets.fetch(dataset, source, top, progress)
     print(f"{name} is in {folder}" + (f"; use it with DLOBD_DATA={top}" if to else ""))

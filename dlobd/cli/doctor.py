@@ -23,28 +23,30 @@ def doctor(
         ),
     ] = None,
     allow_soft: Annotated[
-        bool, typer.Option("--allow-soft", help="With --require: an RDMA device in software (Soft-RoCE) will do.")
+        bool, typer.Option("--allow-soft", help="With --require: accept an RDMA device in software (Soft-RoCE).")
     ] = False,
 ) -> int:
     """Check this machine, and list the ports open during a run.
 
-    --noise also measures how late waits end and how much equal loops vary; --hadoop-conf also checks that cluster.
+    --noise also measures how late timers expire and how much equal loops vary; --hadoop-conf also checks that cluster.
 
-    Exit code 3 if a run would fail because of this machine, or if a required channel is not there; 4 if only the
+    Exit code 3 if a run would fail because of this machine, or if a required channel is missing; 4 if only the
     cluster does not answer."""
     import dataclasses
 
-    from dlobd.run import doctor as doctors
+    from dlobd.report.noise import machine_line
     from dlobd.run.machine_noise import measure
+    from dlobd.run.preflight import machine
 
-    findings = doctors.examine(hadoop_conf, require or (), allow_soft)
-    found = measure() if noise else None
+    findings = machine.examine(hadoop_conf, require or (), allow_soft)
+    measured = measure() if noise else None
     if as_json:
-        print_json({
+        document = {
             "findings": [dataclasses.asdict(finding) for finding in findings],
-            "listeners": [dataclasses.asdict(listener) for listener in doctors.listeners(hadoop_conf)],
-            "noise": found and dataclasses.asdict(found) | {"sentence": found.sentence()},
-        })  # fmt: skip
+            "listeners": [dataclasses.asdict(listener) for listener in machine.listeners(hadoop_conf)],
+            "noise": measured and dataclasses.asdict(measured) | {"sentence": machine_line(measured)},
+        }
+        print_json(document)
     else:
         width = max(15, *(len(finding.part) for finding in findings))
         for finding in findings:
@@ -53,8 +55,8 @@ def doctor(
                 + f"  Next: {finding.remedy}." * bool(finding.remedy)
             )
         print("Ports open during a run:")
-        for listener in doctors.listeners(hadoop_conf):
+        for listener in machine.listeners(hadoop_conf):
             print(f"  {listener.program}: {listener.address}; protected by {listener.protected}")
-        if found:
-            print(found.sentence())
-    return doctors.exit_code(findings)
+        if measured:
+            print(machine_line(measured))
+    return machine.exit_code(findings)

@@ -53,8 +53,8 @@ def allowed(kinds: list[str] | None) -> list[str]:
     Raises:
         UsageError: there is no such kind.
     """
+    from dlobd.compare.compatibility import KINDS
     from dlobd.registry import unknown
-    from dlobd.report.environment import KINDS
 
     for kind in kinds or ():
         if kind not in KINDS:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
-    from dlobd.run.deploy.external import ExternalCluster
+    from dlobd.run.place.external import ExternalCluster
     from dlobd.run.series import Cell, Series
 
 
@@ -78,7 +78,7 @@ def run(
 
 
 def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster | None = None) -> int:
-    """One run, or with `dry_run` its plan; returns the exit code."""
+    """Executes a run, or prints its plan with `dry_run`; returns the exit code."""
     from dlobd.bundle import store
     from dlobd.run import runner
     from dlobd.run.progress import Progress
@@ -93,7 +93,7 @@ def run_one(chosen: Runnable, out: Path, dry_run: bool, cluster: ExternalCluster
 
 
 def _prepare(chosen: Runnable, cluster: ExternalCluster, out: Path) -> int:
-    from dlobd.run.by_hand import prepare
+    from dlobd.run.manual_submission import prepare
     from dlobd.run.progress import Progress
 
     with Progress() as progress:
@@ -113,7 +113,7 @@ def _run_series(
     dry_run: bool,
     cluster: ExternalCluster | None,
 ) -> int:
-    """Runs what is missing of a series; the exit code is that of its worst run."""
+    """Makes the missing runs of a series; returns the exit code of the worst run."""
     points = {experiment.name: experiment for experiment in every}
     if len(points) < len(every):
         raise UsageError("Two of the experiments have the same name.", "give each its own name = ... in its file")
@@ -135,16 +135,15 @@ def _run_series(
 
 def _compare(series: Series, labels: Sequence[str], repeats: int, console: Console) -> None:
     """Prints the comparison of the first point with each other one, or why there is none."""
-    from dlobd.attribution.comparison import MARGIN
-    from dlobd.report.comparison import comparison
-    from dlobd.report.comparison_view import show
-    from dlobd.report.sides import of_series
+    from dlobd.compare.comparison import compare
+    from dlobd.compare.runset import of_series
+    from dlobd.report.comparison import show
 
-    sides = of_series(series, repeats)
+    points = of_series(series, repeats).points()
     baseline, *others = labels
-    pairs = [(sides[baseline], sides[other]) for other in others if baseline in sides and other in sides]
+    pairs = [(points[baseline], points[other]) for other in others if baseline in points and other in points]
     try:
-        found = comparison(pairs, MARGIN)
+        found = compare(pairs)
     except UsageError as error:
         console.print(f"\nNot compared: {error.line}", soft_wrap=True)
         return
@@ -153,8 +152,8 @@ def _compare(series: Series, labels: Sequence[str], repeats: int, console: Conso
 
 
 def external_cluster(hadoop_conf: Path | None, archive: Path | None) -> ExternalCluster | None:
-    """The cluster that the options name, if they name one."""
-    from dlobd.run.deploy.external import ExternalCluster
+    """Returns the external cluster that the options name; None without one."""
+    from dlobd.run.place.external import ExternalCluster
 
     if hadoop_conf is None and archive is not None:
         raise UsageError("--archive needs an external cluster.", "add --hadoop-conf DIR, or omit --archive")

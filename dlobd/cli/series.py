@@ -1,4 +1,4 @@
-"""What `dlobd run` of several experiments and `dlobd sweep` share."""
+"""Common code of `dlobd run` with several experiments and `dlobd sweep`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dlobd.cli.options import EXIT_CODES
 if TYPE_CHECKING:
     from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
-    from dlobd.run.deploy.external import ExternalCluster
+    from dlobd.run.place.external import ExternalCluster
     from dlobd.run.series import Cell, Series
 
     Shown = Callable[[Series, Mapping[Cell, Bundle], Mapping[str, Sequence[Run]]], None]
 
 
 def run_series(series: Series, repeats: int, dry_run: bool, cluster: ExternalCluster | None, shown: Shown) -> int:
-    """Runs what is missing of a series; the exit code is that of its worst run.
+    """Makes the missing runs of a series; returns the exit code of the worst run.
 
     Args:
-        dry_run: only prints every run in its order, with its id if it is there already.
-        shown: prints what the runs show: gets the series, the bundles of so many repeats, and the runs by point.
+        dry_run: only print every run in order, with the ID of runs that exist.
+        shown: prints the results from the series, the bundles of these repeats, and the runs by point.
     """
     if dry_run:
         ended = series.ended()

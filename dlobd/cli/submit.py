@@ -29,7 +29,7 @@ def submit(
 ) -> int:
     """Run your own spark-submit command; show where its time went.
 
-    It runs on the embedded cluster, or on an external one with --hadoop-conf, unchanged except for the recording."""
+    It runs unchanged except for the recording: on the embedded cluster, or on an external one with --hadoop-conf."""
     from dlobd.experiment import own_job
 
     return run_one(

@@ -30,9 +30,9 @@ def sweep(
     archive: Archive = None,
     dry_run: DryRun = False,
 ) -> int:
-    """Run every combination of the values that a sweep file lists, and compare them.
+    """Run every combination of the values in a sweep file, and compare them.
 
-    All on one cluster, in random order within each repeat. The same command resumes a sweep that was ended.
+    All runs use one cluster, in random order within each repeat. The same command resumes an interrupted sweep.
     """
     from dlobd.cli.run import external_cluster
     from dlobd.cli.series import run_series
@@ -49,8 +49,8 @@ def sweep(
 
 
 def _possible_there(wanted: Sweep) -> Sweep:
-    """Points that do not run on an external cluster are impossible ones."""
-    from dlobd.run.deploy import external
+    """Moves points that cannot run on an external cluster to the impossible ones."""
+    from dlobd.run.place import external
 
     points, impossible = {}, dict(wanted.impossible)
     for label, point in wanted.points.items():
@@ -63,24 +63,25 @@ def _possible_there(wanted: Sweep) -> Sweep:
 
 
 def _say_impossible(wanted: Sweep) -> None:
-    """One line a combination that cannot be run or was excluded. Raises UsageError unless those may be skipped."""
+    """Prints the excluded and impossible combinations. Raises UsageError unless impossible ones may be skipped."""
     for label in wanted.excluded:
         print_note(f"excluded: {label}")
     for label, why in wanted.impossible.items():
         print_note(f"{'skipped' if wanted.skip_impossible else 'impossible'}: {label}: {why}")
-    of = len(wanted.points) + len(wanted.impossible)
+    total = len(wanted.points) + len(wanted.impossible)
     if wanted.impossible and not (wanted.skip_impossible and wanted.points):
         raise UsageError(
-            f"{len(wanted.impossible)} of {of} combinations of the axes are impossible.",
+            f"{len(wanted.impossible)} of {total} combinations of the axes are impossible.",
             "change the axes, add an [[exclude]], or set fit_train_samples or skip_impossible = true in [sweep]",
         )
 
 
 def _show(series: Series, bundles: Mapping[Cell, Bundle], found: Mapping[str, Sequence[Run]]) -> None:
-    """The table of the points, and the frame of the whole sweep as a file."""
+    """Prints a table of the points, and writes the data frame of the sweep."""
     from rich.console import Console
 
-    from dlobd.report import sweeps as comparison
+    from dlobd.compare.sweeps import write_csv
+    from dlobd.report.repeats import WIDTH, sweep_table
 
-    comparison.table(found, Console(highlight=False, width=comparison.WIDTH))
-    print(f"frame: {comparison.write_csv(series)}")
+    sweep_table(found, Console(highlight=False, width=WIDTH))
+    print(f"frame: {write_csv(series)}")

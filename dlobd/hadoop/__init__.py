@@ -1,4 +1,4 @@
-"""Clients of any HDFS and YARN, by their web interfaces and site files; `embedded/` runs Hadoop's daemons on loopback.
+"""Clients of HDFS and YARN that use web interfaces and site files; `embedded/` runs Hadoop's daemons on loopback.
 
-Here belongs what knows Hadoop and nothing of a run: no experiment, no bundle, no Spark job.
+Code of this room knows Hadoop but nothing about runs: no experiment, no bundle, no Spark job.
 """

@@ -1,6 +1,6 @@
-"""Container logs that YARN aggregated into HDFS, read by Hadoop's own reader: their format is YARN's to choose.
+"""Reads container logs that YARN has aggregated into HDFS. YARN's format may vary, so Hadoop's own reader reads them.
 
-The reader is a library in Spark's jars. (Its command line, LogsCLI, is there too, but lacks a class that it needs.)
+The reader is a library in Spark's jars. Its command line, LogsCLI, is also there but lacks a class.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _LOG = re.compile(rb"^LogType:(\S+)\n(?:.*\n)*?LogLength:(\d+)\n(?:.*\n)*?LogCon
 
 
 def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[str, dict[str, bytes]]:
-    """Container id -> name of a log file -> its content; empty where YARN has none, or they cannot be read.
+    """Returns the log files by container ID and name; empty if YARN has none, or they cannot be read.
 
     Args:
         conf_dir: HADOOP_CONF_DIR, which names the directory in HDFS.
-        java: the `java` that runs the reader.
+        java: the `java` executable for the reader.
     """
     from py4j.protocol import Py4JError
 
@@ -40,7 +40,7 @@ def read(conf_dir: Path, java: Path, application_id: str, owner: str) -> dict[st
 
 
 def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: Path) -> None:
-    """Has a JVM write one file a container below `folder`."""
+    """Starts a JVM that writes a file per container below `folder`."""
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
     jars = spark_home() / "jars"
@@ -53,7 +53,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
         return_proc=True,
     )
     try:
-        # without memory management: it would talk to a JVM that has ended
+        # without memory management, which would contact a JVM that has ended
         parameters = GatewayParameters(
             port=port, auth_token=token, read_timeout=DEADLINE_S, enable_memory_management=False
         )
@@ -65,7 +65,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
         request.setAppId(yarn.api.records.ApplicationId.fromString(application_id))
         request.setAppOwner(owner)
         request.setAppFinished(True)
-        request.setLogTypes(gateway.jvm.java.util.HashSet())  # all
+        request.setLogTypes(gateway.jvm.java.util.HashSet())  # all types
         request.setBytes(2**63 - 1)
         request.setOutputLocalDir(str(folder))
         helper.dumpAllContainersLogs(request)
@@ -78,7 +78,7 @@ def _dump(conf_dir: Path, java: Path, application_id: str, owner: str, folder: P
 
 
 def split(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of each log file in what the reader writes for one container."""
+    """Splits the reader's file of a container; yields the name and content of each log file."""
     at = 0
     while match := _LOG.search(data, at):
         at = match.end() + int(match[2])

@@ -1,7 +1,7 @@
-"""The checksum by which HDFS knows a file, computed from the file's bytes: the same without asking HDFS.
+"""Computes HDFS's checksum of a file from its bytes, without HDFS.
 
 A DataNode keeps a CRC-32C of every 512 bytes (dfs.bytes-per-checksum, dfs.checksum.type). The checksum of a block is
-the MD5 of these, and that of a file the MD5 of its blocks' MD5s.
+the MD5 of these, and the checksum of a file is the MD5 of its blocks' MD5s.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ CRC_BYTES, CHUNK_BYTES = 4, 512
 
 _ALGORITHM = re.compile(rf"MD5-of-\d+MD5-of-{CHUNK_BYTES}CRC32C")
 _FORM = struct.Struct(">iq")
-"""Bytes a chunk, and chunks a block: 0 of a file of one block."""
+"""Bytes per chunk and chunks per block; chunks are 0 for a file of one block."""
 
 _BUFFER_BYTES = 32
-"""Hadoop hashes the whole buffer in which it gathered the blocks' MD5s, with the zeros behind them. The buffer has so
-many bytes at first, and twice as many each time it is too small."""
+"""Initial size of the buffer for the blocks' MD5s. Hadoop doubles it if necessary and hashes the whole buffer,
+including the zeros after the MD5s."""
 
 
 class FileChecksum:
-    """Of a file, from its bytes as they come.
+    """The checksum of a file that is read in pieces.
 
     Args:
-        block_bytes: its block size, a multiple of 512; None: the file is one block, however long it is.
+        block_bytes: its block size, a multiple of 512; None: the file is one block.
     """
 
     def __init__(self, block_bytes: int | None = None) -> None:
         if block_bytes is not None and (block_bytes <= 0 or block_bytes % CHUNK_BYTES):
             raise ValueError(f"a block of {block_bytes} bytes is not made of chunks of {CHUNK_BYTES}")
         self._block_chunks = None if block_bytes is None else block_bytes // CHUNK_BYTES
-        self._blocks: list[bytes] = []  # the MD5s of those that are full
+        self._blocks: list[bytes] = []  # MD5s of complete blocks
         self._block = hashlib.md5(usedforsecurity=False)
-        self._chunks = 0  # in the block that is not full
-        self._rest = b""  # of a chunk that is not whole yet
+        self._chunks = 0  # in the last, incomplete block
+        self._rest = b""  # of the last, incomplete chunk
 
     def add(self, data: bytes) -> None:
-        """The next bytes of the file."""
+        """Adds the next bytes of the file."""
         data = self._rest + data if self._rest else data
         whole = len(data) // CHUNK_BYTES
         self._rest = data[whole * CHUNK_BYTES :]
@@ -58,7 +58,7 @@ class FileChecksum:
                 self._block, self._chunks = hashlib.md5(usedforsecurity=False), 0
 
     def hexdigest(self) -> str:
-        """What WebHDFS answers to GETFILECHECKSUM for the file so far: chunk size, chunks a block, MD5."""
+        """Returns WebHDFS's answer to GETFILECHECKSUM for the file so far: chunk size, chunks per block, MD5."""
         blocks = list(self._blocks)
         if self._chunks or self._rest or not blocks:
             block = self._block.copy()
@@ -74,15 +74,15 @@ class FileChecksum:
         return (_FORM.pack(CHUNK_BYTES, block_chunks) + file).hex()
 
 
-def same_form(algorithm: str, found: str, noted: str | None) -> bool:
-    """Whether a checksum of HDFS can be compared with ours: of equal chunks and blocks.
+def same_form(algorithm: str, reported: str, noted: str | None) -> bool:
+    """Returns True if chunks and blocks of HDFS's checksum are those of ours, so that both can be compared.
 
     Args:
-        algorithm, found: what WebHDFS answers; zeros may follow.
-        noted: of the same file, by `FileChecksum`; None where nothing was noted.
+        algorithm, reported: the answer of WebHDFS; zeros may follow.
+        noted: our checksum of the same file; None if it is unknown.
     """
     form = 2 * _FORM.size
-    return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or found[:form] == noted[:form])
+    return bool(_ALGORITHM.fullmatch(algorithm)) and (noted is None or reported[:form] == noted[:form])
 
 
 def _crcs(chunks: NDArray[np.uint8]) -> bytes:
@@ -90,7 +90,7 @@ def _crcs(chunks: NDArray[np.uint8]) -> bytes:
 
 
 def file_checksum(data: bytes, block_bytes: int | None = None) -> str:
-    """`FileChecksum` of a whole file."""
+    """Computes the checksum of a whole file."""
     checksum = FileChecksum(block_bytes)
     checksum.add(data)
     return checksum.hexdigest()

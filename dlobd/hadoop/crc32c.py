@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), by which HDFS and TFRecord files check their bytes, of many rows at once."""
+"""CRC-32C (Castagnoli) of many rows at once: the checksum of HDFS and TFRecord files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HALF = np.uint32(16)
 
 @cache
 def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """What becomes of the state (reflected) after 32 zero bits, by its low half and by its high half."""
+    """Returns the (reflected) state after 32 zero bits, by its low half and by its high half."""
     state = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         state = (state >> np.uint32(1)) ^ (state & np.uint32(1)) * np.uint32(0x82F63B78)
@@ -21,7 +21,7 @@ def _tables() -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
 
 
 def crc32c(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """CRC-32C of each row. Rows advance together, four bytes at a time: 60,000 of 784 bytes take half a second."""
+    """Computes the CRC-32C of each row. Rows advance together by four bytes: 60,000 of 784 bytes take 0.5 s."""
     low, high = _tables()
     crc = np.full(len(rows), 0xFFFFFFFF, np.uint32)
     whole = rows.shape[1] // 4 * 4
@@ -29,6 +29,6 @@ def crc32c(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
         crc ^= word
         crc = low[crc & _LOW] ^ high[crc >> _HALF]
     for byte in np.ascontiguousarray(rows[:, whole:].T):
-        # 8 bits: as if 24 zero bits had come before them
+        # 8 bits, as if preceded by 24 zero bits
         crc = high[(crc ^ byte) << np.uint32(8) & _LOW] ^ (crc >> np.uint32(8))
     return crc ^ np.uint32(0xFFFFFFFF)

@@ -1,13 +1,22 @@
-"""What a file system may raise; apart from its clients, because Spark's Python workers import this early."""
+"""Errors of file systems and HTTP clients. Spark's Python workers import this early, so it imports no HTTP client."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 
 def failures() -> tuple[type[Exception], type[Exception]]:
-    """HDFS or the disk refused, or cannot be reached: `except failures():`.
+    """Returns the errors by which HDFS or a disk refuses or cannot be reached, for `except failures():`.
 
-    Python asks only once something was raised, so that no HTTP client is imported to name an error that did not come.
+    Python evaluates the expression only after an exception, so that the HTTP client is imported only then.
     """
     from hdfs import HdfsError
 
     return HdfsError, OSError
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and the errors that HTTP libraries have wrapped in it, outermost first."""
+    while error:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,7 +1,7 @@
-"""Where a job's files lie, behind one small interface: HDFS by WebHDFS, or directories of this machine.
+"""Storage of a job's files behind one interface: HDFS over WebHDFS, or directories of this machine.
 
-The same trainer then runs on a cluster and as plain processes. A local file is the trainer's own business, as in any
-plain job: its spans are `tensorflow`'s, and HDFS has none.
+The same trainer runs on a cluster and as plain processes. Access to local files counts as TensorFlow, as in any job
+without HDFS.
 """
 
 from __future__ import annotations
@@ -11,50 +11,50 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop import webhdfs
-from dlobd.tracing import names
 
 Data = bytes | Iterable[bytes]
-"""What a file is to hold, whole or in pieces. Pieces are asked for anew where a write begins anew: no iterator."""
+"""Content of a file, whole or in pieces. A repeated write iterates again, so that an iterator is not allowed."""
 
 
 class Storage(Protocol):
-    """Files by absolute path. `purpose` is what the report lists an operation under, for example "checkpoint"."""
+    """Files by absolute path. `purpose` names an operation in the report, for example "checkpoint"."""
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
-        """Writes one file, replacing it; directories are made. `block_bytes` is HDFS's block size of it."""
+        """Writes or replaces a file and creates its directories. `block_bytes` is its block size in HDFS."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Writes a file that must not exist yet; False if it does."""
+        """Writes a new file; returns False if it exists."""
 
     def rename(self, path: str, to: str) -> None:
-        """Gives a file another name, at which there is none yet, at one instant."""
+        """Renames a file atomically to a name that does not exist."""
 
     def read(self, path: str, purpose: str) -> bytes:
-        """One whole file."""
+        """Reads a whole file."""
 
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-        """The file in pieces; the last one may be shorter. No span is open while the caller has a piece."""
+        """Yields a file in pieces; the last may be shorter. No span is open while the caller processes a piece."""
 
     def sizes(self, directory: str) -> dict[str, int]:
-        """Name -> bytes of what lies directly in a directory; untimed, for polls and for facts about staged files."""
+        """Returns the sizes of a directory's entries by name. Untimed, for polls and for sizes of staged files."""
 
     def files(self, directory: str) -> list[str]:
-        """Paths of all files below a directory."""
+        """Returns the paths of all files below a directory."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory; untimed."""
+        """Returns True if the file or directory exists. Untimed."""
 
     def make_directory(self, path: str) -> None:
-        """Makes it, with its parents; silent if it exists."""
+        """Creates a directory and its parents, unless it exists."""
 
 
 class WebHdfs:
-    """HDFS at `url`, for example http://127.0.0.1:9870, as `user`. See `Storage`.
+    """The `Storage` of HDFS at `url`, for example http://127.0.0.1:9870, as `user`.
 
     Args:
-        replication: of what is written; None takes the cluster's.
+        replication: replicas of written files; None: the cluster's default.
     """
 
     def __init__(self, url: str, user: str, replication: int | None = None) -> None:
@@ -90,7 +90,7 @@ class WebHdfs:
         return {name: facts["length"] for name, facts in self._untimed.list(directory, status=True)}
 
     def files(self, directory: str) -> list[str]:
-        with tracing.span("hdfs", names.LIST_DIRECTORY, path=directory):
+        with tracing.span(kinds.LIST_DIRECTORY, path=directory):
             return [f"{parent}/{name}" for parent, _, names in self._client.walk(directory) for name in names]
 
     def exists(self, path: str) -> bool:
@@ -101,15 +101,15 @@ class WebHdfs:
 
 
 class LocalDirectory:
-    """Directories of this machine. See `Storage`."""
+    """The `Storage` of this machine's directories."""
 
     def write(self, path: str, data: Data, purpose: str, block_bytes: int | None = None) -> None:
         pieces = [data] if isinstance(data, bytes) else data
         known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
-        with tracing.span("tensorflow", f"write {purpose}", path=path, purpose=purpose, **known) as span:
+        with tracing.span(kinds.WRITE_LOCAL_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            # whole or not at all: a reader that looks meanwhile must not see a part
+            # atomically: a concurrent reader must not see a part
             part = target.with_name(f".{target.name}.{os.getpid()}.part")
             try:
                 with open(part, "wb") as file:
@@ -134,7 +134,7 @@ class LocalDirectory:
         Path(path).rename(to)
 
     def read(self, path: str, purpose: str) -> bytes:
-        with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:
+        with tracing.span(kinds.READ_LOCAL_FILE, detail=purpose, path=path, purpose=purpose) as span:
             data = Path(path).read_bytes()
             span.note(bytes=len(data))
         return data
@@ -142,7 +142,7 @@ class LocalDirectory:
     def stream(self, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
         with open(path, "rb") as file:
             while True:
-                with tracing.span("tensorflow", f"read {purpose}", path=path, purpose=purpose) as span:
+                with tracing.span(kinds.READ_LOCAL_FILE, detail=purpose, path=path, purpose=purpose) as span:
                     piece = file.read(piece_bytes)
                     span.note(bytes=len(piece))
                 if not piece:

@@ -1,6 +1,6 @@
-"""The configuration of an external cluster: the site files of a HADOOP_CONF_DIR, read as Hadoop reads them.
+"""Reads the configuration of an external cluster: the site files of a HADOOP_CONF_DIR, as Hadoop reads them.
 
-Nothing is asked of the cluster here; an address comes with the key that named it, so that a failure can say both.
+No request is sent to the cluster. Addresses carry the key that configures them, so that errors can name both.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ SITES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 NAMENODE_HTTP_PORT = 9870
 RESOURCEMANAGER_HTTP_PORT = 8088
 MAX_SUBSTITUTIONS = 20
-"""As deep as Hadoop's own Configuration follows ${...}."""
+"""Depth to which Hadoop's Configuration expands ${...}."""
 
 _VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """HOST:PORT, and the key of the configuration that it comes from."""
+    """HOST:PORT and its configuration key."""
 
     netloc: str
     key: str
 
     @property
     def url(self) -> str:
-        """Its base URL."""
+        """The base URL."""
         return f"http://{self.netloc}"
 
 
@@ -60,7 +60,7 @@ class HadoopConf:
         return cls(directory, properties)
 
     def get(self, key: str, default: str = "") -> str:
-        """A property with its ${...} replaced by other properties, or by the environment for ${env.NAME}."""
+        """Returns a property, with ${...} replaced by other properties, and ${env.NAME} by the environment."""
         text = self.properties.get(key, default)
         for _ in range(MAX_SUBSTITUTIONS):
             match = _VARIABLE.search(text)
@@ -68,7 +68,7 @@ class HadoopConf:
                 break
             value = self._variable(match[1])
             if value is None:
-                break  # Hadoop leaves what it does not know as it is
+                break  # Hadoop leaves unknown names unchanged
             text = text[: match.start()] + value + text[match.end() :]
         return text.strip()
 
@@ -82,7 +82,7 @@ class HadoopConf:
 
     @property
     def fs_uri(self) -> str:
-        """fs.defaultFS, such as hdfs://namenode:8020, without a path.
+        """Value of fs.defaultFS, such as hdfs://namenode:8020, without a path.
 
         Raises:
             UsageError: it is not HDFS.
@@ -95,7 +95,7 @@ class HadoopConf:
         return f"hdfs://{parts.netloc}"
 
     def namenodes(self) -> list[Address]:
-        """Web addresses of the NameNodes of `fs_uri`: one, or those of an HA nameservice."""
+        """Returns the web addresses of the NameNodes of `fs_uri`: one, or those of an HA nameservice."""
         name = urlsplit(self.fs_uri).netloc
         host = name.rpartition(":")[0] or name
         key = "dfs.namenode.http-address"
@@ -106,19 +106,19 @@ class HadoopConf:
         return [self._address(key, host, NAMENODE_HTTP_PORT, instead="fs.defaultFS")]
 
     def resourcemanagers(self) -> list[Address]:
-        """Web addresses of the ResourceManagers: one, or those of an HA pair."""
+        """Returns the web addresses of the ResourceManagers: one, or those of an HA pair."""
         key, host_key = "yarn.resourcemanager.webapp.address", "yarn.resourcemanager.hostname"
         ids = _words(self.get("yarn.resourcemanager.ha.rm-ids")) if self._is("yarn.resourcemanager.ha.enabled") else []
-        found = []
+        addresses = []
         for suffix in [f".{one}" for one in ids] or [""]:
             host = self.get(f"{host_key}{suffix}") or self.get(host_key)
-            found.append(
+            addresses.append(
                 self._address(f"{key}{suffix}", host, RESOURCEMANAGER_HTTP_PORT, instead=f"{host_key}{suffix}")
             )
-        return found
+        return addresses
 
     def check_supported(self) -> None:
-        """Raises UsageError for a cluster that dlobd's own HTTP clients cannot talk to."""
+        """Raises UsageError if dlobd's HTTP clients cannot use the cluster."""
         remedy = (
             "use a cluster without it; dlobd speaks WebHDFS and YARN's REST by plain HTTP with simple authentication"
         )
@@ -141,10 +141,10 @@ class HadoopConf:
         return self.get(key).lower() == "true"
 
     def _address(self, key: str, host: str, port: int, instead: str = "") -> Address:
-        """The address of `key`; where it is not set, or names all interfaces, `host` with the default port.
+        """Returns the address of `key`, or `host` with the default port if it is not set or names all interfaces.
 
         Args:
-            instead: the key that `host` comes from.
+            instead: the key of `host`.
         """
         found, _, found_port = self.get(key).rpartition(":")
         if found and found not in ("0.0.0.0", "[::]"):
@@ -160,7 +160,7 @@ def _words(text: str) -> list[str]:
 
 
 def _site(path: Path) -> dict[str, str]:
-    """The properties of one site file. Raises UsageError."""
+    """Reads the properties of a site file. Raises UsageError."""
     remedy = "--hadoop-conf needs core-site.xml, hdfs-site.xml and yarn-site.xml of the cluster"
     try:
         root = ElementTree.parse(path).getroot()

@@ -1,6 +1,6 @@
-"""HDFS and YARN of any cluster through their web interfaces: who is active, what YARN knows of an application.
+"""Web interfaces of HDFS and YARN: the active daemons, and YARN's records of applications and nodes.
 
-Every request has a deadline. What does not answer is named with its address and the key that the address comes from.
+Every request has a timeout. An error names the address that did not answer and the key that configures it.
 """
 
 from __future__ import annotations
@@ -10,25 +10,27 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import requests
+import urllib3
 
 from dlobd.errors import ClusterError
+from dlobd.hadoop.failures import causes
 from dlobd.hadoop.site_files import Address, HadoopConf
 
 Timeout = tuple[float, float]
 
 TIMEOUT_S: Timeout = (5.0, 30.0)
-"""To connect, and between two bytes."""
+"""Timeouts to connect, and between two bytes."""
 
 MAX_NODES = 64
-"""So many NodeManagers are asked one by one; on larger clusters only those that are known to have had a container."""
+"""Largest number of NodeManagers that are asked one by one. On larger clusters only those with containers are asked."""
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """What a NodeManager that runs has for containers: in all, and of its memory now. `resources` has all types that
-    the ResourceManager knows, such as yarn.io/gpu, with how many of each the node has."""
+    """Resources of a running NodeManager for containers. `resources` has the amount of each type that the
+    ResourceManager knows, such as yarn.io/gpu."""
 
     memory_mb: int
     free_memory_mb: int
@@ -44,7 +46,7 @@ class HadoopWeb:
     webhdfs_url: str
     rm_url: str
     hadoop_version: str | None
-    home: str  # of `user` in HDFS
+    home: str  # home directory of `user` in HDFS
 
     @classmethod
     def connect(cls, conf: HadoopConf, user: str) -> HadoopWeb:
@@ -60,78 +62,79 @@ class HadoopWeb:
         return cls(conf, user, namenode.url, manager.url, info.get("hadoopVersion"), home)
 
     def node_urls(self) -> list[str]:
-        """Web addresses of the NodeManagers that run, at most `MAX_NODES`."""
+        """Returns the URLs of running NodeManagers, at most `MAX_NODES`."""
         return [url for _, url in self.nodes()][:MAX_NODES]
 
     def nodes(self) -> Iterator[tuple[str, str]]:
-        """(host, web address) of each NodeManager that runs; none where they cannot be listed."""
+        """Yields host and URL of each running NodeManager; nothing if the ResourceManager does not list them."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
         for node in ((answer or {}).get("nodes") or {}).get("node", []):
             if node.get("nodeHTTPAddress"):
                 yield node.get("nodeHostName", ""), f"http://{node['nodeHTTPAddress']}"
 
     def node_resources(self) -> list[NodeResources]:
-        """Of each NodeManager that runs; empty where the ResourceManager does not say."""
+        """Returns the resources of each running NodeManager; empty if the ResourceManager does not report them."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/nodes", states="RUNNING")
-        found = []
+        resources_of_nodes = []
         for node in ((answer or {}).get("nodes") or {}).get("node", []):
             total = node.get("totalResource") or {}
             types = (total.get("resourceInformations") or {}).get("resourceInformation", [])
             if "memory" in total:
                 resources = {kind["name"]: kind.get("value", 0) for kind in types}
-                found.append(NodeResources(total["memory"], node.get("availMemoryMB", total["memory"]), resources))
-        return found
+                free_mb = node.get("availMemoryMB", total["memory"])
+                resources_of_nodes.append(NodeResources(total["memory"], free_mb, resources))
+        return resources_of_nodes
 
     def setting(self, key: str) -> int | None:
-        """A number of the ResourceManager's configuration; None where it does not say."""
+        """Returns a number of the ResourceManager's configuration; None if it does not report it."""
         value = self.property(self.rm_url, key) or ""
         return int(value) if value.isdecimal() else None
 
     def property(self, url: str, key: str) -> str | None:
-        """A property of the configuration of the daemon at `url`; None where it does not say."""
+        """Returns a property of the configuration of the daemon at `url`; None if it does not report it."""
         answer = self.get_json(f"{url}/conf", format="json", name=key)
         value = ((answer or {}).get("property") or {}).get("value")
         return None if value is None else str(value)
 
     def application(self, application_id: str) -> dict[str, Any]:
-        """The ResourceManager's record of it; empty if it has none."""
+        """Returns the ResourceManager's record of an application; empty if there is none."""
         return application_record(self.rm_url, application_id)
 
     def attempts(self, application_id: str) -> list[dict[str, Any]]:
-        """Its attempts, oldest first, with the ApplicationMaster's container and node."""
+        """Returns the attempts of an application, oldest first, with the ApplicationMaster's container and node."""
         answer = self.get_json(f"{self.rm_url}/ws/v1/cluster/apps/{application_id}/appattempts")
         return sorted(((answer or {}).get("appAttempts") or {}).get("appAttempt", []), key=lambda one: one.get("id", 0))
 
     @staticmethod
     def get_json(url: str, timeout_s: Timeout = TIMEOUT_S, **query: str) -> dict[str, Any] | None:
-        """What `url` answers; None if it does not, or not with a JSON object."""
+        """Returns the JSON object at `url`; None without such an answer."""
         try:
             answer = requests.get(url, query, timeout=timeout_s, headers={"Accept": "application/json"})
-            found = answer.json() if answer.ok else None
-        except (requests.RequestException, ValueError):
+            document = answer.json() if answer.ok else None
+        except requests.RequestException:
             return None
-        return found if isinstance(found, dict) else None
+        return document if isinstance(document, dict) else None
 
 
 def application_record(rm_url: str, application_id: str, timeout_s: Timeout = TIMEOUT_S) -> dict[str, Any]:
-    """What the ResourceManager says of an application; empty if it says nothing, or cannot be asked."""
+    """Returns the ResourceManager's record of an application; empty without an answer."""
     answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps/{application_id}", timeout_s)
     return (answer or {}).get("app") or {}
 
 
 def active_namenode(conf: HadoopConf, user: str, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, str]:
-    """The NameNode that answers, and the user's home directory there. Raises UsageError, ClusterError."""
+    """Returns the active NameNode and the user's home directory. Raises UsageError, ClusterError."""
     return _first("HDFS", conf, conf.namenodes(), lambda address: _home(address.url, user, timeout_s), timeout_s)
 
 
 def active_resourcemanager(conf: HadoopConf, timeout_s: Timeout = TIMEOUT_S) -> tuple[Address, dict[str, Any]]:
-    """The active ResourceManager, and what it says of itself. Raises UsageError, ClusterError."""
+    """Returns the active ResourceManager and its cluster info. Raises UsageError, ClusterError."""
     managers = conf.resourcemanagers()
     return _first("YARN", conf, managers, lambda address: _active_manager(address, timeout_s), timeout_s)
 
 
 def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> int | None:
-    """How many NodeManagers run, as the ResourceManager counts them; None where it does not say."""
+    """Returns the number of running NodeManagers; None if the ResourceManager does not report it."""
     answer = HadoopWeb.get_json(f"{resourcemanager.url}/ws/v1/cluster/metrics", timeout_s)
     count = ((answer or {}).get("clusterMetrics") or {}).get("activeNodes")
     return count if isinstance(count, int) else None
@@ -140,12 +143,12 @@ def running_nodes(resourcemanager: Address, timeout_s: Timeout = TIMEOUT_S) -> i
 def _first(
     who: str, conf: HadoopConf, addresses: Sequence[Address], ask: Callable[[Address], Answer], timeout_s: Timeout
 ) -> tuple[Address, Answer]:
-    """The first address that `ask` likes, and its answer; any others are on standby."""
+    """Returns the first address for which `ask` succeeds, and its answer. Others are on standby."""
     reasons = []
     for address in addresses:
         try:
             return address, ask(address)
-        except (requests.RequestException, _Refusal, KeyError, TypeError) as error:
+        except (requests.RequestException, _Refusal) as error:
             reasons.append(f"{address.netloc} ({address.key}): {_reason(error, timeout_s)}")
     raise ClusterError(
         f"{who} of {conf.directory} does not answer at {'; '.join(reasons)}.",
@@ -153,12 +156,15 @@ def _first(
     )
 
 
+NOT_HADOOP = "it does not answer as Hadoop does"
+
+
 class _Refusal(Exception):
-    """It answered, but not as it should."""
+    """A daemon answered, but did not give the expected information."""
 
 
 def _home(url: str, user: str, timeout_s: Timeout) -> str:
-    """The user's home directory; asks for the root first, because a NameNode on standby knows homes too."""
+    """Returns the user's home directory. A NameNode on standby also knows homes, so the root is requested first."""
     for operation in ("GETFILESTATUS", "GETHOMEDIRECTORY"):
         answer = requests.get(f"{url}/webhdfs/v1/", {"op": operation, "user.name": user}, timeout=timeout_s)
         if answer.status_code == 401:
@@ -168,33 +174,42 @@ def _home(url: str, user: str, timeout_s: Timeout) -> str:
                 answer.json().get("RemoteException", {}) if "json" in answer.headers.get("Content-Type", "") else {}
             )
             raise _Refusal(remote.get("message") or f"HTTP status {answer.status_code}")
-    return str(answer.json()["Path"])
+    return str(_member(answer, "Path"))
 
 
 def _active_manager(address: Address, timeout_s: Timeout) -> dict[str, Any]:
     answer = requests.get(f"{address.url}/ws/v1/cluster/info", timeout=timeout_s)
     if not answer.ok:
         raise _Refusal(f"HTTP status {answer.status_code}")
-    info: dict[str, Any] = answer.json()["clusterInfo"]
+    info = _member(answer, "clusterInfo")
+    if not isinstance(info, dict):
+        raise _Refusal(NOT_HADOOP)
     if info.get("haState", "ACTIVE") != "ACTIVE":
         raise _Refusal(f"it is {info['haState']}")
     return info
 
 
+def _member(answer: requests.Response, name: str) -> Any:
+    """Returns a member of the JSON object in an answer. Raises _Refusal if there is none."""
+    try:
+        document = answer.json()
+    except requests.JSONDecodeError:
+        raise _Refusal(NOT_HADOOP) from None
+    if not isinstance(document, dict) or name not in document:
+        raise _Refusal(NOT_HADOOP)
+    return document[name]
+
+
 def _reason(error: Exception, timeout_s: Timeout) -> str:
-    """What went wrong, without the ladder of classes that requests puts around it."""
-    words = str(error)
-    for mark, reason in (
-        ("Name or service not known", "unknown host"),
-        ("Temporary failure in name resolution", "unknown host"),
-        ("No address associated with hostname", "unknown host"),
-        ("Connection refused", "connection refused"),
-        ("timed out", f"no answer within {timeout_s[0]:.0f} s to connect or {timeout_s[1]:.0f} s to answer"),
-        ("No route to host", "no route to host"),
-        ("Network is unreachable", "network is unreachable"),
-    ):
-        if mark in words:
-            return reason
-    if isinstance(error, (KeyError, TypeError, requests.JSONDecodeError)):
-        return "it does not answer as Hadoop does"
-    return " ".join(words.split())[:200]
+    """Describes a failed request without the classes that requests wraps around the cause."""
+    if isinstance(error, _Refusal):
+        return " ".join(str(error).split())[:200]
+    chain = list(causes(error))
+    if any(isinstance(cause, urllib3.exceptions.NameResolutionError) for cause in chain):
+        return "unknown host"
+    if any(isinstance(cause, (requests.Timeout, urllib3.exceptions.ReadTimeoutError)) for cause in chain):
+        return f"no answer within {timeout_s[0]:.0f} s to connect or {timeout_s[1]:.0f} s to answer"
+    system = [cause.strerror for cause in chain if isinstance(cause, OSError) and cause.errno and cause.strerror]
+    if system:
+        return system[-1][:1].lower() + system[-1][1:]  # such as: connection refused
+    return " ".join(str(error).split())[:200]

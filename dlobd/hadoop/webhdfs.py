@@ -1,8 +1,8 @@
-"""HDFS over WebHDFS, with both legs of every call timed: the NameNode that locates, the DataNode that streams.
+"""HDFS over WebHDFS. Both legs of every call are timed: the NameNode locates, the DataNode streams.
 
-The client is the `hdfs` package's; only its HTTP adapter is dlobd's, because an adapter sees each leg of a redirected
-call apart, which the package's own interface does not. So it also knows which daemon did not answer. If a DataNode
-does not, another one is asked for, as in HDFS's own Java client.
+The client is that of the `hdfs` package with an HTTP adapter of dlobd. The adapter sees each leg of a redirected call
+separately, which the package's interface does not, and knows the daemon that did not answer. If a DataNode fails, the
+call is repeated with another one, as in HDFS's Java client.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import urllib3
 from hdfs import HdfsError, InsecureClient
 from requests.adapters import HTTPAdapter
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
+from dlobd.hadoop.failures import causes
 
 __all__ = ["HdfsError", "Unreachable", "connect", "create", "read", "stream", "words", "write"]
 
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 CONNECT_S = 5.0
 ANSWER_S = {"NameNode": 20.0, "DataNode": 60.0}
-"""Between two bytes of an answer. A NameNode looks things up in its memory; a DataNode may write to a slow disk."""
+"""Timeouts between two bytes of an answer. A NameNode answers from memory; a DataNode may write to a slow disk."""
 
 
 class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
@@ -41,35 +42,36 @@ class Unreachable(HdfsError):  # type: ignore[misc]  # the package has no types
 
 
 def block_locations(url: str, user: str, path: str, length: int) -> Any:
-    """WebHDFS's answer to GET_BLOCK_LOCATIONS of a whole file. Raises requests.RequestException."""
+    """Returns WebHDFS's answer to GET_BLOCK_LOCATIONS of a whole file. Raises requests.RequestException."""
     query: dict[str, str | int] = {"op": "GET_BLOCK_LOCATIONS", "user.name": user, "offset": 0, "length": length}
     return requests.get(f"{url}/webhdfs/v1{path}", query, timeout=5).json()
 
 
 def words(error: Exception) -> str:
-    """What HDFS said, without the Java stack that it may put behind it."""
+    """Returns the message of an error without the Java stack that HDFS may append."""
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if not line.startswith(("at org.", "at java")))
 
 
 def _how(error: Exception, leg: str) -> str:
-    """A readable description of a failed exchange."""
-    text = str(error)
+    """Describes a failed exchange."""
+    chain = list(causes(error))
     if isinstance(error, requests.ConnectTimeout):
         return f"accepted no connection within {CONNECT_S:.0f} s"
-    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)) or "timed out" in text:
+    if any(isinstance(one, (requests.Timeout, urllib3.exceptions.ReadTimeoutError, TimeoutError)) for one in chain):
         return f"did not answer within {ANSWER_S[leg]:.0f} s"
-    return "refused the connection" if "refused" in text else "broke the connection off"
+    refused = any(isinstance(one, ConnectionRefusedError) for one in chain)
+    return "refused the connection" if refused else "broke the connection off"
 
 
 class _Adapter(HTTPAdapter):
-    """Times both legs, if asked to, and names the daemon that does not answer."""
+    """An adapter that can time both legs, and names the daemon that does not answer."""
 
     def __init__(self, namenode: str, timed: bool) -> None:
         super().__init__()
         self._namenode = namenode
         self._timed = timed
-        self.datanode = ""  # the last one that was asked
+        self.datanode = ""  # address of the last request's DataNode
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         url = urlsplit(request.url or "")
@@ -78,13 +80,14 @@ class _Adapter(HTTPAdapter):
             self.datanode = str(url.netloc)
         operation = parse_qs(str(url.query)).get("op", ["?"])[0]
         kwargs["timeout"] = (CONNECT_S, ANSWER_S[leg])
-        span: AbstractContextManager[Any] = tracing.span("hdfs", f"{operation} {leg}") if self._timed else nullcontext()
+        kind = kinds.NAMENODE_CALL if leg == "NameNode" else kinds.DATANODE_CALL
+        span: AbstractContextManager[Any] = tracing.span(kind, detail=operation) if self._timed else nullcontext()
         try:
             with span:
                 return super().send(request, *args, **kwargs)
         except requests.RequestException as error:
             if leg == "DataNode" and not self._namenode_answers():
-                # a DataNode that writes waits for the NameNode too, and is not to blame
+                # a DataNode that writes also waits for the NameNode, which is then the cause
                 raise Unreachable("NameNode", self._namenode, _how(requests.Timeout(), "NameNode")) from error
             raise Unreachable(leg, str(url.netloc), _how(error, leg)) from error
 
@@ -95,23 +98,23 @@ class _Adapter(HTTPAdapter):
         except requests.Timeout:
             return False
         except requests.RequestException:
-            pass  # it is dead: others say so
+            pass  # it is dead: its own requests report that
         return True
 
 
 class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
-    """The package's client with a session that takes added parameters."""
+    """The package's client with a session that can add parameters to requests."""
 
     def __init__(self, url: str, user: str, timed: bool) -> None:
         self.session = requests.Session()
-        self.given_up: dict[str, Unreachable] = {}  # DataNodes, by the address at which they transfer blocks
+        self.given_up: dict[str, Unreachable] = {}  # DataNodes by the address for block transfers
         self.adapter = _Adapter(str(urlsplit(url).netloc), timed)
         self.session.mount("http://", self.adapter)
         super().__init__(url, user=user, session=self.session)
 
     @contextmanager
     def without(self, datanodes: list[str]) -> Iterator[None]:
-        """Calls are not sent to these DataNodes, named by the address at which they transfer blocks."""
+        """Excludes DataNodes, given by their addresses for block transfers, from requests of the context."""
         params: Any = self.session.params
         params["excludedatanodes"] = ",".join(datanodes) or None  # None is not sent
         try:
@@ -120,19 +123,22 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
             del params["excludedatanodes"]
 
     def transfer_address(self, http_address: str) -> str | None:
-        """The address at which the DataNode that serves `http_address` transfers blocks, as the NameNode knows it.
+        """Returns the address for block transfers of the DataNode at `http_address`, according to the NameNode.
 
-        `http_address` itself where the NameNode has given it up meanwhile, and so would not name it again; None if the
-        NameNode does not say."""
+        Returns `http_address` if the NameNode no longer lists the DataNode and so will not choose it again, and None if
+        the NameNode does not answer."""
         query = {"qry": "Hadoop:service=NameNode,name=NameNodeInfo"}
         try:
-            beans = self.session.get(f"{self.url}/jmx", params=query).json()["beans"]
-            nodes: dict[str, dict[str, Any]] = json.loads(beans[0]["LiveNodes"])
-        except (HdfsError, requests.RequestException, ValueError, KeyError, IndexError):
+            answer = self.session.get(f"{self.url}/jmx", params=query).json()
+        except (HdfsError, requests.RequestException):
             return None
+        beans = answer.get("beans") or [{}]
+        if "LiveNodes" not in beans[0]:
+            return None
+        nodes: dict[str, dict[str, Any]] = json.loads(beans[0]["LiveNodes"])
         host, _, port = http_address.rpartition(":")
         for name, node in nodes.items():
-            # redirects name the host, the NameNode's list has its address too
+            # redirects contain the host name, the NameNode's list also its address
             ip, _, info_port = node["infoAddr"].rpartition(":")
             if info_port == port and host in (ip, name.rpartition(":")[0]):
                 return str(node["xferaddr"])
@@ -140,10 +146,10 @@ class _Client(InsecureClient):  # type: ignore[misc]  # the package has no types
 
 
 def connect(url: str, user: str, timed: bool = True) -> _Client:
-    """A client of the NameNode at `url`, for example http://127.0.0.1:9870.
+    """Returns a client of the NameNode at `url`, for example http://127.0.0.1:9870.
 
     Args:
-        timed: False for polls: their time is the wait's, not HDFS's.
+        timed: False for polls, whose time counts as waiting and not as HDFS.
     """
     return _Client(url, user, timed)
 
@@ -159,9 +165,9 @@ def write(
     """Writes one file, replacing it.
 
     Args:
-        data: bytes, or their pieces, which are iterated over anew where another DataNode has to be asked.
-        purpose: what the report lists it under, for example "checkpoint".
-        block_bytes, replication: HDFS block size and replication of the file; None takes the cluster's.
+        data: bytes, or an iterable of pieces that restarts if the write is repeated with another DataNode.
+        purpose: name of the operation in the report, for example "checkpoint".
+        block_bytes, replication: HDFS block size and replication of the file; None: the cluster's defaults.
 
     Raises:
         Unreachable: the NameNode does not answer, or no DataNode does.
@@ -181,7 +187,7 @@ def write(
         client.write(path, body, overwrite=True, blocksize=block_bytes, replication=replication)
 
     known: dict[str, Any] = {"bytes": len(data)} if isinstance(data, bytes) else {}
-    with tracing.span("hdfs", f"write {purpose}", path=path, purpose=purpose, **known) as span:
+    with tracing.span(kinds.WRITE_FILE, detail=purpose, path=path, purpose=purpose, **known) as span:
         _Datanodes(client, path, purpose).ask(whole)
         if not known:
             span.note(bytes=sent)
@@ -206,19 +212,19 @@ def read(client: _Client, path: str, purpose: str) -> bytes:
     """
 
     def whole() -> bytes:
-        with client.read(path) as reader, tracing.span("hdfs", names.STREAM):
+        with client.read(path) as reader, tracing.span(kinds.STREAM):
             return _take(client, reader, None)
 
-    with tracing.span("hdfs", f"read {purpose}", path=path, purpose=purpose) as span:
+    with tracing.span(kinds.READ_FILE, detail=purpose, path=path, purpose=purpose) as span:
         data = _Datanodes(client, path, purpose).ask(whole)
         span.note(bytes=len(data))
     return data
 
 
 def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterator[bytes]:
-    """The file in pieces of `piece_bytes`; the last one may be shorter. Each piece's wait for bytes is a span.
+    """Yields the file in pieces of `piece_bytes`; the last may be shorter. The wait for each piece is a span.
 
-    No span is open while the caller has a piece: a generator may be resumed by another thread.
+    No span is open while the caller processes a piece, because another thread may resume the generator.
 
     Raises:
         Unreachable: the NameNode does not answer, or no DataNode that has the file.
@@ -232,14 +238,14 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
         def piece() -> bytes:
             nonlocal reader
             if reader is None:
-                with tracing.span("hdfs", names.OPEN):  # between its two legs the client works too
+                with tracing.span(kinds.OPEN):  # it includes the client's work between the two legs
                     reader = opened.enter_context(client.read(path, offset=position))
             try:
-                with tracing.span("hdfs", names.STREAM, path=path, purpose=purpose) as span:
+                with tracing.span(kinds.STREAM, path=path, purpose=purpose) as span:
                     data = _take(client, reader, piece_bytes)
                     span.note(bytes=len(data))
             except Unreachable:
-                reader = None  # another DataNode goes on where this one ended
+                reader = None  # another DataNode continues at this position
                 raise
             return data
 
@@ -249,7 +255,7 @@ def stream(client: _Client, path: str, piece_bytes: int, purpose: str) -> Iterat
 
 
 def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
-    """The next bytes of a DataNode's answer."""
+    """Reads the next bytes of a DataNode's answer."""
     try:
         data: bytes = reader.read(size_bytes)
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -258,7 +264,7 @@ def _take(client: _Client, reader: Any, size_bytes: int | None) -> bytes:
 
 
 class _Datanodes:
-    """Those of one operation: one that has not answered its client is not asked again, but another one."""
+    """DataNodes of one operation. A DataNode that has not answered is excluded from further attempts."""
 
     def __init__(self, client: _Client, path: str, purpose: str) -> None:
         self._client = client
@@ -267,7 +273,7 @@ class _Datanodes:
         self._given_up = client.given_up
 
     def ask(self, operation: Callable[[], T]) -> T:
-        """What `operation` returns, from a DataNode that answers."""
+        """Repeats `operation` until a DataNode answers, and returns its result."""
         while True:
             try:
                 with self._client.without(list(self._given_up)):
@@ -278,7 +284,7 @@ class _Datanodes:
                 last = next(reversed(self._given_up.values()), None)
                 if last is None or error.exception != "IOException":
                     raise
-                # the NameNode has none left that it may name
+                # the NameNode has no other DataNode with this file
                 how = f"{last.how}, and there is no other one for {self._path}"
                 raise Unreachable(last.daemon, last.address, how) from error
 
@@ -288,5 +294,5 @@ class _Datanodes:
             raise error
         self._given_up[transfer] = error
         tracing.instant(
-            names.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=self._path, purpose=self._purpose
+            kinds.DATANODE_GIVEN_UP, address=error.address, how=error.how, path=self._path, purpose=self._purpose
         )

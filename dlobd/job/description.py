@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import own_file, tracing
+from dlobd import spans as kinds
 from dlobd.axes import MODELS, RENAMED_EXCHANGES
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job import notices
 from dlobd.job.datasets.tfrecord import Layout
 from dlobd.schema import ADDED
-from dlobd.tracing import names
 
 STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
@@ -117,7 +117,7 @@ class Job:
         return build(self.image_shape, self.classes, self.seed)
 
     def _model_text(self) -> str:
-        return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", names.MODEL_FILE).decode()
+        return self.storage().read(f"{self.run_dir}/{MODEL_FILE}", kinds.MODEL_FILE).decode()
 
     def to_json(self) -> str:
         """The form in which it is handed to spark-submit."""
@@ -158,10 +158,10 @@ class Markers:
         """Leaves the rank's result. Whoever sees it may end this process at once, so it is seen last: when HDFS has
         closed the file, which may take 0.4 s after its bytes are there, and all spans are on disk."""
         storage, name = self._job.storage(), f"rank-{rank}.json"
-        storage.write(f"{self._directory}/.{name}", json.dumps(result).encode(), names.DONE_MARKER)
+        storage.write(f"{self._directory}/.{name}", json.dumps(result).encode(), kinds.DONE_MARKER)
         tracing.flush()
         storage.rename(f"{self._directory}/.{name}", f"{self._directory}/{name}")
-        with tracing.span("launcher", names.TELL_DRIVER):
+        with tracing.span(kinds.TELL_DRIVER):
             notices.tell({"done": rank})
 
     def report_failure(self, cause: str) -> None:

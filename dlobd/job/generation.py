@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from dlobd import spans as kinds
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.job.datasets.base import dataset_of, partition
 from dlobd.job.datasets.parts import Part, write_part
 from dlobd.job.description import STAGED, part_name
 from dlobd.schema import Experiment
-from dlobd.tracing import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def parts_of(experiment: Experiment, base: str) -> dict[str, Part]:
 
 def note_whole(storage: Storage, base: str, checksums: dict[str, str]) -> None:
     """Writes the last file: what HDFS should say of the others, which an audit asks after each run."""
-    storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), names.DATA_SET)
+    storage.write(f"{base}/{STAGED}", json.dumps(checksums).encode(), kinds.DATA_SET)
 
 
 def run(file: str) -> None:

@@ -25,8 +25,8 @@ from collections.abc import Mapping
 from secrets import compare_digest
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
 
 VARIABLE = "_DLOBD_NOTICES"
 """Where a process finds the driver: host, port and secret, as JSON. Between dlobd's processes only."""
@@ -121,7 +121,7 @@ class Notices:
     def _keep(self, message: Any) -> None:
         match message:
             case {"done": int(rank)} if 0 <= rank < self._ranks:
-                tracing.instant(names.RANK_DONE, rank=rank)
+                tracing.instant(kinds.RANK_DONE, rank=rank)
                 with self._changed:
                     self._done.add(rank)
                     self._changed.notify_all()

@@ -1,212 +1,168 @@
-"""The figures of a comparison of sides: for each pair its wall and its layers, what was set alike and what was not.
+"""Text of a comparison and of a gate: environments first, then settings, then the verdicts of each pair.
 
-All walls of a comparison are one family, and all layers another: of each, false alarms stay below
-`dlobd.attribution.comparison.ALPHA`.
+It fits 80 columns. Seconds come before percent; brackets hold intervals.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-from dlobd.attribution import permutation
-from dlobd.attribution.comparison import ALPHA, LEAST, Compared, compare
-from dlobd.attribution.permutation import Sides
-from dlobd.bundle.run import Run
-from dlobd.errors import UsageError
-from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report import environment
-from dlobd.report.environment import Difference
-from dlobd.report.sides import Member, Side
-from dlobd.report.summary import layer_s, wall_s
+from rich.console import Console
 
-PARTS = (*LAYERS, UNATTRIBUTED)
+from dlobd.compare.comparison import Comparison, Pair
+from dlobd.compare.figures import WALL
+from dlobd.compare.gate import Gate, Judged
+from dlobd.compare.permutation import ALPHA, DRAWN
+from dlobd.compare.power import MOST_RUNS, POWER
+from dlobd.compare.verdicts import Bounds, Compared
+from dlobd.report import text
+from dlobd.report.repeats import plain_table
+from dlobd.report.summary import title
+from dlobd.schema import ADDED
 
-WALL = "wall"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two sides and what came out. In `blocks`: both were run in each repeat of one series.
-
-    runs: the ids of those that count, of either side; in blocks, equal places are of one repeat.
-    left_out: a line each.
-    unknown: layers that some of the runs do not tell of.
-    """
-
-    first: str
-    second: str
-    differing: Mapping[str, tuple[Any, Any]]
-    blocks: bool
-    runs: tuple[tuple[str, ...], tuple[str, ...]]
-    left_out: tuple[str, ...]
-    wall: Compared
-    layers: Mapping[str, Compared]
-    unknown: tuple[str, ...]
-
-    @property
-    def quantities(self) -> dict[str, Compared]:
-        """The wall and the layers."""
-        return {WALL: self.wall, **self.layers}
+MACHINE = ("host", "processor", "cores", "distribution", "kernel")
+"""Facts of a platform that the terminal shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All pairs, and what they have in common.
-
-    environment: differences that were allowed.
-    machine, versions: of the runs, without what differs.
-    margin: a share of the first side.
-    least_ns: a layer's difference of less does not matter; see `dlobd.attribution.comparison.LEAST`.
-    fewest_wall, fewest_layers: runs a side that are needed for any difference to be significant.
-    """
-
-    environment: tuple[Difference, ...]
-    common: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    versions: Mapping[str, Any]
-    margin: float
-    least_ns: float
-    fewest_wall: int
-    fewest_layers: int
-    pairs: tuple[Pair, ...]
+def show(comparison: Comparison, console: Console) -> None:
+    """Print a comparison."""
+    for difference in comparison.environment:
+        text.line(console, f"DIFFERENT ENVIRONMENTS, {difference.line}", "bold yellow")
+    _settings(comparison, console)
+    for pair in comparison.pairs:
+        _pair(comparison, pair, console)
+    _explain(comparison, console)
 
 
-@dataclass(frozen=True, slots=True)
-class _Matched:
-    """Runs that count, of two sides."""
-
-    first: Side
-    second: Side
-    blocks: bool
-    runs: tuple[tuple[Run, ...], tuple[Run, ...]]
-    left_out: tuple[str, ...]
+def sentence(name: str, compared: Compared) -> str:
+    """Return the verdict and the effect of a quantity as one line."""
+    seconds = f"{_seconds(compared.difference_ns, sign=True)} s {_between(compared.difference, 1e9, 3)}".strip()
+    if compared.difference_share is None:
+        return f"{name}: {compared.verdict}, {seconds}"
+    percent = f"{compared.difference_share:+.1%} {_between(compared.share, 0.01, 1)}".strip()
+    return f"{name}: {compared.verdict}, {seconds}, {percent}"
 
 
-def comparison(sides: Sequence[tuple[Side, Side]], margin: float, allowed: Collection[str] = ()) -> Comparison:
-    """Compares each pair's second side with its first.
+def counts(pair: Pair) -> str:
+    """Return the number of compared runs as text."""
+    baseline, candidate = map(len, pair.runs)
+    if pair.paired:
+        return f"{baseline} repeats, each with a run of both"
+    return f"{candidate} {'run' if candidate == 1 else 'runs'} against {baseline}"
 
-    Args:
-        allowed: kinds of `environment.KINDS`: differences between environments that do not refuse, and `busy`, which
-            keeps runs of a busy machine.
 
-    Raises:
-        UsageError: there is no pair, a side has no run that counts, or the environments differ.
-    """
-    if not sides:
-        raise UsageError("There are no two sides with runs that have ended.", "run both first")
-    matched = [_matched(first, second, allowed) for first, second in sides]
-    every = [run for one in matched for runs in one.runs for run in runs]
-    differences = environment.differences(every)
-    if not all(one.blocks for one in matched):
-        differences += next(filter(None, (environment.order(*one.runs) for one in matched if not one.blocks)), [])
-    environment.checked(differences, allowed)
-    walls = compare({place: _sides(one, wall_s) for place, one in enumerate(matched)}, margin)
-    least_ns = LEAST * margin * min(wall.first_ns for wall in walls.values())
-    known: dict[tuple[int, str], Sides] = {}
-    unknown: dict[int, list[str]] = {}
-    for place, one in enumerate(matched):
-        for layer in PARTS:
-            values = [[_layer_s(run, layer) for run in runs] for runs in one.runs]
-            if any(None in each for each in values):
-                unknown.setdefault(place, []).append(layer)
-            elif any(map(any, values)):
-                known[place, layer] = _sides(one, lambda run, layer=layer: _layer_s(run, layer))
-    layers = compare(known, margin, least_ns)
-    blocks = all(one.blocks for one in matched)
-    settings = [side.settings for pair in sides for side in pair]
-    return Comparison(
-        tuple(differences),
-        common(settings),
-        common([run.platform for run in every]),
-        common([run.versions for run in every]),
-        margin,
-        least_ns,
-        permutation.fewest(ALPHA / len(matched), blocks),
-        permutation.fewest(ALPHA / max(1, len(known)), blocks),
-        tuple(
-            Pair(
-                one.first.label,
-                one.second.label,
-                differing(one.first.settings, one.second.settings),
-                one.blocks,
-                (_ids(one.runs[0]), _ids(one.runs[1])),
-                one.left_out,
-                walls[place],
-                {layer: found for (where, layer), found in layers.items() if where == place},
-                tuple(unknown.get(place, ())),
-            )
-            for place, one in enumerate(matched)
-        ),
+def not_compared(pair: Pair) -> str:
+    """Name the layers that some of the runs did not measure."""
+    return f"Not compared, because some runs did not measure it: {', '.join(map(title, pair.unknown))}"
+
+
+def reasons(gate: Gate) -> list[str]:
+    """Return a line for each quantity that has grown, or for each undecided wall."""
+    return [judged_line(one) + _mostly(one, gate) for one in gate.grown or gate.open_walls]
+
+
+def judged_line(judged: Judged) -> str:
+    """Return the verdict of a quantity, with its candidate."""
+    return f"{judged.pair.candidate}: {sentence(title(judged.name), judged.compared)}"
+
+
+def gate_document(gate: Gate) -> dict[str, Any]:
+    """Return a gate as JSON."""
+    return {
+        "outcome": gate.outcome,
+        "grown": [(one.pair.candidate, one.name) for one in gate.grown],
+        "reasons": reasons(gate),
+        "open": [judged_line(one) for one in gate.open_layers],
+        "runs_needed": gate.runs_needed,
+    }
+
+
+def _mostly(judged: Judged, gate: Gate) -> str:
+    """Name the layer with most of the growth of a wall, if no layer has grown significantly."""
+    layers = judged.pair.layers
+    if not gate.grown or not layers or any(one.pair is judged.pair and one.name != WALL for one in gate.grown):
+        return ""
+    largest = max(layers, key=lambda layer: layers[layer].difference_ns)
+    return f"; mostly in {title(largest)}, {layers[largest].difference_ns / 1e9:+.3f} s, which is not significant"
+
+
+def _settings(comparison: Comparison, console: Console) -> None:
+    shown = {name: value for name, value in comparison.common.items() if name not in ADDED or value != ADDED[name]}
+    text.line(console, f"In common: {_listed(shown)}")
+    machine = {name: comparison.machine[name] for name in MACHINE if comparison.machine.get(name)}
+    text.line(console, f"Machine: {_listed(machine)}")
+    text.line(console, f"Versions: {_listed({name: value for name, value in comparison.versions.items() if value})}")
+
+
+def _pair(comparison: Comparison, pair: Pair, console: Console) -> None:
+    text.heading(console, f"{pair.candidate} against {pair.baseline}: {counts(pair)}")
+    for name, (baseline, candidate) in pair.differing.items():
+        text.line(console, f"{name}: {baseline} -> {candidate}")
+    for line in pair.left_out:
+        text.line(console, f"left out: {line}")
+    if not pair.paired:
+        text.line(console, "Not run in the same repeats: a drift between them can hide a difference.")
+    text.line(console, sentence(WALL, pair.wall), "bold")
+    rows = plain_table("seconds", "baseline", "candidate", "difference", "interval", "verdict")
+    for name, one in pair.quantities.items():
+        difference = _seconds(one.difference_ns, sign=True), _between(one.difference, 1e9, 3)
+        rows.add_row(title(name), _seconds(one.baseline_ns), _seconds(one.candidate_ns), *difference, one.verdict)
+    console.print(rows)
+    rows = plain_table("percent", "difference", "interval", "detects", "seconds", f"runs for {comparison.margin:.0%}")
+    for name, one in pair.quantities.items():
+        rows.add_row(title(name), *_percent(one), *_detectable(one), _needed(one))
+    console.print(rows)
+    if pair.unknown:
+        text.line(console, not_compared(pair))
+
+
+def _explain(comparison: Comparison, console: Console) -> None:
+    quantities = [one for pair in comparison.pairs for one in pair.quantities.values()]
+    runs = "repeats" if all(pair.paired for pair in comparison.pairs) else "runs of each side"
+    levels = sorted({one.confidence for one in quantities if one.confidence})
+    exact = all(one.exact for one in quantities)
+    test = "Exact permutation test" if exact else f"Permutation test ({DRAWN:,} relabellings, drawn; seed 0)"
+    confidence = f" ({' or '.join(f'{level:.1%}' for level in levels)} each)" if levels else ": none, too few runs"
+    text.heading(console, "How to read it")
+    text.line(
+        console,
+        f"{test} of means. The walls together, and the layers together, show a false difference in at most {ALPHA:.0%} "
+        f"of comparisons (Holm). A difference can be significant from {comparison.fewest_wall} {runs} on for the wall, "
+        f"{comparison.fewest_layers} for layers.",
+    )
+    text.line(
+        console,
+        f"Brackets hold intervals{confidence}. Equivalent: the interval lies within {comparison.margin:.0%} of the "
+        f"baseline, for a layer also within {comparison.least_ns / 1e9:.3f} s. Detects: the smallest difference that "
+        f"such runs show in {POWER:.0%} of comparisons. Runs: of each side, to show {comparison.margin:.0%}.",
     )
 
 
-def document(found: Comparison) -> dict[str, Any]:
-    """As JSON has it."""
-    return dataclasses.asdict(found)
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _matched(first: Side, second: Side, allowed: Collection[str]) -> _Matched:
-    """The runs of two sides that count. In blocks both of a repeat count, or none."""
-    left_out, sound = [], []
-    for side in (first, second):
-        why = {member.run.run_id: environment.unsound(member, allowed) for member in side.members}
-        left_out += [f"{side.label}: run {run_id} {words}" for run_id, words in why.items() if words]
-        sound.append([member for member in side.members if not why[member.run.run_id]])
-    blocks = _in_blocks(first, second)
-    if blocks:
-        repeats = [{member.repeat for member in members} for members in sound]
-        both = repeats[0] & repeats[1]
-        for side, members in zip((first, second), sound, strict=True):
-            left_out += [
-                f"{side.label}: run {member.run.run_id}, as the other one of its repeat does not count"
-                for member in members
-                if member.repeat not in both
-            ]
-        sound = [_by_repeat(members, both) for members in sound]
-    for side, members in zip((first, second), sound, strict=True):
-        if not members:
-            raise UsageError(
-                f"{side.label} has no run that counts: {'; '.join(left_out)}.",
-                f"run more, or add --allow {environment.BUSY} if the machine was only busy",
-            )
-    runs = tuple(tuple(member.run for member in members) for members in sound)
-    return _Matched(first, second, blocks, (runs[0], runs[1]), tuple(left_out))
+def _seconds(ns: float, sign: bool = False) -> str:
+    return f"{ns / 1e9:{'+' if sign else ''}.3f}"
 
 
-def _in_blocks(first: Side, second: Side) -> bool:
-    """Whether both sides are points of the same series."""
-    keys = {member.repeat[0] if member.repeat else None for side in (first, second) for member in side.members}
-    return len(keys) == 1 and None not in keys and first.label != second.label
+def _between(bounds: Bounds | None, unit: float, digits: int) -> str:
+    return "" if bounds is None else f"({bounds.low / unit:+.{digits}f} to {bounds.high / unit:+.{digits}f})"
 
 
-def _by_repeat(members: Sequence[Member], repeats: Collection[Any]) -> list[Member]:
-    return sorted((member for member in members if member.repeat in repeats), key=lambda member: member.repeat or ())
+def _percent(one: Compared) -> tuple[str, str]:
+    share = one.difference_share
+    return "-" if share is None else f"{share * 100:+.1f}", _between(one.share, 0.01, 1)
 
 
-def _ids(runs: Sequence[Run]) -> tuple[str, ...]:
-    return tuple(run.run_id for run in runs)
+def _detectable(one: Compared) -> tuple[str, str]:
+    if one.smallest_ns is None:
+        return "-", "-"
+    return f"{one.smallest_ns / one.baseline_ns * 100:.1f}" if one.baseline_ns else "-", _seconds(one.smallest_ns)
 
 
-def _layer_s(run: Run, layer: str) -> float | None:
-    """Seconds of a layer; 0 where there was none, as Spark in a native run; None where it was not measured."""
-    took_no_part = {row.layer for row in run.not_measured if row.took_no_part}
-    return 0.0 if layer in took_no_part else layer_s(run, layer)
-
-
-def _sides(one: _Matched, value: Any) -> Sides:
-    first, second = (tuple(round(value(run) * 1e9) for run in runs) for runs in one.runs)
-    return Sides(first, second, one.blocks)
-
-
-def common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all have alike."""
-    return {name: value for name, value in every[0].items() if all(each.get(name) == value for each in every)}
-
-
-def differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What two have not alike."""
-    names = dict.fromkeys((*first, *second))
-    return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
+def _needed(one: Compared) -> str:
+    if one.verdict != "inconclusive":
+        return ""
+    return str(one.runs_needed) if one.runs_needed else (f"> {MOST_RUNS}" if one.smallest_ns is not None else "-")

@@ -17,7 +17,7 @@ from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution.attribute import Release, arranged, attribute, releases
-from dlobd.attribution.degrees import of_span
+from dlobd.attribution.evidence_quality import own_quality
 from dlobd.attribution.nesting import Lane, NestedSpan
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, ClockAnchor, Event, Process, Span, Trace
@@ -148,7 +148,7 @@ def _told(span: Span) -> Json:
         "layer": span.layer,
         "lane": span.lane,
         "span": span.id,
-        "degree": of_span(span),
+        "degree": own_quality(span),
         "resolution_ns": span.resolution_ns,
         "truncated": span.truncated,
         "call": span.call,

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from dlobd.attribution.attribute import Release, arranged, attribute, critical_path, releases
-from dlobd.attribution.degrees import degree
+from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.importers.resources import SampledHost
 from dlobd.attribution.nesting import by_lane
 from dlobd.layers import LAYERS
@@ -101,7 +101,7 @@ def _wall_slice(segment: Segment, zero_ns: int) -> dict[str, Any]:
         name += " (unexplained)"
     elif segment.kind == "cause" and segment.span:
         name += f" ({segment.span.cause})"
-    args = {"layer": segment.layer, "degree": degree(segment), "kind": segment.kind, "lanes": list(segment.chain)}
+    args = {"layer": segment.layer, "degree": quality(segment), "kind": segment.kind, "lanes": list(segment.chain)}
     length_ns = segment.end_ns - segment.start_ns
     return _complete(name, segment.layer, segment.start_ns - zero_ns, length_ns, _WALL_PID, _WALL_TID, args)
 

@@ -1,85 +1,108 @@
-"""What the repeats of a series show together: per point the wall's median and spread, and its layers' medians.
+"""Tables of the points of a series: medians of repeats, and means of a sweep.
 
-Only runs with status ok count; the others are named.
+Only runs with status ok count; the others are listed.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from rich.console import Console
 from rich.table import Table
 
-from dlobd.attribution.statistics import Spread, spread
 from dlobd.bundle.run import Run
-from dlobd.layers import LAYERS, UNATTRIBUTED
-from dlobd.report.summary import layer_s, wall_s
+from dlobd.compare.figures import PARTS, Value, layer_s, metric, throughput, wall_s
+from dlobd.compare.median import Spread, spread
+from dlobd.report.summary import title
 
 Runs = Mapping[str, Sequence[Run]]
 """Label of a point to its runs that have ended."""
 
-
-def metric(name: str, unit: float = 1) -> Callable[[Run], float | None]:
-    """The value of one of the run's metrics, in `unit`s."""
-
-    def value(run: Run) -> float | None:
-        found = run.metrics.get(name)
-        return found / unit if isinstance(found, (int, float)) else None
-
-    return value
+WIDTH = 300
+"""Columns of the widest table of a sweep; a narrower terminal breaks the lines instead of cutting cells."""
 
 
-def over_repeats(runs: Sequence[Run], value: Callable[[Run], float | None]) -> Spread:
-    """The spread of a value over the runs that are ok."""
-    return spread(value(run) for run in runs if run.status == "ok")
+def over_repeats(runs: Sequence[Run], value: Value) -> Spread:
+    """Compute the spread of a figure over the runs that are ok."""
+    return spread(value(run) for run in _ok(runs))
 
 
 def left_out(runs: Sequence[Run]) -> str:
-    """How many runs are not ok and so count nowhere, by status; empty if all are."""
-    counts = Counter(run.status for run in runs if run.status != "ok")
-    each = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    return f"{sum(counts.values())} of {len(runs)} runs, not ok: {each}" if counts else ""
+    """Count the runs that are not ok by status; empty if all are ok."""
+    statuses = Counter(run.status for run in runs if run.status != "ok")
+    listed = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items()))
+    return f"{sum(statuses.values())} of {len(runs)} runs are not ok: {listed}" if statuses else ""
 
 
 def table(points: Runs, console: Console) -> None:
-    """Prints the walls with their spread, the layers' medians, and what ended otherwise than ok."""
+    """Print the walls with their spread, the medians of the layers, and the runs that are not ok."""
     console.print("Wall, seconds")
     walls = plain_table("point", "ok", "median", "min", "max", "IQR")
     for label, runs in points.items():
-        found = over_repeats(runs, wall_s)
-        iqr = found.q3 - found.q1 if found.q3 is not None and found.q1 is not None else None
-        figures = (found.median, found.low, found.high, iqr)
-        walls.add_row(label, f"{found.n}/{len(runs)}", *map(_figure, figures))
+        wall = over_repeats(runs, wall_s)
+        iqr = wall.q3 - wall.q1 if wall.q3 is not None and wall.q1 is not None else None
+        walls.add_row(label, f"{wall.n}/{len(runs)}", *map(_cell, (wall.median, wall.low, wall.high, iqr)))
     console.print(walls)
     console.print("\nLayers, median seconds (medians need not add up)")
     layers = plain_table("layer", *points)
-    for layer in (*LAYERS, UNATTRIBUTED):
+    for layer in PARTS:
         medians = [over_repeats(runs, partial(layer_s, layer=layer)).median for runs in points.values()]
         if any(medians):
-            layers.add_row(layer, *map(_figure, medians))
+            layers.add_row(layer, *map(_cell, medians))
     console.print(layers)
-    say_left_out(points, console)
+    _print_left_out(points, console)
 
 
-def say_left_out(points: Runs, console: Console) -> None:
-    """Prints which runs count nowhere, and why; nothing where all are ok."""
-    if words := left_out([run for runs in points.values() for run in runs]):
-        console.print(f"Left out of all figures: {words}", soft_wrap=True)
+def sweep_table(points: Runs, console: Console) -> None:
+    """Print wall, throughput, accuracy and layers of each point: mean and standard deviation."""
+    console.print("Points, mean ± standard deviation of the runs that are ok")
+    rows = plain_table("point", "ok", "wall, s", "samples/s", "accuracy")
     for label, runs in points.items():
-        for run in runs:
-            if run.status != "ok":
-                console.print(f"{label}: run {run.run_id} is {run.status}: {run.reason}", soft_wrap=True)
+        cells = [_mean(runs, value) for value in (wall_s, throughput, metric("test_accuracy"))]
+        rows.add_row(label, f"{len(_ok(runs))}/{len(runs)}", *cells)
+    console.print(rows)
+    console.print("\nLayers, seconds of the wall, mean ± standard deviation")
+    shown = [part for part in PARTS if any(layer_s(run, part) for runs in points.values() for run in _ok(runs))]
+    rows = plain_table("point", *map(title, shown))
+    for label, runs in points.items():
+        rows.add_row(label, *(_mean(runs, partial(layer_s, layer=part)) for part in shown))
+    console.print(rows)
+    _print_left_out(points, console)
 
 
 def plain_table(*columns: str) -> Table:
-    """An empty table without lines; all columns but the first have figures."""
+    """Return an empty table without lines; all columns except the first hold numbers."""
     made = Table(box=None, pad_edge=False)
     for number, column in enumerate(columns):
         made.add_column(column, justify="right" if number else "left")
     return made
 
 
-def _figure(value: float | None) -> str:
+def _print_left_out(points: Runs, console: Console) -> None:
+    if words := left_out([run for runs in points.values() for run in runs]):
+        console.print(f"Left out: {words}", soft_wrap=True)
+    for label, runs in points.items():
+        for run in runs:
+            if run.status != "ok":
+                console.print(f"{label}: run {run.run_id} is {run.status}: {run.reason}", soft_wrap=True)
+
+
+def _ok(runs: Sequence[Run]) -> list[Run]:
+    return [run for run in runs if run.status == "ok"]
+
+
+def _mean(runs: Sequence[Run], value: Value) -> str:
+    """Format mean and standard deviation (n - 1); a single run has no deviation."""
+    known = [number for run in _ok(runs) if (number := value(run)) is not None]
+    if not known:
+        return "-"
+    mean = statistics.fmean(known)
+    digits = 0 if mean >= 1000 else 3
+    return f"{mean:.{digits}f}" + (f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else "")
+
+
+def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"

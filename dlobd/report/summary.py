@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dlobd import spans as kinds
 from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
 from dlobd.bundle.run import Check, RankSteps, Run
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Clip, Experiment, LayerTime
-from dlobd.tracing import names
 
 UNEXPLAINED_LIMIT = 0.05
 """A run that cannot explain more than this share of its wall says so first."""
@@ -207,49 +207,30 @@ def _dataset(name: str) -> str:
 # ---- one figure of a run, for those that compare runs; None where it was not measured
 
 
-def wall_s(run: Run) -> float | None:
-    """Seconds of the run's window."""
-    return run.wall_ns / 1e9 if run.wall_ns else None
-
-
-def layer_s(run: Run, layer: str) -> float | None:
-    """Seconds that a layer, or the unattributed rest, has of the wall."""
-    if layer == UNATTRIBUTED:
-        return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
-    given = {row.layer: row.ns for row in run.layers}
-    absent = layer not in given and layer in {row.layer for row in run.not_measured}
-    return None if absent or not given else given.get(layer, 0) / 1e9
-
-
 def first_step_s(run: Run) -> float | None:
     """Seconds from the window's start until the first step was done."""
-    at_ns = run.event_ns(names.FIRST_STEP_DONE)
+    at_ns = run.event_ns(kinds.FIRST_STEP_DONE)
     return (at_ns - run.window.start_ns) / 1e9 if run.window and at_ns is not None else None
 
 
 def launcher_s(run: Run) -> float | None:
     """Seconds from the last executor's registration until the first step was done: the launcher's own part of it."""
-    from_ns, until_ns = run.event_ns("executor registered"), run.event_ns(names.FIRST_STEP_DONE)
+    from_ns, until_ns = run.event_ns(kinds.EXECUTOR_REGISTERED), run.event_ns(kinds.FIRST_STEP_DONE)
     return (until_ns - from_ns) / 1e9 if from_ns is not None and until_ns is not None else None
 
 
 def steady_rate(run: Run) -> float | None:
     """Samples of all ranks a second, from the end of the first step, which is traced and compiled, to the last's."""
-    begin, end = run.event_ns(names.FIRST_STEP_DONE), run.event_ns(names.LAST_STEP_DONE)
+    begin, end = run.event_ns(kinds.FIRST_STEP_DONE), run.event_ns(kinds.LAST_STEP_DONE)
     steps, samples = run.metrics.get("steps"), run.metrics.get("train_samples")
     if begin is None or end is None or not isinstance(steps, int) or not isinstance(samples, int) or not steps:
         return None
     return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
 
 
-def throughput(run: Run) -> float | None:
-    """Samples of all ranks a second, after the first ten steps; None where there were too few steps."""
-    return run.throughput.mean if run.throughput else None
-
-
 def teardown_s(run: Run) -> float | None:
     """Seconds from the last step to the window's end: save, read back, evaluate, stop, exit."""
-    last = run.event_ns(names.LAST_STEP_DONE)
+    last = run.event_ns(kinds.LAST_STEP_DONE)
     return (run.window.end_ns - last) / 1e9 if run.window and last is not None else None
 
 

@@ -16,6 +16,7 @@ from dlobd.layers import LAYERS
 from dlobd.report import core_waits, resources, text
 from dlobd.report.headline import headline
 from dlobd.report.imports import imports
+from dlobd.report.noise import run_line
 from dlobd.report.summary import (
     SAMPLES_FOR_P99,
     Length,
@@ -187,7 +188,7 @@ def _noise(run: Run) -> str:
     if noise is None or None in (noise.loop_variation, noise.sleep_over_p99_ns, noise.loopback_p99_ns):
         return "noise: not all of it could be measured"
     of = "" if noise.machine == ALL else f" ({noise.machine})"
-    return f"noise: {noise.short()}{of}"
+    return f"noise: {run_line(noise)}{of}"
 
 
 def _layers(found: Summary, console: Console) -> Table:

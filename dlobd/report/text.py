@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.attribution import statistics
-from dlobd.attribution.statistics import Estimate
+from dlobd.compare import median as medians
+from dlobd.compare.median import Estimate
 
 WIDTH = 79
 
@@ -83,7 +83,7 @@ def median(values: Iterable[float | None]) -> str:
     """Of values of one repeat each: as `estimate`; too few for an interval have the lowest and the highest, which are
     none, in square brackets."""
     known = list(values)
-    found, around = statistics.median(known), statistics.spread(known)
+    found, around = medians.median(known), medians.spread(known)
     if found is None or found.coverage is not None or around.n == 1:
         return estimate(found)
     return f"{found} [{Estimate(around.low or 0.0)} to {Estimate(around.high or 0.0)}]"

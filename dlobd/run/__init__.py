@@ -1,10 +1,11 @@
-"""An experiment in, a bundle out. `runner` is the page to begin with.
+"""Executes experiments: an experiment in, a bundle out. Start reading at `runner`.
 
     runner        the steps of a run, in order
-    deploy/       where its job runs
+    preflight/    checks before it
+    place/        the place where its job runs
     schedulers/   the command that submits it
-    submit        runs that command, and observes its window
-    collect/      evidence into the bundle
+    submit        runs that command and observes its window
+    collect/      copies evidence into the bundle
 
-Here belongs what needs a machine or a cluster. Steps hand each other files in the bundle and nothing else.
+Code of this room needs a machine or a cluster. Its steps exchange only files in the bundle.
 """

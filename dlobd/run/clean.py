@@ -1,4 +1,4 @@
-"""What dlobd keeps on this machine, how large it is, and how it is removed. Only what dlobd made is touched."""
+"""Lists and removes the files that dlobd keeps on this machine. Files of others are never touched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlobd.bundle import store
 from dlobd.errors import Busy, SetupError
 from dlobd.hadoop.embedded.state import WorkDirLock, read_state
 from dlobd.paths import CLUSTER, FETCHED, NATIVE, cache_dir, links_dir
-from dlobd.run.submissions import SUBMITTED
+from dlobd.run.orphans import SUBMITTED
 
 _CACHE = {
     "jars": "Hadoop's jars, fetched again when needed",
@@ -19,9 +19,9 @@ _CACHE = {
     "java": "the wrapper around a bundled Java, built again when needed",
     "crashes": "tracebacks of unexpected failures",
     "packed": "dlobd itself, as external clusters get it",
-    SUBMITTED: "which dlobd watches which application",
-    FETCHED: "data sets that were fetched, fetched again with `dlobd data fetch`",
-    "remote": "Spark's configuration for such clusters",
+    SUBMITTED: "notes about running applications",
+    FETCHED: "data sets that were fetched; `dlobd data fetch` fetches them again",
+    "remote": "Spark's configuration for external clusters",
     NATIVE: "data sets and outputs of launcher native",
     CLUSTER: "the embedded cluster: HDFS content, logs, configuration",
 }
@@ -29,12 +29,12 @@ _CACHE = {
 
 
 SELFTEST = "selftest"
-"""Where self-tests put their bundles, below that of all others: they are no runs to be compared."""
+"""Directory of self-test bundles below that of runs: they must not be compared with runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptFiles:
-    """Something on disk. `paths` are removed together."""
+    """Files that are removed together."""
 
     name: str
     title: str
@@ -43,24 +43,24 @@ class KeptFiles:
 
 
 def kept(out: Path) -> list[KeptFiles]:
-    """What is in the cache, and the run bundles under `out`; empty entries are left out."""
+    """Returns the entries of the cache and the run bundles below `out` that exist."""
     entries = [KeptFiles(name, title, (cache_dir() / name,), 0) for name, title in _CACHE.items()]
-    # after the cluster, whose running daemons use them
+    # after the cluster, because running daemons use the links
     entries.append(
-        KeptFiles("links", "names for directories that Spark and Hadoop cannot take as they are", (links_dir(),), 0)
+        KeptFiles("links", "links to directories whose names Spark and Hadoop cannot use", (links_dir(),), 0)
     )
     runs = tuple(bundle.path for bundle in store.bundles(out))
     entries.append(KeptFiles("runs", f"{len(runs)} run bundles in {out}", runs, 0))
-    entries.append(KeptFiles(SELFTEST, "bundles of self-tests, and what was injected", (out / SELFTEST,), 0))
+    entries.append(KeptFiles(SELFTEST, "bundles of self-tests and their injected delays", (out / SELFTEST,), 0))
     sized = [KeptFiles(e.name, e.title, e.paths, sum(map(_size_bytes, e.paths))) for e in entries]
     return [entry for entry in sized if any(path.exists() for path in entry.paths)]
 
 
 def remove(entry: KeptFiles) -> None:
-    """Removes it.
+    """Removes an entry.
 
     Raises:
-        Busy: a cluster runs there.
+        Busy: a cluster runs in it.
         SetupError: a file cannot be removed.
     """
     if entry.name != CLUSTER:
@@ -80,7 +80,7 @@ def remove(entry: KeptFiles) -> None:
 
 def _remove_all(entry: KeptFiles) -> None:
     for path in entry.paths:
-        if path.is_symlink():  # moved elsewhere by a user: other files may lie there too
+        if path.is_symlink():  # moved by a user: other files may be there
             raise SetupError(f"{path} is a symbolic link to {path.resolve()} and is not removed.", "remove it by hand")
         try:
             shutil.rmtree(path)
@@ -91,8 +91,8 @@ def _remove_all(entry: KeptFiles) -> None:
 
 
 def _size_bytes(path: Path) -> int:
-    """What a tree takes on disk; a file with several names counts once."""
-    seen: set[tuple[int, int]] = set()
+    """Returns the disk usage of a tree. A file with several names counts once."""
+    counted: set[tuple[int, int]] = set()
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -100,7 +100,7 @@ def _size_bytes(path: Path) -> int:
                 stat = os.lstat(os.path.join(folder, name))
             except OSError:
                 continue
-            if (stat.st_dev, stat.st_ino) not in seen:
-                seen.add((stat.st_dev, stat.st_ino))
+            if (stat.st_dev, stat.st_ino) not in counted:
+                counted.add((stat.st_dev, stat.st_ino))
                 total += stat.st_blocks * 512
     return total

@@ -1,4 +1,4 @@
-"""What is submitted: the command for an experiment at a place, and what its job is told. Starts nothing."""
+"""Builds the submit command and the job description of an experiment at a place. Starts nothing."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from dlobd.experiment.files import steps
 from dlobd.experiment.spark_submit_line import merged
 from dlobd.job.description import Job
 from dlobd.paths import plain, shipped
-from dlobd.run import staging, submissions
-from dlobd.run.capacity import cores_of, gpus_of
-from dlobd.run.deploy.base import Place
+from dlobd.run import orphans, staging
+from dlobd.run.place.base import Place
+from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Command, Submission, Target
 from dlobd.schema import Experiment, OwnJob, Runnable
 
 
 def shell_line(command: Command) -> str:
-    """A command as the user would type it, with the environment that it adds."""
+    """Formats a command for a shell, with the environment variables that it adds."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(command.environment.items())]
     return " ".join([*variables, shlex.join(command.argv)])
 
 
 def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Command:
-    """The command that submits; the user's own options have the last word."""
+    """Returns the submit command. Options of a user's own line override those of dlobd."""
     if isinstance(experiment, OwnJob):
         conf = own_job.daemon_conf(experiment)
         entry, own = own_job.ENTRY, Path(experiment.script)
@@ -49,11 +49,11 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
         executor_gpus=gpus_of(experiment),
         executor_memory_mb=experiment.executor_memory_mb,
         executor_overhead_mb=experiment.executor_overhead_mb,
-        # replication: the event log's, and of whatever else Spark writes there
+        # replication of the event log and of other files that Spark writes
         conf={**conf, "spark.hadoop.dfs.replication": str(experiment.replication), **_switches()},
         script=plain(shipped("jobs")) / entry,
         arguments=arguments,
-        tag=submissions.tag_of(bundle.name),
+        tag=orphans.tag_of(bundle.name),
         files=beside,
     )
     command: Command = SCHEDULERS.get(experiment.scheduler)().command(submission, target, bundle / "evidence")
@@ -65,13 +65,13 @@ def command_of(experiment: Runnable, target: Target | None, bundle: Path) -> Com
 
 
 def _switches() -> dict[str, str]:
-    """Hands a recorder that is switched off here to the processes in containers."""
-    ways = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
-    return {f"{way}.{tracing.SWITCH}": "off" for way in ways}
+    """Returns settings that switch the recorder off in containers if it is off here."""
+    prefixes = ("spark.executorEnv", "spark.yarn.appMasterEnv") if tracing.switched_off() else ()
+    return {f"{prefix}.{tracing.SWITCH}": "off" for prefix in prefixes}
 
 
 def job_of(experiment: Experiment, place: Place, staged: staging.StagedData, bundle: Bundle) -> Job:
-    """What the submitted job is told: what it has in common with the experiment, and where its files are."""
+    """Describes the job: the fields that it shares with the experiment, and the paths of its files."""
     names = {field.name for field in fields(Job)} & {field.name for field in fields(Experiment)}
     common: dict[str, Any] = {name: getattr(experiment, name) for name in names} | place.job_fields()
     return Job(

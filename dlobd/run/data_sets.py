@@ -1,13 +1,18 @@
-"""Data sets on this machine: which are there, where, and how one that does not come with dlobd is fetched."""
+"""Data sets on this machine: lists them, and fetches those that do not come with dlobd."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import os
 import shutil
+import tarfile
+import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from dlobd.axes import DATASETS
 from dlobd.errors import DlobdError, SetupError, UsageError
@@ -16,9 +21,12 @@ from dlobd.job.datasets import cifar10, own
 from dlobd.job.datasets.base import dataset_of
 from dlobd.paths import locked
 from dlobd.registry import unknown
-from dlobd.run import archives
-from dlobd.run.archives import Member
-from dlobd.run.download import Patience, Remote, check, download
+from dlobd.run.download import TIMEOUT_S, PublishedFile, download
+
+SLACK_BYTES = 1 << 20
+"""Bytes that an archive may hold beside its members: headers, a README."""
+
+COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,77 +35,74 @@ class Published:
 
     Args:
         folder: its name in a data folder.
-        archive: file name of its archive, a .tar.gz; with `remote`, where its authors have it.
-        inside: the directory in the archive, or beside it, that holds the members.
+        url: the URL of the archive on its authors' site.
+        archive: the archive, a .tar.gz.
+        inside: directory of the members in the archive, or beside it.
     """
 
     folder: str
-    archive: str
-    remote: Remote
+    url: str
+    archive: PublishedFile
     inside: str
-    members: tuple[Member, ...]
+    members: tuple[PublishedFile, ...]
 
     @property
     def bytes(self) -> int:
-        """Of all members."""
+        """Size of all members."""
         return sum(member.bytes for member in self.members)
 
 
 PUBLISHED = {
     "cifar10": Published(
         cifar10.FOLDER,
-        "cifar-10-binary.tar.gz",
-        Remote(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", 170_052_171, "c32a1d4ab5d03f1284b67883e8d87530"
-        ),
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        PublishedFile("cifar-10-binary.tar.gz", 170_052_171, "c32a1d4ab5d03f1284b67883e8d87530"),
         "cifar-10-batches-bin",
-        tuple(Member(b.name, b.bytes, b.md5) for batches in cifar10.WHOLE.values() for b in batches),
+        tuple(PublishedFile(b.name, b.bytes, b.md5) for batches in cifar10.WHOLE.values() for b in batches),
     )
 }
-"""Name of a data set to what is published of it."""
-
-State = Literal["whole", "partial", "missing", "generated"]
+"""Data sets that can be fetched, by name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A data set on this machine. `where` is its folder; `why` says what to do where it is missing."""
+class LocalDataSet:
+    """A data set as it is on this machine. `why` says what to do if it is missing."""
 
     name: str
-    state: State
+    state: Literal["whole", "partial", "missing", "generated"]
     bytes: int
     where: Path | None
     why: str = ""
 
 
-def found() -> list[Found]:
-    """All data sets; no file is opened."""
-    return [_found(name) for name in DATASETS.names()]
+def local() -> list[LocalDataSet]:
+    """Lists all data sets. No file is opened."""
+    return [_local(name) for name in DATASETS.names()]
 
 
-def _found(name: str) -> Found:
+def _local(name: str) -> LocalDataSet:
     row = DATASETS.row(name)
     if why := row.reason():
-        return Found(name, "missing", 0, None, why)
+        return LocalDataSet(name, "missing", 0, None, why)
     try:
         files = own.files(dataset_of(replace(load("softmax-mnist"), dataset=name)))
-    except DlobdError as error:  # another package's
-        return Found(name, "missing", 0, None, error.what)
+    except DlobdError as error:  # of another package
+        return LocalDataSet(name, "missing", 0, None, error.what)
     if not files:
-        return Found(name, "generated", 0, None)
+        return LocalDataSet(name, "generated", 0, None)
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         again = f"; dlobd data fetch {name}" if name in PUBLISHED else ""
-        return Found(name, "missing", 0, files[0].parent, f"it lacks {', '.join(missing)}{again}")
+        return LocalDataSet(name, "missing", 0, files[0].parent, f"it lacks {', '.join(missing)}{again}")
     size = sum(path.stat().st_size for path in files)
-    return Found(name, "partial" if row.part_of else "whole", size, files[0].parent)
+    return LocalDataSet(name, "partial" if row.part_of else "whole", size, files[0].parent)
 
 
 def published(name: str) -> Published:
-    """What is published of a data set.
+    """Returns the published form of a data set.
 
     Raises:
-        UsageError: there is nothing to be fetched of that name.
+        UsageError: no data set of this name can be fetched.
     """
     if name not in PUBLISHED:
         if name in DATASETS.names() and (whole := DATASETS.row(name).part_of):
@@ -109,102 +114,151 @@ def published(name: str) -> Published:
 
 
 def fetch(
-    what: Published, source: str | None, top: Path, progress: Callable[[str], None], patience: Patience | None = None
+    dataset: Published,
+    source: str | None,
+    top: Path,
+    progress: Callable[[str], None],
+    timeout_s: tuple[float, float] = TIMEOUT_S,
 ) -> Path:
-    """Puts all files of a data set into its folder below `top`, each checked; returns the folder.
+    """Puts all files of a data set into its folder below `top` and verifies them; returns the folder.
 
     Args:
-        source: the URL of its archive, or of a directory of it, which ends with "/"; or the archive, or a directory
-            with it or with its members, on this machine. None: its authors' site.
+        source: the URL of the archive, or of its directory (ends with "/"); or the path of either on this machine.
+            None: the authors' site.
 
     Raises:
         UsageError: `source` is none of these.
-        SetupError: it could not be fetched, is not what is published, or there is no room for it.
+        SetupError: the files cannot be fetched, differ from the published ones, or do not fit on the disk.
     """
-    folder = top / what.folder
+    folder = top / dataset.folder
     with locked(folder / ".lock"):
-        if not (lacking := _lacking(what, folder)):
+        if all(_is_whole(folder / member.name, member) for member in dataset.members):
             progress(f"all files are in {folder} already")
             return folder
         for stale in folder.glob(".*.bin.*"):  # of a command that was killed: we hold the lock
             stale.unlink()
-        local = Path(source).expanduser() if source else None
-        if local and local.exists():
-            _from_disk(what, local, folder, lacking, progress)
+        local_source = Path(source).expanduser() if source else None
+        if local_source and local_source.exists():
+            _from_disk(dataset, local_source, folder, progress)
         elif source is None or source.startswith(("http://", "https://")):
-            _from_site(what, source, folder, progress, patience)
+            url = dataset.url if source is None else source + dataset.archive.name * source.endswith("/")
+            _from_site(dataset, url, folder, progress, timeout_s)
         else:
             raise UsageError(
                 f"--from {source} is neither a file or directory nor an http URL.",
-                f"--from {what.remote.url}, or a directory that holds {what.archive}",
+                f"--from {dataset.url}, or a directory that holds {dataset.archive.name}",
             )
     return folder
 
 
-def _lacking(what: Published, folder: Path) -> list[Member]:
-    """Members that are not in the folder as they should be."""
-
-    def right(member: Member) -> bool:
-        path = folder / member.name
-        if not path.is_file() or path.stat().st_size != member.bytes:
-            return False
-        with suppress(SetupError):
-            check(path, Remote("", member.bytes, member.md5), member.name, "")
-            return True
-        return False
-
-    return [member for member in what.members if not right(member)]
+def _is_whole(path: Path, member: PublishedFile) -> bool:
+    return path.is_file() and path.stat().st_size == member.bytes and not member.mismatch(path)
 
 
-def _from_disk(
-    what: Published, source: Path, folder: Path, lacking: list[Member], progress: Callable[[str], None]
-) -> None:
-    archive = source / what.archive if source.is_dir() else source
-    remedy = f"--from a directory that holds {what.archive} of {what.remote.url}"
-    _need_room(folder, what.bytes)
-    if archive.is_file():
-        progress(f"unpacking {archive}")
-        try:
-            check(archive, what.remote, f"the archive {archive}", remedy)
-        except OSError as error:
-            raise SetupError(f"{archive} cannot be read: {error.strerror}.", remedy) from error
-        archives.unpack(archive, what.inside, what.members, folder, remedy)
-        return
-    below = source / what.inside
-    batches = below if below.is_dir() else source
-    if not any((batches / member.name).is_file() for member in what.members):
-        raise SetupError(f"{source} holds neither {what.archive} nor {what.members[0].name}.", remedy)
-    for member in lacking:
-        progress(f"copying {batches / member.name}")
-        try:
-            with (batches / member.name).open("rb") as file:
-                wrong = archives.copy(file, member, folder)
-        except OSError as error:
-            raise SetupError(f"{batches / member.name} cannot be copied: {error.strerror}.", remedy) from error
-        if wrong:
-            raise SetupError(f"The files in {batches} are not the published ones: {wrong}.", remedy)
+def _from_disk(dataset: Published, source: Path, folder: Path, progress: Callable[[str], None]) -> None:
+    archive = source / dataset.archive.name if source.is_dir() else source
+    remedy = f"--from a directory that holds {dataset.archive.name} of {dataset.url}"
+    _check_space(folder, dataset.bytes)
+    progress(f"unpacking {archive}")
+    try:
+        difference = dataset.archive.mismatch(archive)
+    except OSError as error:
+        raise SetupError(f"{archive} cannot be read: {error.strerror}.", remedy) from error
+    if difference:
+        raise SetupError(f"The archive {archive} {difference}.", remedy)
+    _unpack(archive, dataset, folder, remedy)
 
 
 def _from_site(
-    what: Published, url: str | None, folder: Path, progress: Callable[[str], None], patience: Patience | None
+    dataset: Published, url: str, folder: Path, progress: Callable[[str], None], timeout_s: tuple[float, float]
 ) -> None:
-    archive = folder / what.archive
-    remote = what.remote if url is None else replace(what.remote, url=url + what.archive * url.endswith("/"))
+    archive = folder / dataset.archive.name
     remedy = (
         "check the network and the proxy settings, or fetch the archive elsewhere and use --from with its directory"
     )
     if not archive.exists():
-        _need_room(folder, what.bytes + remote.bytes)
-        download(remote, archive, remedy, progress, patience)
+        _check_space(folder, dataset.bytes + dataset.archive.bytes)
+        download(url, dataset.archive, archive, remedy, progress, timeout_s)
     progress(f"unpacking {archive.name}")
-    check(archive, remote, f"the archive {archive}", "run the same command again", discard=True)
-    archives.unpack(archive, what.inside, what.members, folder, remedy)
+    if difference := dataset.archive.mismatch(archive):  # of an earlier command
+        archive.unlink()
+        raise SetupError(f"The archive {archive} {difference}.", "run the same command again")
+    _unpack(archive, dataset, folder, remedy)
     archive.unlink()
 
 
-def _need_room(folder: Path, size: int) -> None:
+def _check_space(folder: Path, size: int) -> None:
     if (free := shutil.disk_usage(folder).free) < size:
         raise SetupError(
             f"{folder} has {free / 1e6:.0f} MB free, and {size / 1e6:.0f} MB are needed.",
             "free some space, or use --to with another directory",
         )
+
+
+# ---- archives
+
+
+class _Mismatch(Exception):
+    """The content differs from the published one; the message says how."""
+
+
+def _unpack(archive: Path, dataset: Published, folder: Path, remedy: str) -> None:
+    """Unpacks the members, and nothing else.
+
+    Raises:
+        SetupError: the archive is damaged or has another content, or the folder cannot be written.
+    """
+    wanted = {f"{dataset.inside}/{member.name}": member for member in dataset.members}
+    try:
+        with gzip.open(archive) as packed, tarfile.open(fileobj=_Bounded(packed, dataset.bytes), mode="r|") as tar:
+            for entry in tar:
+                # the archive never decides where a file goes
+                if member := wanted.pop(entry.name, None):
+                    content = tar.extractfile(entry) if entry.isreg() else None  # a link leads to another file
+                    if content is None:
+                        raise _Mismatch(f"{entry.name} is not a file")
+                    _write(content, member, folder)
+        if wanted:
+            raise _Mismatch(f"it lacks {min(wanted)}")
+    except _Mismatch as error:
+        raise SetupError(f"The archive {archive.name} is not the published one: {error}.", remedy) from None
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise SetupError(f"The archive {archive.name} is damaged: {error}.", remedy) from error
+    except OSError as error:
+        raise SetupError(f"{folder} cannot be written: {error.strerror}.", "free some space there") from error
+
+
+def _write(source: IO[bytes], member: PublishedFile, folder: Path) -> None:
+    """Copies a member. It gets its name after its content was verified. Raises _Mismatch."""
+    partial = folder / f".{member.name}.{os.getpid()}"
+    md5 = hashlib.md5(usedforsecurity=False)
+    size = 0
+    try:
+        with partial.open("wb") as file:
+            while size <= member.bytes and (data := source.read(COPY_BYTES)):
+                md5.update(data)
+                size += file.write(data)
+        if size != member.bytes:
+            raise _Mismatch(
+                f"{member.name} has {'more than' if size > member.bytes else f'{size} of'} {member.bytes} bytes"
+            )
+        if md5.hexdigest() != member.md5:
+            raise _Mismatch(f"{member.name} has md5 {md5.hexdigest()}, not {member.md5}")
+        os.replace(partial, folder / member.name)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that unpacks to a limited size."""
+
+    def __init__(self, file: gzip.GzipFile, members_bytes: int) -> None:
+        self._file = file
+        self._left = members_bytes + SLACK_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _Mismatch("it unpacks to more than its files")
+        return data

@@ -1,7 +1,7 @@
-"""Downloads a file over HTTP. What has arrived is kept, and has the file's name only once its checksum is right.
+"""Downloads a published file over HTTP and resumes a download that broke off.
 
-A download that broke off goes on where it ended, if the server says that its file is still the same one (If-Range);
-else it starts over.
+The bytes that have arrived are in NAME.part. The next attempt continues there if the server confirms that its file has
+not changed (If-Range); else it starts over. The file gets its name after its checksum has been verified.
 """
 
 from __future__ import annotations
@@ -12,199 +12,186 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import requests
 import urllib3
 
 from dlobd.errors import SetupError
+from dlobd.hadoop.failures import causes
 
 ATTEMPTS = 5
-"""Of one command, as long as each brings bytes."""
+"""Attempts of one command. It gives up earlier if an attempt brings no bytes."""
+
+TIMEOUT_S = (10.0, 30.0)
+"""Timeouts to connect, and between two pieces of the answer."""
 
 READ_BYTES = 1 << 16
-TOLD_BYTES = 10_000_000
-"""How often progress is told."""
+PROGRESS_BYTES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
-    """A published file. `url` is where it is fetched from; `bytes` and `md5` are its authors'."""
+class PublishedFile:
+    """A file with the size and checksum that its authors published."""
 
-    url: str
+    name: str
     bytes: int
     md5: str
 
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a server may take to accept a connection, and between two pieces of its answer."""
-
-    connect_s: float = 10.0
-    read_s: float = 30.0
-
-
-class _Unlike(Exception):
-    """The server has another file than the published one, or it is confused; the message says so."""
-
-
-class _Broken(Exception):
-    """The connection broke, or there was none; the message says how. What has arrived can be used."""
+    def mismatch(self, path: Path) -> str:
+        """Compares a file with the published one; returns the difference in words, or an empty string."""
+        with path.open("rb") as file:
+            md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        if md5 == self.md5:
+            return ""
+        size = path.stat().st_size
+        difference = f"is truncated: {size} of {self.bytes} bytes" if size < self.bytes else f"has md5 {md5}"
+        return f"{difference}, expected md5 {self.md5}"
 
 
 def download(
-    remote: Remote, path: Path, remedy: str, progress: Callable[[str], None], patience: Patience | None = None
+    url: str,
+    file: PublishedFile,
+    path: Path,
+    remedy: str,
+    progress: Callable[[str], None],
+    timeout_s: tuple[float, float] = TIMEOUT_S,
 ) -> None:
-    """Downloads to `path`, by way of `path`.part.
+    """Downloads `file` to `path`.
 
     Args:
-        remedy: what else can be done where the server does not deliver the right file.
+        remedy: the next step if the server does not deliver the right file.
 
     Raises:
-        SetupError: it could not be fetched, or is not the published file.
+        SetupError: the download failed, or it is not the published file.
     """
     part = path.with_name(f"{path.name}.part")
     for attempt in range(1, ATTEMPTS + 1):
         had = _size(part)
         try:
-            _go_on(remote, part, remedy, progress, patience or Patience())
-            break
-        except _Broken as error:
-            now = _size(part)
-            kept = f"; {now / 1e6:.1f} of {remote.bytes / 1e6:.1f} MB are kept" if now else ""
-            if now <= had or attempt == ATTEMPTS:
-                again = "run the same command again, which continues the download; or " if now else ""
-                raise SetupError(f"{remote.url} {error}{kept}.", f"{again}{remedy}") from error.__cause__
-            progress(f"{path.name}: the server {error}; continuing at {now / 1e6:.1f} MB")
+            _append(url, file, part, remedy, progress, timeout_s)
+            why = f"ended after {_size(part)} of {file.bytes} bytes"
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            why = _reason(error, timeout_s)
         except OSError as error:
             raise SetupError(f"{part} cannot be written: {error.strerror}.", "free some space there") from error
-    check(part, remote, f"the file from {remote.url}", remedy, discard=True)
+        now = _size(part)
+        if now >= file.bytes:
+            break
+        if now <= had or attempt == ATTEMPTS:
+            kept = f"; {now / 1e6:.1f} of {file.bytes / 1e6:.1f} MB are kept" if now else ""
+            again = "run the same command again, which continues the download; or " if now else ""
+            raise SetupError(f"{url} {why}{kept}.", f"{again}{remedy}")
+        progress(f"{path.name}: the server {why}; continuing at {now / 1e6:.1f} MB")
+    if difference := file.mismatch(part):
+        part.unlink()
+        _note(part).unlink(missing_ok=True)
+        raise SetupError(f"The file from {url} {difference}.", remedy)
     os.replace(part, path)
     _note(part).unlink(missing_ok=True)
 
 
-def check(path: Path, remote: Remote, what: str, remedy: str, discard: bool = False) -> None:
-    """Refuses a file that is not the published one.
-
-    Args:
-        what: it is, for the user.
-        discard: remove it then.
-    """
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    size = path.stat().st_size
-    if found == remote.md5:
-        return
-    if discard:
-        path.unlink()
-        _note(path).unlink(missing_ok=True)
-    wrong = f"is truncated: {size} of {remote.bytes} bytes" if size < remote.bytes else f"has md5 {found}"
-    raise SetupError(f"{what[0].upper()}{what[1:]} {wrong}, expected md5 {remote.md5}.", remedy)
-
-
-def _go_on(remote: Remote, part: Path, remedy: str, progress: Callable[[str], None], patience: Patience) -> None:
-    """Adds to the part what it lacks, by one request."""
+def _append(
+    url: str,
+    file: PublishedFile,
+    part: Path,
+    remedy: str,
+    progress: Callable[[str], None],
+    timeout_s: tuple[float, float],
+) -> None:
+    """Requests the bytes that the part lacks and writes them."""
     had = _size(part)
-    if had == remote.bytes:
+    if had == file.bytes:
         return
     headers = {"Accept-Encoding": "identity"}
-    validator = _validator_of(part, remote.url)
-    if had and validator and had < remote.bytes:
+    validator = _validator(part, url)
+    if had and validator and had < file.bytes:
         headers |= {"Range": f"bytes={had}-", "If-Range": validator}
-    try:
-        with requests.get(
-            remote.url, headers=headers, stream=True, timeout=(patience.connect_s, patience.read_s)
-        ) as response:
-            if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
-                raise SetupError(f"{remote.url} answered {response.status_code} {response.reason}.", remedy)
-            begin = _begin(response, had if "Range" in headers else 0, remote)
-            if begin == 0:
-                _keep_validator(part, remote.url, response)
-            with part.open("ab") as file:
-                file.truncate(begin)
-                _receive(response, file, begin, remote, part.name.removesuffix(".part"), progress)
-    except _Unlike as error:
-        _note(part).unlink(missing_ok=True)  # so that the next one starts over
-        raise SetupError(f"{remote.url} {error}.", remedy) from None
-    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise _Broken(_how(error, patience)) from error
-    if (now := _size(part)) < remote.bytes:
-        raise _Broken(f"ended after {now} of {remote.bytes} bytes")
+    with requests.get(url, headers=headers, stream=True, timeout=timeout_s) as response:
+        if response.status_code not in (requests.codes.ok, requests.codes.partial_content):
+            raise SetupError(f"{url} answered {response.status_code} {response.reason}.", remedy)
+        start, total = _range(response)
+        if start != (had if response.status_code == requests.codes.partial_content else 0):
+            _note(part).unlink(missing_ok=True)  # so that the next attempt starts over
+            raise SetupError(f"{url} answered with bytes from {start}, not from {had}.", remedy)
+        if total not in (None, file.bytes):
+            _note(part).unlink(missing_ok=True)
+            raise SetupError(f"{url} has {total} bytes, expected {file.bytes}.", remedy)
+        if start == 0:
+            _note(part).write_text(json.dumps({"url": url, "validator": _validator_of(response)}))
+        with part.open("ab") as output:
+            output.truncate(start)
+            _receive(response, output, start, file, progress)
 
 
-def _begin(response: requests.Response, asked: int, remote: Remote) -> int:
-    """At which byte of the file the answer begins."""
-    total: str | None
+def _range(response: requests.Response) -> tuple[int, int | None]:
+    """Returns the offset of the first byte of the answer, and the size of the whole file if the server states it."""
     if response.status_code == requests.codes.partial_content:
         span, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-        if span.partition("-")[0] != str(asked):
-            raise _Unlike(f"answered with bytes {span or '?'}, and those from {asked} on were asked for")
+        first = span.partition("-")[0]
+        start = int(first) if first.isdecimal() else -1
     else:
-        asked, total = 0, response.headers.get("Content-Length")
-    if total and total.isdecimal() and int(total) != remote.bytes:
-        raise _Unlike(f"has {total} bytes, expected {remote.bytes}")
-    return asked
+        start, total = 0, response.headers.get("Content-Length", "")
+    return start, int(total) if total.isdecimal() else None
 
 
 def _receive(
-    response: requests.Response, file: Any, begin: int, remote: Remote, name: str, progress: Callable[[str], None]
+    response: requests.Response, output: IO[bytes], start: int, file: PublishedFile, progress: Callable[[str], None]
 ) -> None:
-    arrived, told = begin, -1
-    while arrived <= remote.bytes:
-        if arrived // TOLD_BYTES != told:
-            told = arrived // TOLD_BYTES
-            progress(f"{name}: {arrived // 1_000_000} of {remote.bytes / 1e6:.0f} MB")
-        # not decoded: a server may call a .gz an encoding
+    arrived, reported = start, -1
+    while arrived <= file.bytes:
+        if arrived // PROGRESS_BYTES != reported:
+            reported = arrived // PROGRESS_BYTES
+            progress(f"{file.name}: {arrived // 1_000_000} of {file.bytes / 1e6:.0f} MB")
+        # not decoded: some servers declare .gz as a content encoding
         data = response.raw.read(READ_BYTES, decode_content=False)
         if not data:
             return
-        # no more than one byte too many: the checksum will be wrong, and the disk is not filled
-        arrived += file.write(data[: remote.bytes + 1 - arrived])
+        # at most one byte too many: that spoils the checksum without filling the disk
+        arrived += output.write(data[: file.bytes + 1 - arrived])
 
 
-def _how(error: Exception, patience: Patience) -> str:
-    """A readable description of a failed exchange."""
-    text = str(error)
-    if isinstance(error, requests.ConnectTimeout):
-        return f"accepted no connection within {patience.connect_s:g} s"
-    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)) or "timed out" in text:
-        return f"sent nothing for {patience.read_s:g} s"
-    if isinstance(error, requests.exceptions.SSLError):
+def _reason(error: Exception, timeout_s: tuple[float, float]) -> str:
+    """Describes a failed exchange by the exceptions that the two libraries have wrapped."""
+    chain = list(causes(error))
+
+    def any_of(*kinds: type[BaseException]) -> bool:
+        return any(isinstance(cause, kinds) for cause in chain)
+
+    if any_of(requests.ConnectTimeout):
+        return f"accepted no connection within {timeout_s[0]:g} s"
+    if any_of(requests.Timeout, urllib3.exceptions.ReadTimeoutError):
+        return f"sent nothing for {timeout_s[1]:g} s"
+    if any_of(requests.exceptions.SSLError):
         return "has no certificate that this machine trusts"
-    if isinstance(error, requests.exceptions.ProxyError):
+    if any_of(requests.exceptions.ProxyError):
         return "cannot be reached through the proxy"
-    if "NameResolutionError" in text or "getaddrinfo" in text or "resolve" in text:
+    if any_of(urllib3.exceptions.NameResolutionError):
         return "cannot be reached: its host name is unknown here, or there is no network"
-    if "unreachable" in text:
-        return "cannot be reached: the network is unreachable"
-    if isinstance(error, (requests.exceptions.InvalidURL, requests.exceptions.MissingSchema)):
+    if any_of(requests.exceptions.InvalidURL, requests.exceptions.MissingSchema):
         return "is not a valid URL"
-    return "refused the connection" if "refused" in text else "broke off the connection"
+    return "refused the connection" if any_of(ConnectionRefusedError) else "broke off the connection"
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    return path.stat().st_size if path.exists() else 0
 
 
 def _note(part: Path) -> Path:
-    """Where it stands which version of the file a part is of."""
+    """Returns the path of the note that says which version of the file a part belongs to."""
     return part.with_name(f"{part.name}.json")
 
 
-def _keep_validator(part: Path, url: str, response: requests.Response) -> None:
+def _validator_of(response: requests.Response) -> str:
     etag = response.headers.get("ETag", "")
     # a weak one does not promise equal bytes
-    validator = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
-    _note(part).write_text(json.dumps({"url": url, "validator": validator}))
+    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
 
 
-def _validator_of(part: Path, url: str) -> str:
-    """By what the server can tell that its file is still the one of the part; empty if by nothing."""
+def _validator(part: Path, url: str) -> str:
+    """Returns the validator by which the server can confirm the part's version; empty if there is none."""
     try:
-        noted = json.loads(_note(part).read_text())
-        return str(noted["validator"]) if noted["url"] == url else ""
-    except (OSError, ValueError, KeyError, TypeError):
+        note = json.loads(_note(part).read_text())
+    except (OSError, ValueError):  # there is none, or another command was killed while it wrote
         return ""
+    return str(note["validator"]) if note["url"] == url else ""

@@ -1,35 +1,43 @@
-"""This machine's measurement noise, and the smallest effects that can be told from it.
+"""Measurement noise of this machine: timers, loops and round trips now, and the walls of earlier runs.
 
-`FULL` takes about five seconds; `SHORT`, before every run, about 0.6. All figures are of now: another minute has
-another neighbour.
+`FULL` takes about 5 s; `SHORT`, before every run, about 0.6 s. The figures hold only for the moment: on a shared
+machine other load may start at any time. Loops of milliseconds do not show the variation between runs, which have JVMs,
+a disk and waits; earlier runs do.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
+from typing import Any
 
 from dlobd.bundle.noise import Noise
+from dlobd.bundle.store import RUN_ID, Bundle
+from dlobd.run.provenance import MACHINE
 
 SLEEP_NS = 1_000_000
 LOOP_NS = 25_000_000
 PING_BYTES = 64
 
+MAX_BUNDLES = 50
+"""Largest number of bundles to read. 50 take about 30 ms."""
+
 ALL = "this machine, which runs all of it"
 CLIENT = "the client machine; the cluster's nodes were not measured"
-"""Which machine a run's noise was measured on."""
+"""Descriptions of the machine on which a run's noise was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often each thing is measured. Of each series the first `settle` are left out: caches, clock speed and the
-    connection settle. A 99th percentile wants about 300."""
+    """Numbers of measurements. The first `settle` of each kind are discarded, until caches, clock speed and connection
+    are stable. A 99th percentile needs about 300."""
 
     timer_reads: int
     sleeps: int
@@ -43,10 +51,10 @@ SHORT = Effort(timer_reads=2_000, sleeps=300, loops=8, pings=400, settle=2)
 
 
 def measure(effort: Effort = FULL) -> Noise:
-    """Measures all of it, one after the other.
+    """Runs all measurements in sequence.
 
     Raises:
-        OSError: there is no loopback, or no /proc.
+        OSError: loopback or /proc is missing.
     """
     before = _cpu_times()
     loops = _loops(effort)
@@ -76,16 +84,16 @@ def _timer_ns(effort: Effort) -> int:
 
 
 def _sleeps(effort: Effort) -> list[int]:
-    found = []
+    excess_ns = []
     for _ in range(effort.sleeps + effort.settle):
         start_ns = time.monotonic_ns()
         time.sleep(SLEEP_NS / 1e9)
-        found.append(time.monotonic_ns() - start_ns - SLEEP_NS)
-    return found[effort.settle :]
+        excess_ns.append(time.monotonic_ns() - start_ns - SLEEP_NS)
+    return excess_ns[effort.settle :]
 
 
 def _loops(effort: Effort) -> list[int]:
-    """The same piece of work again and again; its size is chosen once, so that it takes about LOOP_NS."""
+    """Returns durations of equal work. Its size is chosen once, so that it takes about LOOP_NS."""
 
     def work(rounds: int) -> int:
         start_ns = time.monotonic_ns()
@@ -102,7 +110,7 @@ def _loops(effort: Effort) -> list[int]:
 
 
 def _pings(effort: Effort) -> list[int]:
-    """Round trips over loopback, with a thread at the other end; the socket takes no other peer."""
+    """Returns round-trip times over loopback to a thread. Connections of other processes are refused."""
     message = bytes(PING_BYTES)
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
         with socket.create_connection(listener.getsockname(), timeout=5) as client:
@@ -114,16 +122,16 @@ def _pings(effort: Effort) -> list[int]:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             echo = threading.Thread(target=_echo, args=(peer,), daemon=True)
             echo.start()
-            found = []
+            times_ns = []
             for _ in range(effort.pings + effort.settle):
                 start_ns = time.monotonic_ns()
                 client.sendall(message)
                 left = PING_BYTES
                 while left:
                     left -= len(client.recv(left)) or left
-                found.append(time.monotonic_ns() - start_ns)
+                times_ns.append(time.monotonic_ns() - start_ns)
         echo.join(5)
-    return found[effort.settle :]
+    return times_ns[effort.settle :]
 
 
 def _echo(peer: socket.socket) -> None:
@@ -137,7 +145,34 @@ def _cpu_times() -> list[int]:
 
 
 def _steal_share(before: Sequence[int], after: Sequence[int]) -> float | None:
-    """Of all CPU time between two readings of /proc/stat; the eighth figure is steal."""
+    """Returns the share of steal, the eighth figure, in all CPU time between two readings of /proc/stat."""
     spent = [b - a for a, b in zip(before, after, strict=False)]
     total = sum(spent[:8])  # guest time is part of user time
     return spent[7] / total if len(spent) > 7 and total > 0 else None
+
+
+def earlier_walls_ns(bundle: Bundle, record: Mapping[str, Any]) -> list[int]:
+    """Returns the walls of the latest successful runs, oldest first. Damaged records are skipped.
+
+    Args:
+        record: the record of the new run; experiment key and machine must be equal.
+    """
+    wanted = _identity(record)
+    beside = sorted(path for path in bundle.path.parent.glob("*/run.json") if RUN_ID.fullmatch(path.parent.name))
+    walls = []
+    for path in [path for path in beside if path.parent != bundle.path][-MAX_BUNDLES:]:
+        try:
+            other = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(other, dict) and other.get("status") == "ok" and _identity(other) == wanted:
+            wall_ns = other.get("wall_ns")
+            if isinstance(wall_ns, int) and wall_ns:
+                walls.append(wall_ns)
+    return walls
+
+
+def _identity(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    platform = record.get("platform")
+    machine = platform if isinstance(platform, dict) else {}
+    return record.get("experiment_key"), *(machine.get(name) for name in MACHINE)

@@ -1,6 +1,6 @@
-"""A model that is not dlobd's own: tried in a process of its own before anything is started, and sent to the job.
+"""The user's own model: tried in a separate process before anything is started, and sent to the job.
 
-Whatever the user's file does, it becomes one line: it raises, hangs, ends its process, or does not fit the data set.
+Every failure becomes one line: the file raises, hangs, ends its process, or does not fit the data set.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 
 from dlobd import own_file
+from dlobd import spans as kinds
 from dlobd.axes import MODELS
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -27,26 +27,26 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.job.launchers.visible_gpus import NONE, VISIBLE
 from dlobd.paths import python_path
+from dlobd.run.observer import Report
 from dlobd.schema import Experiment
-from dlobd.tracing import names
 
 END_S = 5.0
-PATIENCE_S = 120
-"""For TensorFlow's import, 3 s on an idle machine, and whatever the model does until its first step."""
+TRIAL_TIMEOUT_S = 120
+"""Timeout for TensorFlow's import (3 s on an idle machine) and the model's first step."""
 
 
-def check(experiment: Experiment, progress: Callable[[str], None] = lambda message: None) -> None:
-    """Tries the model, unless it is dlobd's own; once in this process for the same model and data.
+def check(experiment: Experiment, report: Report | None = None) -> None:
+    """Tries the model unless it is one of dlobd's. The same model and data are tried once per process.
 
     Raises:
-        UsageError: it does not load, build or step, or does not fit the data set; one line.
+        UsageError: it does not load, build or train a step, or it does not fit the data set.
         SetupError: its package is not installed.
     """
     own = own_file.named(experiment.model)
     if own is None and not MODELS.row(experiment.model).package:
         return
     dataset = dataset_of(experiment)
-    told = {
+    request = {
         "model": experiment.model,
         "sha256": experiment.model_sha256,
         "text": own_file.read(own.path, experiment.model_sha256) if own else "",
@@ -58,12 +58,13 @@ def check(experiment: Experiment, progress: Callable[[str], None] = lambda messa
     }
     if own is None:
         MODELS.get(experiment.model)
-    progress(f"trying model {experiment.model}")
-    _try(json.dumps(told), experiment.model)
+    if report:
+        report(f"trying model {experiment.model}")
+    _try(json.dumps(request), experiment.model)
 
 
 def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> None:
-    """Puts the file of an own model where the job's ranks read it, and into the bundle.
+    """Copies the file of the user's model to the job's directory, where ranks read it, and into the bundle.
 
     Raises:
         UsageError: it has changed since the experiment was read.
@@ -74,15 +75,15 @@ def send(experiment: Experiment, job: Job, storage: Storage, bundle: Bundle) -> 
     text = own_file.read(own.path, experiment.model_sha256).encode()
     path = f"{job.run_dir}/{MODEL_FILE}"
     try:
-        storage.write(path, text, names.MODEL_FILE)
+        storage.write(path, text, kinds.MODEL_FILE)
     except failures() as error:
         raise ClusterError(f"{path} could not be written: {words(error)}", "check your permissions there") from error
     bundle.add_bytes(text, files.MODEL)
 
 
 @cache
-def _try(told: str, model: str) -> None:
-    """Raises UsageError with what is wrong."""
+def _try(request: str, model: str) -> None:
+    """Runs the trial. Raises UsageError if it fails."""
     process = subprocess.Popen(
         # -P: as on another machine, modules of the current directory are not found
         [sys.executable, "-P", "-m", "dlobd.job.training.trial"],
@@ -94,14 +95,14 @@ def _try(told: str, model: str) -> None:
         preexec_fn=partial(die_with_parent, signal.SIGKILL),
     )
     try:
-        out, _ = process.communicate(told.encode(), PATIENCE_S)
+        out, _ = process.communicate(request.encode(), TRIAL_TIMEOUT_S)
         ended = f"it ended its process ({_how(process.returncode)})"
     except subprocess.TimeoutExpired:
         _kill(process)
         out = _rest(process)
-        ended = f"it did not end within {PATIENCE_S} s"
+        ended = f"it did not end within {TRIAL_TIMEOUT_S} s"
     finally:
-        _kill(process)  # and what the file has started
+        _kill(process)  # and the processes that the file has started
     lines = [json.loads(line) for line in out.decode().splitlines()]
     if lines and isinstance(lines[-1], dict):
         if wrong := lines[-1]["wrong"]:
@@ -111,7 +112,7 @@ def _try(told: str, model: str) -> None:
 
 
 def _rest(process: subprocess.Popen[bytes]) -> bytes:
-    """What a killed process had said. What it has started in another session may hold its output open."""
+    """Returns the output of a killed process. Children in another session may hold the pipe open."""
     try:
         return process.communicate(timeout=END_S)[0]
     except subprocess.TimeoutExpired as error:

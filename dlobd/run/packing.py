@@ -1,16 +1,16 @@
-"""What a job needs on nodes without dlobd installed: the Python environment, dlobd itself and Spark's jars, packed.
+"""Packs the files that nodes without dlobd need: the Python environment, dlobd itself and Spark's jars.
 
-The environment is a tarball of packages with a `bin/python` that looks for the node's own interpreter of the same minor
-version. In it are
-    - what dlobd imports on nodes, and all that this declares to require (`NODES`);
-    - whatever else is installed and dlobd did not bring: the user's own model or job may want it.
-What dlobd brought for the client and for its developers stays here, pandas and matplotlib too, unless a package of the
-second kind requires it. To have them on nodes, or everything as it is, bring an archive of venv-pack or conda-pack
-(`check_archive`). dlobd does not use venv-pack: it copies the finder of an editable install with its absolute path, and
-finds the interpreter by path only.
+The environment is a tarball of packages with a `bin/python` that finds the node's own interpreter of the same minor
+version. It contains
+    - the packages that dlobd imports on nodes, with their requirements (`NODES`);
+    - other installed packages that dlobd did not bring, because the user's model or job may need them.
+Packages that dlobd brought for the client and its developers are left out, for example pandas and matplotlib, unless a
+package of the second kind requires them. A user who needs them on nodes brings an archive of venv-pack or conda-pack
+(`check_archive`). dlobd does not use venv-pack, because that copies the finder of an editable install with its absolute
+path, and finds the interpreter only by path.
 
-Everything is named by the hash of what is in it, so that it is made and uploaded once. Tarballs are written as a
-stream, straight into HDFS: no copy of gigabytes stays on this machine.
+Archives are named by the hash of their content, so that each is made and uploaded once. Tarballs are streamed to HDFS
+without a local copy of gigabytes.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.paths import PACKAGE, cache_dir, make_writable, sha256_of
 
 FORMAT = 4
-"""Raised whenever an archive's content changes for equal packages."""
+"""Version of the archives' content for equal packages."""
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 PIECE_BYTES = 1 << 20
 
 ENVIRONMENT = "environment"
-"""The name under which containers see the unpacked environment."""
+"""Name of the unpacked environment in containers."""
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
-"""What a NodeManager unpacks."""
+"""Suffixes of archives that a NodeManager unpacks."""
 
 NODES = (
     *("hdfs", "numpy", "requests", "spark-tensorflow-distributor", "tensorflow", "tensorflowonspark", "urllib3"),
@@ -56,15 +56,15 @@ NODES = (
 """The distributions that dlobd's modules import on nodes. TensorFlow requires keras: a model may use tf.keras."""
 
 APART = {"dlobd", "py4j", "pyspark"}
-"""They travel by themselves: by --py-files, and as Spark sends its own Python part."""
+"""Packages that reach nodes in other ways: by --py-files, and with Spark."""
 
 BUILD = {"libclang", "pip", "setuptools", "wheel"}
-"""To build and to install with. TensorFlow and others declare to require some of them, and none of NODES imports them:
-TensorFlowOnSpark's pkg_resources, which newer setuptools lack, has a stand-in (`launchers.tfos_compat`)."""
+"""Build and installation tools. TensorFlow and others declare some of them as requirements, but no package of NODES
+imports them. `launchers.tfos_compat` replaces pkg_resources for TensorFlowOnSpark, because newer setuptools lack it."""
 
 BUILD_FILES = re.compile(r"tensorflow/include/|.*\.(pyi|pxd|h|hpp|cc|a)$|.*/tests/")
-"""To compile against, to check types, to test: of the packages that dlobd brings, whose modules do without. Others do
-not always: astropy imports its tests, and lazy_loader reads stubs."""
+"""Headers, type stubs and tests of packages that dlobd brings and that do not import them. Other packages keep theirs:
+astropy imports its tests, and lazy_loader reads stubs."""
 
 UNUSED_JARS = re.compile(
     r"""(spark-)?kubernetes|volcano-|vertx-                    # another scheduler, and its HTTP client
@@ -74,12 +74,11 @@ UNUSED_JARS = re.compile(
     """,
     re.VERBOSE,
 )
-"""Spark's jars without which a YARN application starts and computes, by RDDs, SQL or MLlib: no class of the others
-needs them before it is asked for one of these things. Spark is also built without all of them but the last and the
-compiler."""
+"""Jars of Spark that YARN applications with RDDs, SQL and MLlib do not need: other classes load them only for these
+features. Spark can also be built without them, except for the last one and the compiler."""
 
-# PYTHONPATH, not a virtual environment: that would hold the absolute path of the interpreter that made it. What Spark
-# puts into PYTHONPATH comes first: its pyspark.zip, and dlobd's.
+# PYTHONPATH instead of a virtual environment, which contains the absolute path of its interpreter. Spark's entries come
+# first: pyspark.zip and dlobd's zip.
 _LAUNCHER = """#!/bin/sh
 here=$(cd "$(dirname "$0")/.." && pwd)
 export PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}$here/lib/{python}/site-packages"
@@ -93,7 +92,7 @@ exit 127
 
 @dataclass(frozen=True, slots=True)
 class Tarball:
-    """An archive to be written: `files` are its members by their names, `scripts` the executable texts among them."""
+    """An archive to be written. `files` are its members by name; `scripts` are executable texts by name."""
 
     name: str
     files: Mapping[str, Path]
@@ -101,20 +100,20 @@ class Tarball:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files together."""
+        """Size of all files."""
         return sum(path.lstat().st_size for path in self.files.values())
 
     def chunks(self) -> Iterator[bytes]:
-        """The archive, not compressed.
+        """Yields the uncompressed archive.
 
         Raises:
-            SetupError: a file cannot be read, or changed meanwhile.
+            SetupError: a file cannot be read, or it has changed.
         """
         for name, text in self.scripts.items():
             entry, data = tarfile.TarInfo(name), text.encode()
             entry.mode, entry.size = 0o755, len(data)
             yield entry.tobuf(tarfile.GNU_FORMAT) + _padded(data)
-        # only makes the headers: a file with several names is stored once
+        # used for headers only; hard links are stored once
         headers = tarfile.TarFile(fileobj=io.BytesIO(), mode="w")
         for name, path in self.files.items():
             try:
@@ -130,7 +129,7 @@ class Tarball:
 
 
 def environment() -> Tarball:
-    """The packages of the environment that runs this.
+    """Returns the tarball of the current Python environment.
 
     Raises:
         SetupError: it cannot be packed.
@@ -146,14 +145,14 @@ def environment() -> Tarball:
 
 
 def spark_libs(jars: Path) -> Tarball:
-    """Spark's own jars, for spark.yarn.archive."""
+    """Returns the tarball of Spark's jars, for spark.yarn.archive."""
     files = {path.name: path for path in sorted(jars.glob("*.jar")) if not UNUSED_JARS.match(path.name)}
     names = "\n".join(f"{name} {path.stat().st_size}" for name, path in files.items())
     return Tarball(f"spark-libs-{_digest(names)}.tar", files, {})
 
 
 def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """`chunks` as one gzip stream, by ISA-L: four times as fast as zlib, so that it keeps up with a disk."""
+    """Compresses `chunks` as one gzip stream by ISA-L: four times as fast as zlib, about the speed of a disk."""
     from isal import isal_zlib
 
     stream = isal_zlib.compressobj(1, wbits=31)
@@ -164,15 +163,15 @@ def compressed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def archive_name(path: Path) -> str:
-    """The name of a user's archive in the cluster: its content's hash, and the ending by which YARN unpacks it."""
+    """Returns the name of a user's archive in the cluster: the hash of its content, and the suffix that YARN needs."""
     return f"{ENVIRONMENT}-{sha256_of(path)[:16]}{_ending(path)}"
 
 
 def check_archive(path: Path) -> None:
-    """A user's conda-pack or venv-pack archive: it must hold a Python of this one's minor version.
+    """Checks that a user's conda-pack or venv-pack archive contains a Python of our minor version.
 
     Raises:
-        UsageError: it does not, or is not an archive that YARN unpacks.
+        UsageError: it does not, or YARN cannot unpack it.
     """
     remedy = f"pack an environment with {PYTHON} by conda-pack or venv-pack"
     python, minors = False, set()
@@ -195,12 +194,14 @@ def check_archive(path: Path) -> None:
     if not python:
         raise UsageError(f"--archive {path} contains no bin/python.", remedy)
     if PYTHON not in minors:
-        found = ", ".join(sorted(minors)) or "no Python library"
-        raise UsageError(f"--archive {path} contains {found}, but this driver runs {PYTHON}: they must match.", remedy)
+        content = ", ".join(sorted(minors)) or "no Python library"
+        raise UsageError(
+            f"--archive {path} contains {content}, but this driver runs {PYTHON}: they must match.", remedy
+        )
 
 
 def package() -> Path:
-    """dlobd itself as a zip for --py-files, from a checkout as from a wheel."""
+    """Writes dlobd as a zip for --py-files, from a checkout or a wheel; returns its path."""
     files = installation.files()
     path = cache_dir() / "packed" / f"dlobd-{installation.digest(files)[:16]}.zip"
     if not path.exists():
@@ -214,7 +215,7 @@ def package() -> Path:
 
 
 def _needed(site: Path) -> list[tuple[Distribution, bool]]:
-    """What is to be packed of what is installed, and of each whether with all its files."""
+    """Selects the installed packages to be packed. The value is True if all files of a package are packed."""
     found = importlib.metadata.distributions(path=[str(site)])
     installed = {_normal(each.metadata["Name"]): each for each in found if each.metadata["Name"]}
     requires = {name: _required(name, distribution) for name, distribution in installed.items()}
@@ -225,7 +226,7 @@ def _needed(site: Path) -> list[tuple[Distribution, bool]]:
 
 
 def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] = frozenset()) -> set[str]:
-    """`start` and all that it requires, as far as it is installed; what `known` requires is known."""
+    """Returns the installed packages of `start` with all requirements, except those of `known`."""
     reached, left = set(known), set(start)
     while left:
         name = left.pop()
@@ -236,7 +237,7 @@ def _reached(start: Set[str], requires: Mapping[str, Set[str]], known: Set[str] 
 
 
 def _required(name: str, distribution: Distribution) -> set[str]:
-    """The names in its requirements. Markers need no answer: what another Python or system needs is not installed."""
+    """Returns the names of its requirements. Markers are ignored: packages for other systems are not installed."""
     found = set()
     for requirement in distribution.requires or []:
         if name == "dlobd" or not re.search(r"\bextra\b", requirement.partition(";")[2]):
@@ -249,7 +250,7 @@ def _normal(name: str) -> str:
 
 
 def _recorded(distribution: Distribution) -> str:
-    """What is installed, by the package's own record of its files. Raises SetupError for what cannot travel."""
+    """Returns the installed files by the package's record. Raises SetupError for a package that cannot be packed."""
     name = distribution.metadata["Name"]
     if json.loads(distribution.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable"):
         raise SetupError(
@@ -284,13 +285,13 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
 
 
 def _padded(data: bytes, size: int | None = None) -> bytes:
-    """The last piece of a member of `size` bytes, filled up to a whole block."""
+    """Pads a member of `size` bytes to a whole block."""
     return data + bytes(-(len(data) if size is None else size) % tarfile.BLOCKSIZE)
 
 
 def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path]:
-    """Its files below site-packages, with the compiled modules: without them nodes would compile at every start; and
-    what it has beside them in `lib`, as mpich has its libraries."""
+    """Returns its files below site-packages, with compiled modules, because nodes would compile at every start; and its
+    other files in `lib`, such as the libraries of mpich."""
     for file in distribution.files or []:
         path = Path(os.path.normpath(site / file))
         stays = path.suffix == ".pyc" or (not whole and BUILD_FILES.match(str(file)))
@@ -301,7 +302,7 @@ def _files(distribution: Distribution, site: Path, whole: bool) -> Iterator[Path
 
 
 def _names(path: Path) -> Iterator[str]:
-    """The names in an archive, without unpacking more than needed."""
+    """Yields the names in an archive without unpacking more than necessary."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             yield from archive.namelist()

@@ -1,15 +1,17 @@
-"""What the kernel has of files in memory, and how that is changed: the page cache before a run.
+"""The page cache: reads and changes its state for the training files, and reads it for the job's environment.
 
-Linux only: `mincore` says which pages of a file are resident, `posix_fadvise` lets go of those that are written and
-that no process has mapped.
+Linux only: `mincore` reports the resident pages of a file, `posix_fadvise` drops clean pages that are not mapped.
+A start with a cold cache reads its environment from disk. Only large files determine how long that takes: TensorFlow's
+libraries, Java's classes and Spark's jars.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,21 +19,21 @@ from typing import Any
 from dlobd.errors import SetupError
 
 WINDOW_BYTES = 1 << 30
-"""Of a file, mapped at once: a multiple of the page size."""
+"""Bytes of a file that are mapped at once: a multiple of the page size."""
 
 READ_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """How much of some files is in memory."""
+    """Resident bytes of some files."""
 
     resident_bytes: int
     total_bytes: int
 
 
 def prepared(asked: str, paths: Sequence[Path]) -> dict[str, Any]:
-    """Brings files into the state that an experiment asks for, and says in which one they were, and are.
+    """Brings files into the state that an experiment asks for; returns the state before and after, as evidence.
 
     Args:
         asked: a member of the registry `page-caches`.
@@ -55,7 +57,7 @@ def prepared(asked: str, paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def residency(paths: Iterable[Path]) -> Residency:
-    """How much of the files is resident, in whole pages but for the end of a file. Raises OSError."""
+    """Measures how many bytes of the files are resident, in whole pages except at the end. Raises OSError."""
     resident = total = 0
     for path in paths:
         with path.open("rb") as file:
@@ -67,10 +69,10 @@ def residency(paths: Iterable[Path]) -> Residency:
 
 
 def drop(paths: Iterable[Path]) -> None:
-    """Has the kernel drop the files' pages; what it cannot let go of stays, as all of a file in memory (tmpfs) does."""
+    """Asks the kernel to drop the files' pages. Mapped pages and files in tmpfs stay."""
     for path in paths:
         with path.open("rb") as file:
-            os.fdatasync(file.fileno())  # pages that are not written yet would stay
+            os.fdatasync(file.fileno())  # dirty pages would stay
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
@@ -83,9 +85,9 @@ def read(paths: Iterable[Path]) -> None:
 
 
 def _resident(fd: int, begin: int, size: int) -> int:
-    """Bytes of a stretch of a file whose pages are in memory."""
+    """Returns the resident bytes of a part of a file."""
     libc = ctypes.CDLL(None, use_errno=True)
-    # private and writable, so that ctypes gives its address; nothing is written
+    # private and writable, because ctypes returns the address of writable memory only; nothing is written
     with mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE, offset=begin) as mapped:
         pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
         view = ctypes.c_char.from_buffer(mapped)
@@ -95,6 +97,56 @@ def _resident(fd: int, begin: int, size: int) -> int:
                 raise OSError(number, os.strerror(number))
         finally:
             del view  # else the mapping cannot be closed
-    there = [page & 1 for page in pages]
-    whole = sum(there) * mmap.PAGESIZE
-    return whole - (there[-1] * (-size % mmap.PAGESIZE))
+    resident = [page & 1 for page in pages]
+    whole = sum(resident) * mmap.PAGESIZE
+    return whole - (resident[-1] * (-size % mmap.PAGESIZE))
+
+
+# ---- the job's environment
+
+Parts = Mapping[str, Sequence[Path]]
+"""Large files by product."""
+
+
+def environment_parts(java_home: Path | None) -> Parts:
+    """Returns the large files of a job's environment.
+
+    Args:
+        java_home: that of the JVMs; None for a job without any.
+    """
+    parts = {"TensorFlow": [path for directory in _package("tensorflow") for path in directory.glob("*.so*")]}
+    parts["TensorFlow"] += [path for directory in _package("tensorflow") for path in directory.glob("python/*.so*")]
+    if java_home is not None:
+        parts["Java"] = [java_home / "lib" / "modules", *java_home.glob("lib/server/*")]
+        parts["Spark"] = [path for directory in _package("pyspark") for path in directory.glob("jars/*.jar")]
+    existing = {product: [path for path in paths if path.is_file()] for product, paths in parts.items()}
+    return {product: paths for product, paths in existing.items() if paths}
+
+
+def environment_residency(parts: Parts) -> dict[str, dict[str, int] | None]:
+    """Measures the resident bytes of each part; None if the kernel does not report them.
+
+    It reports them to the owner of a file and to users who may write it. For others it calls all pages resident.
+    """
+    return {product: _environment_residency(paths) for product, paths in parts.items()}
+
+
+def environment_evidence(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Joins two measurements by part."""
+    return {product: {"before": before[product], "after": after[product]} for product in before}
+
+
+def _environment_residency(paths: Sequence[Path]) -> dict[str, int] | None:
+    try:
+        if not all(os.access(path, os.W_OK) or path.stat().st_uid == os.geteuid() for path in paths):
+            return None
+        measured = residency(paths)
+    except OSError:
+        return None
+    return {"resident_bytes": measured.resident_bytes, "total_bytes": measured.total_bytes}
+
+
+def _package(name: str) -> list[Path]:
+    """Returns the directory of a package without importing it; empty if it is not installed."""
+    spec = importlib.util.find_spec(name)
+    return [Path(path) for path in spec.submodule_search_locations or ()] if spec else []

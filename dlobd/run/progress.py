@@ -1,6 +1,6 @@
-"""Shows the user which step a command is at and how long it has taken. On stderr: results go to stdout.
+"""Shows the current step of a command and its duration on stderr; results go to stdout.
 
-On a terminal the last line moves; elsewhere each message is a line, and so is every `QUIET_S` seconds without one.
+On a terminal the last line is updated. Elsewhere each message is a line, repeated after `QUIET_S` seconds of silence.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _SHARE = re.compile(r"(\d+) of (\d+) MB$")
 
 
 class Progress:
-    """A callable that takes messages: `with Progress() as progress: progress("starting HDFS")`.
+    """A callable for messages: `with Progress() as progress: progress("starting HDFS")`.
 
-    One that ends in `N of M MB` has a bar; said again with another N, it is the same step.
+    A message that ends in `N of M MB` has a bar. Messages that differ only in N belong to the same step.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -45,7 +45,7 @@ class Progress:
         self._start_s = self._message_s = self._written_s = time.monotonic()
 
     def __call__(self, message: str) -> None:
-        """Says what is being done now; the step before it is finished."""
+        """Shows a new step; the previous one has ended."""
         with self._lock:
             message = " ".join(message.split())
             if not self._moving or _SHARE.sub("", message) != _SHARE.sub("", self._message):
@@ -55,7 +55,7 @@ class Progress:
             self._draw() if self._moving else self._line(message)
 
     def keep(self, message: str) -> None:
-        """Says what has happened, in a line of its own."""
+        """Prints a line that stays."""
         with self._lock:
             self._settle()
             self._line(" ".join(message.split()))
@@ -77,14 +77,14 @@ class Progress:
                     self._line(self._message)
 
     def _draw(self) -> None:
-        """Shows the step that is under way in the line that moves."""
+        """Updates the last line."""
         share = _SHARE.search(self._message)
         done, total = (int(share[1]), int(share[2])) if share else (0, None)
         for task in self._live.task_ids or [self._live.add_task("", total=total)]:
             self._live.update(task, description=self._message, completed=done)
 
     def _settle(self) -> None:
-        """Leaves the moving line where it is and goes on below it."""
+        """Ends the updated line and continues below it."""
         if self._message and self._moving:
             for task in self._live.task_ids:
                 self._live.remove_task(task)
@@ -94,7 +94,7 @@ class Progress:
     def _line(self, message: str) -> None:
         now_s = time.monotonic()
         lasting = f" ({now_s - self._message_s:.0f} s)" if self._message and now_s - self._message_s >= 1 else ""
-        # whole, however narrow the terminal: it may be copied
+        # never cut, because users copy it
         self._live.console.print(
             f"[{now_s - self._start_s:6.1f} s] {message}{lasting}", markup=False, emoji=False, soft_wrap=True
         )
@@ -102,14 +102,14 @@ class Progress:
 
 
 class _Bar(BarColumn):
-    """Where it is known how much there is to do."""
+    """A bar for steps of known size."""
 
     def render(self, task: Task) -> Any:
         return super().render(task) if task.total else ""
 
 
 class _Forgiving:
-    """A stream whose reader may leave: the run goes on."""
+    """A stream that ignores errors: the run continues if its reader has gone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -139,7 +139,7 @@ _JOBS = {
         ("Got job 2 ", f"{_ENDED}; TensorFlowOnSpark shuts down"),
     ),
     ("tfos", "read"): (
-        ("Got job 0 ", f"TensorFlowOnSpark starts its nodes, which {_TRAIN} on what they read"),
+        ("Got job 0 ", f"TensorFlowOnSpark starts its nodes, which {_TRAIN} on their files"),
         ("Got job 1 ", f"{_ENDED}; TensorFlowOnSpark shuts down"),
     ),
     ("barrier", "feed"): (
@@ -147,21 +147,21 @@ _JOBS = {
         ("Job 0 finished", _ENDED),
     ),
     ("barrier", "read"): (
-        ("Got job 0 ", f"Spark starts the barrier stage, whose trainers {_TRAIN} on what they read"),
+        ("Got job 0 ", f"Spark starts the barrier stage, whose trainers {_TRAIN} on their files"),
         ("Job 0 finished", _ENDED),
     ),
     ("distributor", "read"): (
-        ("Got job 0 ", f"Spark starts the barrier stage, whose Python workers {_TRAIN} on what they read"),
+        ("Got job 0 ", f"Spark starts the barrier stage, whose Python workers {_TRAIN} on their files"),
         ("Job 0 finished", _ENDED),
     ),
 }
-"""By launcher and input, what the numbered jobs of dlobd's own training mean."""
+"""Meaning of the numbered Spark jobs of dlobd's own training, by launcher and input."""
 
 
 class Narrator:
     """Turns lines of a driver's log into progress messages."""
 
-    _SAYS = (
+    _MESSAGES = (
         ("Running Spark version", "SparkContext starts"),
         ("Submitting application", "application submitted to the ResourceManager"),
         ("has started running", "ApplicationMaster registered"),
@@ -170,12 +170,12 @@ class Narrator:
     )
 
     def __init__(self, progress: Callable[[str], None], launcher: str, source: str | None) -> None:
-        """`source`: the input of dlobd's own training; None for the user's own script."""
+        """Takes the input of dlobd's own training as `source`; None for the user's own script."""
         self._progress = progress
         jobs = _JOBS.get((launcher.removesuffix("-stock"), source or ""), (("Got job ", "a Spark job runs"),))
-        self._says = (*self._SAYS, *jobs)
+        self._messages = (*self._MESSAGES, *jobs)
 
     def __call__(self, line: str) -> None:
-        for mark, saying in self._says:
+        for mark, message in self._messages:
             if mark in line:
-                self._progress(f"submit: {saying}")
+                self._progress(f"submit: {message}")

@@ -1,4 +1,4 @@
-"""What a run ran on: machine, versions, state of the checkout. Read when asked, never at import."""
+"""The environment of a run: machine, versions, state of the checkout. Nothing is read at import."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OWN_SETTINGS = "hadoop_settings"
 """The member of `platform` with Hadoop settings that the user gave the embedded cluster, if any."""
 
 MACHINE = ("host", "processor", "cores", "memory_bytes", "kernel", OWN_SETTINGS)
-"""What of `platform` tells machines apart, and the clusters on them."""
+"""Members of `platform` that distinguish machines and the clusters on them."""
 
 
 def platform() -> dict[str, str | int | float | None]:
-    """The machine."""
+    """Describes this machine."""
     return {
         "system": machine.system(),
         "kernel": machine.release(),
@@ -39,8 +39,8 @@ def platform() -> dict[str, str | int | float | None]:
 
 
 def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str, str | None]:
-    """Of everything that takes part. `java` is the version that runs Spark's driver, if it is known."""
-    found: dict[str, str | None] = {
+    """Returns the versions of all components. `java` is that of Spark's driver, if it is known."""
+    versions: dict[str, str | None] = {
         "dlobd": __version__,
         "python": machine.python_version(),
         "java": java,
@@ -48,14 +48,14 @@ def versions(java: str | None, hadoop: str | None = HADOOP_VERSION) -> dict[str,
     }
     for package in _PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    return found
+            versions[package] = None
+    return versions
 
 
 def git() -> dict[str, str | bool | None] | None:
-    """Commit of dlobd's checkout and whether it was changed; None where dlobd was installed from a wheel."""
+    """Returns the commit of dlobd's checkout, and if it has changes; None for an installed wheel."""
     top = PACKAGE.parent
     if not (top / ".git").exists():
         return None

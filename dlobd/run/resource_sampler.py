@@ -1,13 +1,13 @@
-"""Samples what this machine and the job's processes use: CPU, memory, disk, network and GPUs.
+"""Samples the resource use of this machine and the job's processes: CPU, memory, disk, network and GPUs.
 
-Runs as a process of its own, so that neither the measured processes nor dlobd's own Python pay for it:
-`python -m dlobd.run.resource_sampler FILE ASSIGNMENT`. It appends lines to a file of evidence, which it writes at once:
+It runs as a separate process, so that it does not slow down the measured processes or dlobd:
+`python -m dlobd.run.resource_sampler FILE ASSIGNMENT`. It appends lines to a file of evidence without buffering:
 
-    host      once: what is sampled, and the columns of the samples
-    process   when a process is first seen, and again when it has become another program
-    sample    counters since the machine or the process was started, read at one time
+    host      once: the sampled processes and the columns of the samples
+    process   for each new process, and again after it has executed another program
+    sample    counters since the start of the machine or process, all read at the same time
 
-`dlobd.attribution.importers.resources` reads them. A command line is never written: it may hold secrets.
+`dlobd.attribution.importers.resources` reads them. Command lines are never written, because they may contain secrets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dlobd.paths import python_path
 from dlobd.tracing import clock, process_use
 
 PERIOD_NS = 500_000_000
-"""A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of one core at this period."""
+"""Period. A sample of a run on the embedded cluster takes 4 to 5 ms of CPU: 1 % of a core at this period."""
 START_DEADLINE_S = 20.0
 STOP_DEADLINE_S = 5.0
 
@@ -43,20 +43,20 @@ THREAD_COLUMNS = (
     "major_faults", "block_io_ns",
 )  # fmt: skip
 PROCESS_COLUMNS = ("user_ns", "system_ns", "reaped_ns", "rss_bytes", "read_bytes", "write_bytes", *THREAD_COLUMNS)
-"""Of a process. `reaped_ns` is the CPU time of the ended processes that it has waited for, and of theirs. The columns
-of threads (`dlobd.tracing.process_use`) were read `later_ns` after the sample began; a root of the assignment does not
-have them, as no lane is a daemon's or dlobd's."""
+"""Columns of a process. `reaped_ns` is the CPU time of ended descendants. The columns of threads
+(`dlobd.tracing.process_use`) were read `later_ns` after the start of the sample. Roots of the assignment do not have
+them, because daemons and dlobd have no lanes."""
 CPU_COLUMNS = ("busy_ns", "idle_ns", "stolen_ns")
-"""Of the machine, all cores together: `idle_ns` includes waiting for disks, and the hypervisor took `stolen_ns`."""
+"""Columns of the machine, for all cores: `idle_ns` includes waiting for disks; the hypervisor took `stolen_ns`."""
 
 _MAIN_CLASS = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What to sample. All processes below `roots`, by their names; `machine` says in words what the host is of a run.
+    """The processes to sample: all descendants of the named `roots`. `machine` describes the role of this host.
 
-    The sampler ends after `deadline_s`, whatever else fails.
+    The sampler ends after `deadline_s` in any case.
     """
 
     roots: Mapping[str, int]
@@ -65,15 +65,15 @@ class Assignment:
     period_ns: int = PERIOD_NS
 
 
-# ---- in dlobd's own process
+# ---- in dlobd's process
 
 
 @contextmanager
 def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
-    """Samples into `path` for as long as the context lasts.
+    """Samples into `path` during the context.
 
-    The first sample is taken before the context begins, and the last one when it ends. Yields a list that has, after
-    the context, a line that says why if it could not.
+    The first sample is taken before the context starts, the last one at its end. Yields a list that contains the reason
+    after the context if sampling failed.
     """
     failed: list[str] = []
     process = subprocess.Popen(
@@ -82,7 +82,7 @@ def sampling(path: Path, assignment: Assignment) -> Iterator[list[str]]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for dlobd, which stops it
+        start_new_session=True,  # Ctrl-C must reach only dlobd, which stops the sampler
         preexec_fn=lambda: die_with_parent(signal.SIGKILL),
     )
     try:
@@ -110,9 +110,9 @@ def _end(process: subprocess.Popen[bytes]) -> str:
         _, errors = process.communicate(timeout=STOP_DEADLINE_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        _, errors = process.communicate()  # it starts nothing that could hold its output open
+        _, errors = process.communicate()  # it has no children that could keep its output open
     except ValueError:
-        return ""  # it was ended before
+        return ""  # it has ended already
     return (errors.decode(errors="replace").strip().splitlines() or ["no error message"])[-1]
 
 
@@ -120,7 +120,7 @@ def _end(process: subprocess.Popen[bytes]) -> str:
 
 
 class ProcessTree:
-    """The processes below some roots, as they come and go. One that is orphaned stays in it."""
+    """The current descendants of some roots, including orphans."""
 
     def __init__(self, roots: Mapping[str, int]) -> None:
         self._roots = frozenset(roots.values())
@@ -128,7 +128,7 @@ class ProcessTree:
         self._others: set[int] = set()
 
     def processes(self) -> list[psutil.Process]:
-        """Those that are there now. Each process of the machine is asked for its parent once."""
+        """Returns the current processes. The parent of each process of the machine is read once."""
         pids = set(psutil.pids())
         self._others &= pids
         self._members = {pid: process for pid, process in self._members.items() if pid in pids}
@@ -138,7 +138,7 @@ class ProcessTree:
                 process = psutil.Process(pid)
                 new[pid] = process, process.ppid()
             except psutil.Error:
-                continue  # it has ended since
+                continue  # it has ended
         while found := [pid for pid, (_, parent) in new.items() if pid in self._roots or parent in self._members]:
             for pid in found:
                 self._members[pid] = new.pop(pid)[0]
@@ -150,7 +150,7 @@ class Sampler:
     """Reads all counters of an assignment.
 
     Args:
-        write: gets each line, as a dictionary.
+        write: receives each line as a dictionary.
     """
 
     def __init__(self, assignment: Assignment, write: Callable[[dict[str, Any]], object]) -> None:
@@ -180,7 +180,7 @@ class Sampler:
         )
 
     def sample(self) -> None:
-        """Writes one sample, and before it the processes that are new."""
+        """Writes the new processes and one sample."""
         at_ns = clock.monotonic_ns()
         line: dict[str, Any] = {"k": "sample", "t": at_ns, "cpu": _cpu()}
         memory = psutil.virtual_memory()
@@ -205,7 +205,7 @@ class Sampler:
         return ((name, net) for name, net in psutil.net_io_counters(pernic=True).items() if name in self._interfaces)
 
     def _process(self, process: psutil.Process, begun_ns: int) -> list[int | None] | None:
-        """Its counters; None if it has ended."""
+        """Returns the counters of a process; None if it has ended."""
         try:
             with process.oneshot():
                 if self._programs.get(process) != (name := process.name()):
@@ -242,7 +242,7 @@ def _described(process: psutil.Process, name: str) -> dict[str, Any]:
 
 
 def _io(process: psutil.Process) -> list[int | None]:
-    """Bytes that it had disks read and write; the kernel tells its owner and root alone."""
+    """Returns bytes read from and written to disks. Only the owner and root may read them."""
     try:
         counters = process.io_counters()
     except (psutil.AccessDenied, psutil.ZombieProcess):
@@ -252,7 +252,7 @@ def _io(process: psutil.Process) -> list[int | None]:
 
 def _cpu() -> list[int]:
     times = psutil.cpu_times()
-    # what guests use is contained in user and nice
+    # user and nice include guest time
     busy_s = times.user + times.nice + times.system + times.irq + times.softirq
     return [_ns(busy_s), _ns(times.idle + times.iowait), _ns(times.steal)]
 
@@ -262,8 +262,8 @@ def _ns(seconds: float) -> int:
 
 
 def _interfaces() -> set[str]:
-    """Loopback, and those with hardware: bridges and tunnels carry the same bytes again. In a container, which has
-    none with hardware, all."""
+    """Returns loopback and interfaces with hardware, because bridges and tunnels carry the same bytes again; in a
+    container, which has no hardware, all interfaces."""
     every = set(psutil.net_io_counters(pernic=True))
     hardware = {name for name in every if _is_hardware("class/net", name)}
     return {"lo"} | (hardware or every)
@@ -274,7 +274,7 @@ def _is_hardware(kind: str, name: str) -> bool:
 
 
 class _Gpu:
-    """One GPU, by NVIDIA's management library."""
+    """A GPU, read by NVIDIA's management library."""
 
     def __init__(self, nvml: Any, index: int) -> None:
         self._nvml = nvml
@@ -283,7 +283,7 @@ class _Gpu:
         self.memory_bytes = int(nvml.nvmlDeviceGetMemoryInfo(self._handle).total)
 
     def sample(self) -> list[int] | None:
-        """Percent of the library's last period in which it was busy, and bytes in use; None if it does not say."""
+        """Returns the utilisation in percent during the library's last period, and the used bytes; None if unknown."""
         try:
             busy = self._nvml.nvmlDeviceGetUtilizationRates(self._handle).gpu
             return [busy, self._nvml.nvmlDeviceGetMemoryInfo(self._handle).used]
@@ -292,8 +292,8 @@ class _Gpu:
 
 
 def _gpus() -> list[_Gpu]:
-    """Those of this machine; none without NVIDIA's driver."""
-    import pynvml  # of this process alone: it loads the driver's library
+    """Returns the GPUs of this machine; none without NVIDIA's driver."""
+    import pynvml  # imported only in this process, because it loads the driver's library
 
     try:
         pynvml.nvmlInit()
@@ -303,17 +303,17 @@ def _gpus() -> list[_Gpu]:
 
 
 def main() -> None:
-    """The process's life: a sample, then one a period until SIGTERM, and a last one."""
+    """Samples once per period until SIGTERM, and then once more."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     path, assignment = Path(sys.argv[1]), Assignment(**json.loads(sys.argv[2]))
-    with path.open("a", buffering=1) as file:  # a line is written as soon as it ends
+    with path.open("a", buffering=1) as file:  # line buffered
         sampler = Sampler(assignment, lambda line: file.write(json.dumps(line, separators=(",", ":")) + "\n"))
         begin_ns = clock.monotonic_ns()
         sampler.sample()
         sys.stdout.write("\n")
         sys.stdout.close()
         while (now_ns := clock.monotonic_ns()) - begin_ns < assignment.deadline_s * 1e9:
-            # a time that was missed is left out, not made up for
+            # a missed sample is not repeated
             wait_ns = assignment.period_ns - (now_ns - begin_ns) % assignment.period_ns
             stopped = signal.sigtimedwait({signal.SIGTERM}, wait_ns / 1e9)
             sampler.sample()

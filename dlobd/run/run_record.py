@@ -1,20 +1,50 @@
-"""run.json of a run that begins: what is known before anything is submitted."""
+"""run.json of a run that starts: the facts known before the job is submitted."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import key
 from dlobd.run import provenance
 from dlobd.schema import SCHEMA_VERSION, OwnJob, Runnable
+from dlobd.tracing.clock import timed
+
+Phase = Literal[
+    "cluster_up",
+    "cluster_down",
+    "spark_up",
+    "spark_down",
+    "upload",
+    "staging",
+    "page_cache",
+    "noise",
+    "collect",
+    "import",
+]
+
+
+class SetupTimes:
+    """Durations of the phases outside the window. `ns` is `setup` in run.json."""
+
+    def __init__(self) -> None:
+        self.ns: dict[str, int | None] = {}
+
+    def measure(self, phase: Phase) -> AbstractContextManager[None]:
+        """Measures the duration of a block."""
+        return timed(self.ns, f"{phase}_ns")
+
+    def skip(self, phase: Phase) -> None:
+        """Notes that a phase was not necessary."""
+        self.ns[f"{phase}_ns"] = None
 
 
 def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
-    """The record of a run that has not been submitted: what is not known is null or empty."""
+    """Returns the record of a run that has not been submitted. Unknown values are null or empty."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": bundle.run_id,

@@ -1,14 +1,14 @@
-"""A run, from an experiment to a bundle. The data flow of dlobd on one page.
+"""A run, from an experiment to a bundle: the data flow of dlobd on one page.
 
-    prepare   embedded cluster up (or the one that stays), data set in HDFS, a new bundle
-    submit    spark-submit, watched from exec to exit: the window
-    collect   logs, spans, records of the cluster -> bundle
+    prepare   start the embedded cluster (or use a running one), stage the data set, create a bundle
+    submit    run spark-submit and observe it from exec to exit: the window
+    collect   copy logs, spans and records of the cluster into the bundle
     import    evidence -> trace -> attribution
-    check     is the result one that may be believed?
-    store     run.json, hashes
+    check     decide whether the result can be believed
+    store     write run.json and the hashes
 
-The steps hand each other nothing but files in the bundle, so that everything after `collect` can be repeated on any
-machine, without a cluster (`dlobd.attribution.record.computed`).
+The steps exchange only files in the bundle, so that everything after `collect` can be repeated on any machine without a
+cluster (`dlobd.attribution.record.computed`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution import record
 from dlobd.attribution.trust import reasons
@@ -39,59 +40,54 @@ from dlobd.job.datasets.base import dataset_of
 from dlobd.job.description import Job
 from dlobd.paths import native_dir, plain
 from dlobd.run import (
-    devices,
-    earlier_runs,
-    environment_cache,
     generation,
     machine_noise,
-    memory_check,
+    orphans,
     own_model,
     page_cache,
     provenance,
     resource_sampler,
     staging,
-    submissions,
     submit,
 )
 from dlobd.run import run_record as run_records
 from dlobd.run.commands import command_of, job_of, shell_line
-from dlobd.run.deploy import choice
-from dlobd.run.deploy.base import Lent, Place, PlaceKind
+from dlobd.run.observer import Report, RunObserver, prefixed
+from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
+from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Experiment, OwnJob, Runnable
-from dlobd.tracing import names, span_cost
-from dlobd.tracing.clock import timed
-
-Progress = Callable[[str], None]
+from dlobd.tracing import span_cost
 
 _SAMPLER_MARGIN_S = 300.0
-"""Beyond the job's own deadline: for ending it. dlobd stops the sampler long before."""
+"""Time beyond the job's own timeout to end it. dlobd stops the sampler long before."""
 
 
 def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
-    """What `run` would do, one line per step, with the exact spark-submit line. Starts nothing.
+    """Returns what `run` would do, a line per step, with the exact spark-submit line. Starts nothing.
 
-    What only a running cluster knows stands in angle brackets, unless `dlobd cluster up` runs one.
+    Facts that only a running cluster knows are in angle brackets, unless `dlobd cluster up` runs one.
 
     Raises:
-        UsageError: the experiment cannot run there, or the user's own model or data set does not work.
+        UsageError: the experiment cannot run there, or the user's model or data set does not work.
         SetupError: its device is missing.
     """
-    kind = choice.kind_of(experiment, lent)
+    kind = kind_of(experiment, lent)
     if kind.here:
-        devices.check_here(experiment)
+        capacity.check_gpus(experiment)
     source, target = kind.planned(experiment, lent)
     command = command_of(experiment, target, Path("<bundle>"))
     if isinstance(experiment, OwnJob):
         staged = []
-        what, checked = f"{experiment.workers} executors", "exit code, evidence"
+        what, checks = f"{experiment.workers} executors", "exit code, evidence"
     else:
         own_model.check(experiment)
         directory = staging.directory(experiment)
         staged = [f"prepare: {experiment.dataset} in {f'HDFS {directory}' if target else f'{native_dir()}{directory}'}"]
         what = f"{experiment.workers} ranks, {batches(experiment)}, {_steps(experiment)}"
-        checked = "steps, samples, loss, test accuracy"
+        checks = "steps, samples, loss, test accuracy"
     return [
         f"prepare: {source}",
         *staged,
@@ -99,159 +95,190 @@ def plan(experiment: Runnable, lent: Lent = None) -> list[str]:
         f"submit: {what}, at most {experiment.timeout_s} s",
         f"collect: {kind.evidence}",
         "import: trace and attribution",
-        f"check: {checked}",
+        f"check: {checks}",
         "store: run.json and hashes",
     ]
 
 
-def check(experiment: Runnable, lent: Lent = None, progress: Progress = lambda message: None) -> None:
-    """Whether all is there that a run needs, and works, as far as it can be said before anything is started.
+def check(experiment: Runnable, lent: Lent = None, report: Report | None = None) -> None:
+    """Checks the requirements of a run as far as possible before anything is started.
 
     Raises:
-        UsageError: the user's own model or data set does not work.
+        UsageError: the user's model or data set does not work.
         SetupError: a data set or device is missing, or memory or cores do not suffice.
     """
     if not isinstance(experiment, OwnJob):
         dataset_of(experiment)
-        own_model.check(experiment, lambda message: progress(f"prepare: {message}"))
-    if choice.kind_of(experiment, lent).here:  # another cluster's memory is unknown
-        devices.check_here(experiment)
-        memory_check.check_memory(experiment, default_settings())
+        own_model.check(experiment, prefixed(report, "prepare") if report else None)
+    if kind_of(experiment, lent).here:  # the memory of another cluster is unknown
+        capacity.check_gpus(experiment)
+        capacity.check_memory(experiment, default_settings())
 
 
 def _steps(experiment: Experiment) -> str:
-    """How many steps it takes at most, and what may end it before."""
-    limits = {
-        "max_seconds": f"{experiment.max_seconds} s",
-        "target_accuracy": f"accuracy {experiment.target_accuracy:g}",
-    }
-    told = [words for name, words in limits.items() if getattr(experiment, name)]
-    return " or ".join([f"{most_steps(experiment)} steps", *told])
+    """Returns the largest number of steps, and the limits that may end training earlier."""
+    limits = [f"{most_steps(experiment)} steps"]
+    if experiment.max_seconds:
+        limits.append(f"{experiment.max_seconds} s")
+    if experiment.target_accuracy:
+        limits.append(f"accuracy {experiment.target_accuracy:g}")
+    return " or ".join(limits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """State of a run that its steps share. `record` becomes run.json."""
+
+    experiment: Runnable
+    bundle: Bundle
+    record: dict[str, Any]
+    times: SetupTimes
+    report: Report
+    observer: RunObserver
+
+    def store(self) -> None:
+        self.bundle.write(self.record)
+        self.bundle.seal()
 
 
 def run(
     experiment: Runnable,
     out: Path,
-    progress: Progress,
+    report: Report,
     lent: Lent = None,
-    began: Callable[[Bundle], None] = lambda bundle: None,
-    changed: Callable[[Command], Command] = lambda command: command,
+    observer: RunObserver | None = None,
 ) -> Path:
-    """Executes one run; returns its bundle, also when the job failed.
+    """Executes one run; returns its bundle, also if the job failed.
 
     Args:
-        lent: the cluster of a series of runs, or an external one; without it what the run needs is started and stopped.
-        began: is told each bundle before anything is started.
-        changed: gets the command that submits, and returns the one to be used: for runs with delays put into them.
+        lent: the cluster of a series of runs, or an external one; without it the run starts and stops its own.
 
     Raises:
         SetupError, ClusterError, Busy: the run could not be submitted; nothing is left behind.
-        Interrupted: by Ctrl-C or SIGTERM; the bundle is marked so, and everything that was started is stopped.
+        Interrupted: by Ctrl-C or SIGTERM; the bundle says so, and everything that was started is stopped.
     """
-    check(experiment, lent, progress)
-    settings = default_settings()
-    kind = choice.kind_of(experiment, lent)
-    made = [path for path in (out / experiment.name, out) if not path.exists()]
+    check(experiment, lent, report)
+    kind = kind_of(experiment, lent)
+    new = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
-    run_record = run_records.begin(bundle, experiment)
-    setup: dict[str, int | None] = run_record["setup"]
+    run_record, times = run_records.begin(bundle, experiment), SetupTimes()
+    run_record["setup"] = times.ns
+    this = _Run(experiment, bundle, run_record, times, report, observer or RunObserver())
     try:
-        began(bundle)
-        with kind.opened(experiment, settings, lent, setup, progress) as place:
+        this.observer.created(bundle)
+        with kind.opened(experiment, lent, times, report) as place:
             run_record["versions"] = provenance.versions(place.java_version, place.hadoop_version)
             run_record["platform"] |= {provenance.OWN_SETTINGS: place.own_settings} if place.own_settings else {}
-            _execute(experiment, kind, place, bundle, run_record, progress, changed)
+            _execute(this, kind, place)
     except KeyboardInterrupt:
-        _interrupted(bundle, run_record)
+        _note_interrupt(run_record)
+        this.store()
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
         if run_record["command"] or (bundle.path / generation.BELOW).exists():
-            _broken_off(bundle, run_record, error)
+            _note_failure(run_record, error)
+            this.store()
         else:
-            discard(bundle, made)
+            discard(bundle, new)
         raise
-    progress(f"store: {record.summary_line(run_record)}")
-    _store(bundle, run_record)
+    report(f"store: {record.summary_line(run_record)}")
+    this.store()
     return bundle.path
 
 
-def _execute(
-    experiment: Runnable,
-    kind: PlaceKind,
-    place: Place,
-    bundle: Bundle,
-    run_record: dict[str, Any],
-    progress: Progress,
-    changed: Callable[[Command], Command],
-) -> None:
-    setup = run_record["setup"]
-    noted: dict[str, Any] = {}
+def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
+    experiment, bundle, run_record, times, report = this.experiment, this.bundle, this.record, this.times, this.report
+    metrics: dict[str, int | None] = {}
     if isinstance(experiment, OwnJob):
         job = None
         place.prepare("")
         bundle.add_bytes(json.dumps(run_record["configuration"], indent=1).encode(), files.JOB)
         bundle.add(Path(experiment.script), files.SCRIPT)
     else:
-        with timed(setup, "staging_ns"):
-            make = (
-                partial(generation.make, experiment, place, bundle, progress) if generation.wanted(experiment) else None
-            )
-            staged = staging.stage(experiment, place.storage, place.top, lambda m: progress(f"prepare: {m}"), make)
-            job = job_of(experiment, place, staged, bundle)
-            place.prepare(job.run_dir)
-            own_model.send(experiment, job, place.storage, bundle)
-        noted["staged_bytes"] = 0 if staged.reused else staged.bytes
-        bundle.add_bytes(job.to_json().encode(), files.JOB)
+        with times.measure("staging"):
+            large = generation.wanted(experiment)
+            make = partial(generation.make, experiment, place, bundle, report) if large else None
+            staged, job = prepare_job(experiment, place, bundle, report, make)
+        metrics["staged_bytes"] = 0 if staged.reused else staged.bytes
 
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
-    command = changed(command_of(experiment, place.target(), plain(bundle.path)))
+    command = this.observer.submitting(command_of(experiment, place.target(), plain(bundle.path)))
     if job and isinstance(experiment, Experiment):
-        with timed(setup, "page_cache_ns"):
-            _prepare_page_cache(experiment, place, job.train_dir, bundle, progress)
+        with times.measure("page_cache"):
+            _prepare_page_cache(experiment, place, job.train_dir, bundle, report)
     run_record["command"] = redact_words(command.argv)
     run_record["reason"] = record.INTERRUPTED
-    bundle.write(run_record)  # what stays if this process is killed
-    with timed(setup, "noise_ns"):
-        _note_noise(bundle, run_record, place, progress)
+    bundle.write(run_record)  # this remains if the process is killed
+    with times.measure("noise"):
+        _measure_noise(this, place)
     environment = _environment(kind, command)
-    before = environment_cache.look(environment)
-    progress(f"submit: starting {Path(command.argv[0]).name}")
-    with submissions.watched(bundle.run_id, place.rm_url):
+    before = page_cache.environment_residency(environment)
+    report(f"submit: starting {Path(command.argv[0]).name}")
+    with orphans.watched(bundle.run_id, place.rm_url):
         with _sampling(bundle, place, experiment.timeout_s) as unsampled:
             window = submit.submit(
                 command,
                 bundle.logs,
                 experiment.timeout_s,
                 experiment.accept_timeout_s,
-                Narrator(progress, experiment.launcher, job.input if job else None),
+                Narrator(report, experiment.launcher, job.input if job else None),
                 place.abort,
             )
         bundle.add_bytes(json.dumps(asdict(window), indent=1).encode(), files.WINDOW)
-        seen = environment_cache.joined(before, environment_cache.look(environment))
-        bundle.add_bytes(json.dumps(seen).encode(), files.ENVIRONMENT_CACHE)
+        cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))
+        bundle.add_bytes(json.dumps(cached).encode(), files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
             run_record["reason"] = record.INTERRUPTED_LATE
-        progress(f"collect: {kind.evidence}")
-        with timed(setup, "collect_ns"):
-            _collect(place, window, job, bundle, noted, unsampled)
+        report(f"collect: {kind.evidence}")
+        with times.measure("collect"):
+            bundle.redact_driver_logs()
+            missing, collected = place.collect(window, job, bundle)
+            bundle.note_collected([*unsampled, *missing], metrics | collected)
 
-    progress("import: trace and attribution")
-    with timed(setup, "import_ns"):
-        run_record |= record.computed(bundle, experiment)
-    # from here on the result is safe, whatever happens while the cluster stops
+    compute(experiment, bundle, run_record, times, report)
+    # from here on the result is safe, even if stopping the cluster fails
     bundle.write(run_record)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
 
 
-def _environment(kind: PlaceKind, command: Command) -> environment_cache.Parts:
-    """The files of the job's environment; none where other machines have their own."""
+def prepare_job(
+    experiment: Experiment,
+    place: Place,
+    bundle: Bundle,
+    report: Report,
+    make: Callable[[str], None] | None = None,
+) -> tuple[staging.StagedData, Job]:
+    """Stages the data set and describes the job in the bundle; returns both.
+
+    Args:
+        make: see `staging.stage`.
+    """
+    staged = staging.stage(experiment, place.storage, place.top, prefixed(report, "prepare"), make)
+    job = job_of(experiment, place, staged, bundle)
+    place.prepare(job.run_dir)
+    own_model.send(experiment, job, place.storage, bundle)
+    bundle.add_bytes(job.to_json().encode(), files.JOB)
+    return staged, job
+
+
+def compute(
+    experiment: Runnable, bundle: Bundle, run_record: dict[str, Any], times: SetupTimes, report: Report
+) -> None:
+    """Computes the attribution from the bundle's evidence and adds it to the record."""
+    report("import: trace and attribution")
+    with times.measure("import"):
+        run_record |= record.computed(bundle, experiment)
+
+
+def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
+    """Returns the files of the job's environment; other machines have their own."""
     java_home = command.environment.get("JAVA_HOME")
-    return environment_cache.parts(Path(java_home) if java_home else None) if kind.here else {}
+    return page_cache.environment_parts(Path(java_home) if java_home else None) if kind.here else {}
 
 
 def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContextManager[list[str]]:
-    """Samples resource use for as long as the job runs, unless nothing is to be recorded."""
+    """Samples resource use while the job runs, unless recording is switched off."""
     if tracing.switched_off():
         return nullcontext([])
     roots = {"dlobd": os.getpid(), **place.daemon_pids()}
@@ -260,80 +287,56 @@ def _sampling(bundle: Bundle, place: Place, timeout_s: float) -> AbstractContext
     return resource_sampler.sampling(bundle.path / files.RESOURCES, assignment)
 
 
-def _collect(
-    place: Place,
-    window: submit.Window,
-    job: Job | None,
-    bundle: Bundle,
-    noted: dict[str, Any],
-    unsampled: list[str],
-) -> None:
-    bundle.redact_driver_logs()
-    missing, metrics = place.collect(window, job, bundle)
-    missing = [*unsampled, *missing]
-    bundle.note_collected(missing, noted | metrics)
-
-
-def _note_noise(bundle: Bundle, run_record: dict[str, Any], place: Place, progress: Progress) -> None:
-    """The noise of the machine just before the window, and how long earlier runs took; without /proc or loopback there
-    is none."""
-    progress("prepare: measuring this machine's noise")
+def _measure_noise(this: _Run, place: Place) -> None:
+    """Measures the machine's noise just before the window, and looks up the walls of earlier runs."""
+    this.report("prepare: measuring this machine's noise")
     try:
-        found = machine_noise.measure(machine_noise.SHORT)
+        noise = machine_noise.measure(machine_noise.SHORT)
     except OSError:
-        return
-    known = {"machine": place.machine, "earlier_walls_ns": earlier_runs.walls_ns(bundle, run_record)}
-    bundle.add_bytes(json.dumps(asdict(found) | known, indent=1).encode(), files.NOISE)
+        return  # without /proc or loopback it cannot be measured
+    context = {"machine": place.machine, "earlier_walls_ns": machine_noise.earlier_walls_ns(this.bundle, this.record)}
+    this.bundle.add_bytes(json.dumps(asdict(noise) | context, indent=1).encode(), files.NOISE)
 
 
-def _prepare_page_cache(
-    experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, progress: Progress
-) -> None:
-    """The page cache as the experiment wants it, before the window. Of other machines only WebHDFS's reads can warm it,
-    and nobody says what is there.
+def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bundle: Bundle, report: Report) -> None:
+    """Brings the page cache into the state that the experiment requires. On other machines only reads over WebHDFS can
+    warm it, and its state remains unknown.
 
     Raises:
-        ClusterError: HDFS did not give the files.
+        ClusterError: HDFS did not return the files.
     """
-    progress(f"prepare: page cache {experiment.page_cache}")
+    report(f"prepare: page cache {experiment.page_cache}")
     paths = place.local_files(train_dir)
     if paths is not None:
         bundle.add_bytes(json.dumps(page_cache.prepared(experiment.page_cache, paths)).encode(), files.PAGE_CACHE)
     elif experiment.page_cache == "warm":
         try:
             for name in place.storage.sizes(train_dir):
-                for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, names.DATA_SET):
+                for _ in place.storage.stream(f"{train_dir}/{name}", page_cache.READ_BYTES, kinds.DATA_SET):
                     pass
         except failures() as error:
-            raise ClusterError(f"HDFS did not give {train_dir}: {words(error)}", "--set page_cache=as-is") from error
+            raise ClusterError(f"HDFS did not return {train_dir}: {words(error)}", "--set page_cache=as-is") from error
 
 
-def _interrupted(bundle: Bundle, run_record: dict[str, Any]) -> None:
-    """Ctrl-C may come at any point: the record says at which."""
-    if run_record["status"] != "interrupted":  # it was complete
+def _note_interrupt(run_record: dict[str, Any]) -> None:
+    """Notes an interrupt in the record, at whatever point Ctrl-C came."""
+    if run_record["status"] != "interrupted":  # the result was complete
         run_record["reason"] = f"interrupted after the job had ended: it was {run_record['status']}"
         run_record["status"] = "interrupted"
-    _store(bundle, run_record)
 
 
-def _broken_off(bundle: Bundle, run_record: dict[str, Any], error: Exception) -> None:
-    """A job was submitted, and then a step of dlobd failed: what exists of the run is kept."""
-    if run_record["status"] == "interrupted":  # it was not complete
+def _note_failure(run_record: dict[str, Any], error: Exception) -> None:
+    """Notes that a step of dlobd failed after the job had been submitted. The evidence is kept."""
+    if run_record["status"] == "interrupted":  # the result was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
         run_record["status"] = "failed"
         run_record["reason"] = reasons.one_line(f"the run could not be completed: {what}")
-    _store(bundle, run_record)
 
 
-def _store(bundle: Bundle, run_record: dict[str, Any]) -> None:
-    bundle.write(run_record)
-    bundle.seal()
-
-
-def discard(bundle: Bundle, made: Sequence[Path]) -> None:
-    """Removes a bundle that holds nothing, and of the directories around it those that were made for it."""
+def discard(bundle: Bundle, new: Sequence[Path]) -> None:
+    """Removes an empty bundle, and the new directories around it."""
     shutil.rmtree(bundle.path, ignore_errors=True)
-    for path in made:
+    for path in new:
         try:
             path.rmdir()
         except OSError:

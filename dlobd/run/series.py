@@ -1,12 +1,12 @@
-"""Several runs, one after the other, on one cluster: each point as often as was asked for, interleaved.
+"""A series: repeated runs of several points on one cluster, interleaved.
 
-A point is an experiment with a label. Repeat r takes each point once, in an order of its own (a randomised block
-design): what drifts while a series runs, drifts for all points alike. The order is drawn from the seed, so that more
-repeats go on where fewer have ended.
+A point is an experiment with a label. Each repeat runs every point once, in a new random order (a randomised block
+design), so that drift during the series affects all points alike. The seed determines the order, so that a later
+command with more repeats continues the same series.
 
-A series is a file in the directory of the bundles, `series-KEY.json`; KEY stands for the points and the seed. It is
-written before the first run and whenever a run begins, so that the same command goes on after any end, kill -9
-included: a run whose bundle says how it ended is not repeated, one that was interrupted is.
+A series is a file in the directory of the bundles, `series-KEY.json`; KEY is a hash of the points and the seed. It is
+written before the first run and at the start of every run, so that the same command resumes it after any end, even
+kill -9. Runs that have ended are not repeated; interrupted ones are.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError, UsageError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
-from dlobd.hadoop.embedded.configuration import default_settings
-from dlobd.hadoop.web import HadoopWeb
 from dlobd.paths import replace_file
 from dlobd.run import runner
-from dlobd.run.deploy import choice, embedded, external
-from dlobd.run.deploy.base import Lent
-from dlobd.run.deploy.external import ExternalCluster
+from dlobd.run.observer import Report, RunObserver, prefixed
+from dlobd.run.place import embedded, external
+from dlobd.run.place.base import Lent, needs_cluster
+from dlobd.run.place.external import ExternalCluster, ExternalHadoop
+from dlobd.run.preflight.cluster import check_capacity
+from dlobd.run.run_record import SetupTimes
 from dlobd.schema import Runnable
 
 VERSION = 1
@@ -43,14 +44,12 @@ LOOK_S = 1.0
 LOOKS = 5
 QUIET_PERCENT = 15.0
 ENDED = ("ok", "failed", "invalid")
-"""The status of a run that is over; it is not repeated."""
-
-Progress = Callable[[str], None]
+"""Status of runs that have ended and are not repeated."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
-    """One run to be made: a point in one repeat, counted from 1."""
+    """A planned run: a point in one repeat, counted from 1."""
 
     repeat: int
     point: str
@@ -58,7 +57,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class StartedRun:
-    """A run that was begun for a cell; `busy_percent` is how busy the machine's cores were just before it."""
+    """A run that was started for a cell; `busy_percent` is the utilisation of the cores just before it."""
 
     repeat: int
     point: str
@@ -68,10 +67,12 @@ class StartedRun:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What is to be run, and what was begun. `points` is label to experiment.
+    """Planned and started runs.
 
-    axes, scaling: of a sweep, the fields in which its points were made to differ, and what it kept; see
-        `dlobd.experiment.sweeps`. They say what the points are, and are no part of the key.
+    Args:
+        points: experiments by label.
+        axes, scaling: for a sweep, the fields that vary and the scaling; see `dlobd.experiment.sweeps`. They describe
+            the points and are not part of the key.
     """
 
     points: Mapping[str, Runnable]
@@ -84,18 +85,18 @@ class Series:
 
     @property
     def key(self) -> str:
-        """Of points, seed and cluster: equal ones, equal key."""
+        """Hash of points, seed and cluster."""
         facts = [self.seed, sorted((label, key(point)) for label, point in self.points.items())]
         facts += [self.cluster] if self.cluster else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
     @property
     def path(self) -> Path:
-        """The series' file."""
+        """Path of the series' file."""
         return self.out / f"series-{self.key}.json"
 
     def order(self, repeats: int) -> list[Cell]:
-        """Every cell of so many repeats, in the order in which they are run."""
+        """Returns the cells of a number of repeats in run order."""
         cells = []
         for repeat in range(1, repeats + 1):
             labels = sorted(self.points)
@@ -104,20 +105,20 @@ class Series:
         return cells
 
     def ended(self) -> dict[Cell, Bundle]:
-        """The bundles of runs that are over, by cell."""
-        found = {}
+        """Returns the bundles of ended runs by cell."""
+        bundles = {}
         for begun in self.begun:
             bundle = Bundle((self.out / self.points[begun.point].name / begun.run_id).resolve())
             try:
                 over = bundle.read().status in ENDED and (bundle.path / "hashes").exists()
             except BundleError:
-                continue  # it was killed before it had a record, or was removed: as if it had not begun
+                continue  # removed, or killed before it had a record: it counts as not started
             if over:
-                found[Cell(begun.repeat, begun.point)] = bundle
-        return found
+                bundles[Cell(begun.repeat, begun.point)] = bundle
+        return bundles
 
     def busy(self) -> dict[str, float]:
-        """Run id to how busy the machine's cores were before it, in percent of all of them."""
+        """Returns the utilisation of all cores before each run, in percent, by run ID."""
         return {begun.run_id: begun.busy_percent for begun in self.begun}
 
 
@@ -129,15 +130,15 @@ def opened(
     axes: tuple[str, ...] = (),
     scaling: str = "",
 ) -> Series:
-    """The series of these points in `out`: as its file has it, or new; not written.
+    """Opens the series of these points in `out`, or creates it in memory.
 
     Args:
         external_cluster: an external cluster.
-        axes, scaling: of a sweep; see `Series`.
+        axes, scaling: see `Series`.
 
     Raises:
-        UsageError: there is no point.
-        BundleError: the file is there and damaged, or of a newer version.
+        UsageError: `points` is empty.
+        BundleError: the file exists and is damaged or of a newer version.
     """
     if not points:
         raise UsageError("A series needs an experiment.", "name one, for example softmax-mnist")
@@ -146,16 +147,16 @@ def opened(
     for point in points.values() if external_cluster else ():
         external.check(point)
     try:
-        kept = json.loads(series.path.read_text())
+        document = json.loads(series.path.read_text())
     except FileNotFoundError:
         return series
     except (OSError, ValueError) as error:
         raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
-    return replace(read(kept, series.path), axes=axes, scaling=scaling)
+    return replace(read(document, series.path), axes=axes, scaling=scaling)
 
 
 def load(path: Path) -> Series:
-    """The series in a file.
+    """Reads a series from its file.
 
     Raises:
         BundleError: it cannot be read, is damaged or of a newer version.
@@ -166,22 +167,24 @@ def load(path: Path) -> Series:
         raise BundleError(f"{path} cannot be read: {error}.") from None
 
 
-def read(kept: Any, path: Path) -> Series:
-    """What `write` has written. Raises BundleError."""
+def read(document: Any, path: Path) -> Series:
+    """Parses the document that `write` wrote. Raises BundleError."""
+    if not isinstance(document, dict):
+        raise BundleError(f"{path} is damaged: it is no object.", "remove it to start over")
     try:
-        if kept["series_version"] > VERSION:
+        if document["series_version"] > VERSION:
             raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
-        points = {label: from_dict(values, str(path)) for label, values in kept["points"].items()}
-        begun = tuple(StartedRun(**one) for one in kept["begun"])
-        sweep = kept.get("sweep", {"axes": (), "scaling": ""})
+        points = {label: from_dict(values, str(path)) for label, values in document["points"].items()}
+        begun = tuple(StartedRun(**one) for one in document["begun"])
+        sweep = document.get("sweep", {"axes": (), "scaling": ""})
         axes = tuple(str(name) for name in sweep["axes"])
-        return Series(points, kept["seed"], path.parent, begun, kept.get("cluster", ""), axes, sweep["scaling"])
-    except (KeyError, TypeError, AttributeError, UsageError) as error:
+        return Series(points, document["seed"], path.parent, begun, document.get("cluster", ""), axes, sweep["scaling"])
+    except (KeyError, TypeError, UsageError) as error:
         raise BundleError(f"{path} is damaged: {error}.", "remove it to start over") from None
 
 
 def write(series: Series) -> None:
-    """Writes the series' file, so that at any instant the old one or the new one is there. Raises BundleError."""
+    """Replaces the series' file atomically. Raises BundleError."""
     document = {
         "series_version": VERSION,
         "seed": series.seed,
@@ -197,82 +200,91 @@ def write(series: Series) -> None:
         raise BundleError(f"{series.path} cannot be written: {error.strerror}.", "choose another --out") from error
 
 
-def run(
-    series: Series, repeats: int, progress: Progress, told: Progress, external_cluster: ExternalCluster | None = None
-) -> Series:
-    """Makes the runs that are missing up to so many repeats; a run that fails does not end the series.
+class _Recorder(RunObserver):
+    """Writes each new run to the series' file before its job starts."""
 
-    What every point lacks on this machine is said before the first run, one line a point.
+    def __init__(self, series: Series) -> None:
+        self.series = series
+        self.cell = Cell(0, "")
+        self.busy_percent = 0.0
+
+    def created(self, bundle: Bundle) -> None:
+        """Adds the run of the current cell."""
+        started = StartedRun(self.cell.repeat, self.cell.point, bundle.run_id, self.busy_percent)
+        self.series = replace(self.series, begun=(*self.series.begun, started))
+        write(self.series)
+
+
+def run(
+    series: Series, repeats: int, report: Report, keep: Report, external_cluster: ExternalCluster | None = None
+) -> Series:
+    """Makes the missing runs up to a number of repeats. A failed run does not end the series.
+
+    Everything that points lack on this machine is reported before the first run.
 
     Args:
-        progress: gets the steps of each run.
-        told: gets one line per run that has ended, and one per point that cannot be run here, if several cannot.
+        report: receives the steps of each run.
+        keep: receives a line per ended run, and per point that cannot run here if there are several.
         external_cluster: the external cluster of `opened`; the environment is uploaded once for all runs.
 
     Raises:
-        SetupError, ClusterError, Busy: a run could not be submitted; what was run stays.
-        Interrupted: by Ctrl-C or SIGTERM; the run that it hit is repeated next time.
+        SetupError, ClusterError, Busy: a run could not be submitted; earlier runs stay.
+        Interrupted: by Ctrl-C or SIGTERM; the interrupted run is repeated next time.
     """
     cells = series.order(repeats)
     ended = series.ended()
     left = [cell for cell in cells if cell not in ended]
     if not left:
         return series
-    labels = {cell.point for cell in left}
-    _check(series, labels, told, lambda point: runner.check(point, external_cluster))
+    points = {label: series.points[label] for label in sorted({cell.point for cell in left})}
+    alone = len(series.points) == 1
+    _check(points, alone, keep, lambda point: runner.check(point, external_cluster))
     write(series)
-    began_s = time.monotonic()
+    start_s = time.monotonic()
+    recorder = _Recorder(series)
     with ExitStack() as stack:
         cluster: Lent = None
         if external_cluster:
-
-            def ask(web: HadoopWeb) -> None:
-                _check(series, labels, told, lambda point: external.check_capacity(point, web, progress))
-
-            cluster = external.reached(external_cluster, {}, progress, ask)
-        elif any(choice.needs_cluster(series.points[cell.point]) for cell in left):
-            cluster = stack.enter_context(embedded.cluster(default_settings(), {}, progress))
+            cluster = hadoop = ExternalHadoop.open(external_cluster, prefixed(report, "prepare"))
+            _check(points, alone, keep, lambda point: check_capacity(point, hadoop.web))
+            hadoop.supply(SetupTimes())
+        elif any(needs_cluster(point) for point in points.values()):
+            cluster = stack.enter_context(embedded.cluster(SetupTimes(), report))
         for done, cell in enumerate(left, 1):
-            busy = settled_busy_percent()  # the daemons alone: whatever else is seen disturbs the run
-
-            def note(bundle: Bundle, cell: Cell = cell, busy: float = busy) -> None:
-                nonlocal series
-                begun = StartedRun(cell.repeat, cell.point, bundle.run_id, busy)
-                series = replace(series, begun=(*series.begun, begun))
-                write(series)
-
-            path = runner.run(series.points[cell.point], series.out, progress, cluster, note)
-            spent_s = time.monotonic() - began_s
+            # only the daemons should run now: anything else disturbs the run
+            recorder.cell, recorder.busy_percent = cell, settled_busy_percent()
+            path = runner.run(points[cell.point], series.out, report, cluster, recorder)
+            spent_s = time.monotonic() - start_s
             left_s = spent_s / done * (len(left) - done)
-            told(_line(cells.index(cell) + 1, len(cells), cell.point, Bundle(path).read(), left_s))
-    return series
+            keep(_line(cells.index(cell) + 1, len(cells), cell.point, Bundle(path).read(), left_s))
+    return recorder.series
 
 
-def _check(series: Series, labels: set[str], told: Progress, check: Callable[[Runnable], None]) -> None:
-    """Raises what `check` raises of these points; of several, tells all of it first."""
-    lacking: dict[str, DlobdError] = {}
-    for label in sorted(labels):
+def _check(points: Mapping[str, Runnable], alone: bool, keep: Report, check: Callable[[Runnable], object]) -> None:
+    """Raises the errors of `check`. If the series has several points, it first reports all of them."""
+    errors: dict[str, DlobdError] = {}
+    for label, point in points.items():
         try:
-            check(series.points[label])
+            check(point)
         except DlobdError as error:
-            lacking[label] = error
-    if not lacking:
+            errors[label] = error
+    if not errors:
         return
-    first = next(iter(lacking.values()))
-    if len(series.points) == 1:
+    first = next(iter(errors.values()))
+    if alone:
         raise first
-    for label, why in lacking.items():
-        told(f"{label}: {why.line}")
-    raise type(first)(f"{len(lacking)} of {len(series.points)} points cannot be run here.", "omit or change them")
+    for label, failure in errors.items():
+        keep(f"{label}: {failure.line}")
+    raise type(first)(f"{len(errors)} of {len(points)} points cannot be run here.", "omit or change them")
 
 
 def busy_percent(seconds: float | None = None) -> float:
-    """How busy the machine's cores are, sampled for so many seconds. The load average would count the previous run."""
+    """Measures the utilisation of all cores. The load average would still include the previous run."""
     return round(psutil.cpu_percent(interval=seconds or LOOK_S), 1)
 
 
 def settled_busy_percent() -> float:
-    """As `busy_percent`, looked at again a few times while it is high: the last run may still be leaving."""
+    """Like `busy_percent`, but repeats a high measurement: the previous run may still be ending."""
     for _ in range(LOOKS):
         if (busy := busy_percent()) < QUIET_PERCENT:
             break

@@ -1,7 +1,7 @@
-"""Puts a data set into HDFS, or a local directory, in the form a job reads: one TFRecord file per worker, all equal.
+"""Writes a data set to HDFS or a local directory in the form a job reads: a TFRecord file of equal size per worker.
 
-Each is one HDFS block, unless the experiment says how large a block is. What is there already is used again: the
-directory's name holds everything its content depends on.
+Each file is one HDFS block, unless the experiment sets a block size. Existing files are reused: the name of the
+directory contains everything that determines the content.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from dlobd.job.generation import note_whole, parts_of
 from dlobd.schema import Experiment
 
 FORMAT = 1
-"""Raised whenever the files' content changes for equal parameters."""
+"""Version of the files' content for equal parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedData:
-    """Where the data lies in its storage."""
+    """Paths and format of a staged data set."""
 
     train_dir: str
     test_path: str
@@ -42,7 +42,7 @@ class StagedData:
 
 
 def directory(experiment: Experiment) -> str:
-    """The data set's directory in its storage, below the storage's own top."""
+    """Returns the data set's directory below the top of its storage."""
     e = experiment
     named = _own_name(e) if is_own(e.dataset) else e.dataset
     name = f"{named}-v{FORMAT}-w{e.workers}-n{e.train_samples}-t{e.test_samples}-s{e.seed}-r{e.replication}"
@@ -54,8 +54,8 @@ def directory(experiment: Experiment) -> str:
 
 
 def _own_name(experiment: Experiment) -> str:
-    """Of a data set that is not dlobd's own: all that its content depends on, as far as it can be known. Its files
-    count by size and time, since they may be large."""
+    """Names a user's data set by everything that is known to determine its content. Its files, which may be large, are
+    identified by size and time."""
     dataset = dataset_of(experiment)
     files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files_of(dataset) if path.is_file()]
     package = "" if experiment.dataset_sha256 else DATASETS.row(experiment.dataset).package
@@ -74,12 +74,12 @@ def stage(
     """Writes the training and test files unless they are there.
 
     Args:
-        make: writes them all into a directory in another way; without it this process does.
-        top: what every path begins with: nothing in the embedded HDFS, else a directory of dlobd's.
+        make: writes all files below a directory; without it this process writes them.
+        top: prefix of every path; empty for the embedded HDFS.
 
     Raises:
         SetupError: a data file is missing or damaged.
-        ClusterError: the storage refused, or what is there is damaged.
+        ClusterError: the storage refused, or existing files are damaged.
     """
     dataset = dataset_of(experiment)
     layout = layout_of(dataset)
@@ -94,14 +94,14 @@ def stage(
         remedy = "check `dlobd cluster status`" if not top else f"check the free space and your permissions in {top}"
         raise ClusterError(f"{where} refused to store the data set: {words(error)}", remedy) from error
     local = isinstance(storage, LocalDirectory)
-    ours = local or not top  # and `dlobd clean` removes it
+    ours = local or not top  # `dlobd clean` removes it
     remove = "`dlobd clean --yes`" if ours else f"`hdfs dfs -rm -r {base}`"
     _check(sizes, experiment, layout.record_bytes, f"{base}/train", local, remove)
     return StagedData(f"{base}/train", f"{base}/test.tfrecord", layout, sum(sizes.values()), reused)
 
 
 def _write(experiment: Experiment, storage: Storage, base: str, progress: Callable[[str], None]) -> None:
-    """All files of a data set, by this process; the last one says that the others are whole."""
+    """Writes all files of a data set. The last one marks them as complete."""
     checksums = {}
     for path, part in parts_of(experiment, base).items():
         progress(f"{path} ({part.bytes / 1e6:.1f} MB)")
@@ -112,13 +112,13 @@ def _write(experiment: Experiment, storage: Storage, base: str, progress: Callab
 def _check(
     sizes: Mapping[str, int], experiment: Experiment, record_bytes: int, directory: str, local: bool, remove: str
 ) -> None:
-    """Refuses files of unequal length: ranks would wait for a collective that the shortest one never enters."""
-    each = experiment.train_samples // experiment.workers
-    wanted = {part_name(i): each * record_bytes for i in range(experiment.workers)}
+    """Refuses files of unequal size: ranks would wait for a collective that the rank with the shortest never joins."""
+    samples = experiment.train_samples // experiment.workers
+    wanted = {part_name(i): samples * record_bytes for i in range(experiment.workers)}
     for name in sorted(sizes.keys() | wanted.keys()):
         if sizes.get(name) != wanted.get(name):
             holds = f"holds {sizes[name] / record_bytes:g} records" if name in sizes else "is missing"
-            expected = f"{each if name in wanted else 'none'} expected"
+            expected = f"{samples if name in wanted else 'none'} expected"
             raise ClusterError(
                 f"The data set{'' if local else ' in HDFS'} is damaged: {directory}/{name} {holds}, {expected}.",
                 f"remove it with {remove}; the next run writes it again",

@@ -1,6 +1,6 @@
-"""Runs a submit command and observes its window: just before exec, to its observed exit, on this process's clock.
+"""Runs a submit command and observes its window: from just before exec to the exit, by this process's clock.
 
-The job ends with this process: on Ctrl-C by dlobd, on kill -9 through the kernel's parent-death signal.
+The job ends with this process: dlobd ends it on Ctrl-C, and the kernel's parent-death signal on kill -9.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dlobd.run.schedulers.base import Command
 from dlobd.tracing import clock
 
 _APPLICATION = re.compile(r"\bapplication_\d+_\d+\b|\bapp-\d{14}-\d{4}\b")
-"""YARN's, or that of Spark's own Master."""
+"""The application ID of YARN or of Spark's Master."""
 GRACE_S = 5.0
-"""Between SIGTERM and SIGKILL to a job that must end."""
+"""Time between SIGTERM and SIGKILL."""
 _SUBMITTED = "Submitted application application_"
 _STARTED = ("(state: RUNNING)", "has started running")
-"""What Spark's YARN client writes once an ApplicationMaster has registered."""
+"""Lines of Spark's YARN client after an ApplicationMaster has registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What the client saw. Times on the monotonic clock; `anchors` relate it to the wall clock."""
+    """The client's observations. Times are of the monotonic clock; `anchors` relate it to the wall clock."""
 
     exec_ns: int
     started_ns: int
@@ -40,9 +40,9 @@ class Window:
     exit_code: int  # negative: ended by that signal
     pid: int
     application_id: str | None
-    ended_by: str  # "" if by itself; "timeout", "accept timeout" or "interrupt" if by us
+    ended_by: str  # "timeout", "accept timeout" or "interrupt" if dlobd ended the job; else empty
     anchors: tuple[dict[str, Any], ...]
-    diagnostics: str = ""  # what the scheduler said of the application when dlobd ended it
+    diagnostics: str = ""  # the scheduler's diagnostics when dlobd ended the application
 
 
 def submit(
@@ -50,21 +50,21 @@ def submit(
     logs: Path,
     timeout_s: float,
     accept_timeout_s: float,
-    told: Callable[[str], None],
+    follow: Callable[[str], None],
     on_abort: Callable[[str], str],
 ) -> Window:
     """Runs `command` until it exits, or at most `timeout_s` seconds.
 
     Args:
-        accept_timeout_s: at most this long YARN may leave the application without an ApplicationMaster.
-        logs: where driver.stdout and driver.stderr are written, as they come.
-        told: called with each new line of driver.stderr, for progress.
-        on_abort: called with the application id, if one is known, when dlobd ends the job: after `timeout_s`, or
-            by KeyboardInterrupt, which then is only noted in the window. Returns what the scheduler says of it.
+        accept_timeout_s: longest time that YARN may leave the application without an ApplicationMaster.
+        logs: directory of driver.stdout and driver.stderr.
+        follow: receives each new line of driver.stderr.
+        on_abort: receives the application ID, if it is known, when dlobd ends the job after `timeout_s` or on
+            KeyboardInterrupt, which is only noted in the window. Returns the scheduler's diagnostics.
     """
     logs.mkdir(parents=True, exist_ok=True)
     stderr_path = logs / "driver.stderr"
-    follower = _Follower(stderr_path, told)
+    follower = _Follower(stderr_path, follow)
     first = clock.anchor()
     environment = {**os.environ, **command.environment}
     with open(logs / "driver.stdout", "wb") as stdout, open(stderr_path, "wb") as stderr:
@@ -92,7 +92,7 @@ def submit(
                     ended_by = "accept timeout"
                     break
     except KeyboardInterrupt:
-        # not raised: what the job left until now is evidence, and the caller collects it
+        # not raised: the caller collects the evidence that the job has left
         ended_by = "interrupt"
     except BaseException:
         _end_group(process)
@@ -111,52 +111,60 @@ def submit(
     follower.follow()
     anchors = tuple(asdict(anchor) for anchor in (first, clock.anchor()))
     return Window(
-        exec_ns, started_ns, exit_ns, code, process.pid, follower.application_id, ended_by, anchors, diagnostics
-    )  # fmt: skip
+        exec_ns=exec_ns,
+        started_ns=started_ns,
+        exit_ns=exit_ns,
+        exit_code=code,
+        pid=process.pid,
+        application_id=follower.application_id,
+        ended_by=ended_by,
+        anchors=anchors,
+        diagnostics=diagnostics,
+    )
 
 
 def before_exec() -> None:
-    """In the child, before it becomes the command: it dies with us."""
+    """Makes the child end with this process, before it executes the command."""
     die_with_parent(signal.SIGKILL)
 
 
 @contextmanager
 def _exit_event(process: subprocess.Popen[bytes]) -> Iterator[Callable[[float], bool]]:
-    """Yields `exited(patience_s)`, which returns the moment the process ends: no poll interval falsifies the window."""
+    """Yields `exited(timeout_s)`, which returns as soon as the process ends: no poll interval distorts the window."""
     fd = os.pidfd_open(process.pid)
     poller = select.poll()
     poller.register(fd, select.POLLIN)
     try:
-        yield lambda patience_s: bool(poller.poll(patience_s * 1000))
+        yield lambda timeout_s: bool(poller.poll(timeout_s * 1000))
     finally:
         os.close(fd)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Ends the job's whole session: the JVM and the Python driver below it."""
-    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+    for number, timeout_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:
             return
         try:
-            process.wait(patience_s)
+            process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             continue
 
 
 class _Follower:
-    """Reads what was appended to a file since the last look."""
+    """Reads new lines of a growing file."""
 
-    def __init__(self, path: Path, told: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, receive: Callable[[str], None]) -> None:
         self._path = path
-        self._told = told
+        self._receive = receive
         self._offset = 0
         self._submitted_s: float | None = None
         self.application_id: str | None = None
 
     def waits_s(self) -> float:
-        """Since when YARN has the application without having started it; 0 if it has none, or started it."""
+        """Returns how long YARN has had the application without starting it; 0 if there is none, or it has started."""
         return time.monotonic() - self._submitted_s if self._submitted_s else 0.0
 
     def follow(self) -> None:
@@ -174,4 +182,4 @@ class _Follower:
                 self._submitted_s = time.monotonic()
             elif any(mark in line for mark in _STARTED):
                 self._submitted_s = None
-            self._told(line)
+            self._receive(line)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dlobd.attribution import degrees
 from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution
 
@@ -57,7 +56,8 @@ def of_run(attribution: Attribution, known: set[Named]) -> Coverage:
         name: str = segment.kind
         if segment.span is not None and segment.kind != "unexplained":
             name = segment.span.cause if segment.kind == "cause" else segment.span.name
-            asleep_ns += ns if segment.kind == "cause" and degrees.is_read(name) else 0
+            cause = segment.span.cause_kind
+            asleep_ns += ns if segment.kind == "cause" and cause is not None and cause.period_is_read else 0
         spent[segment.layer, name] += ns
     untouched: Mapping[Named, int] = {named: ns for named, ns in spent.items() if named not in known}
     rest = sorted(untouched.items(), key=lambda item: (-item[1], item[0]))

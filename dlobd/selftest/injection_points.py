@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from dlobd import spans as kinds
 from dlobd.faults.observed_run import APPEARED, DRIVER, SPARK_SUBMIT
 from dlobd.faults.targets import (
     Targets,
@@ -29,7 +30,6 @@ from dlobd.faults.targets import (
     spark_submit,
 )
 from dlobd.faults.triggers import LogLine
-from dlobd.tracing import names
 
 QUEUE, DISK = "yarn/queue", "hdfs/disk"
 
@@ -300,18 +300,18 @@ _ROWS = (
     Point("tensorflow/step", "hook", "one rank computes longer in a step", often=True),
     Point("tensorflow/decode", "hook", "one rank waits before a step, while the others are in it", often=True),
     Point(
-        "channel/pack", "hook", "one rank waits while it packs, as the others wait for it", often=True, part=names.PACK
+        "channel/pack", "hook", "one rank waits while it packs, as the others wait for it", often=True, part=kinds.PACK
     ),
     Point(
         "channel/wait", "hook", "one rank waits inside the barrier before a collective", often=True,
-        part=names.WAIT_FOR_PEERS,
+        part=kinds.WAIT_FOR_PEERS,
     ),
     Point(
         "channel/wire", "hook", "one rank waits inside a collective, which no other can end", often=True,
-        part=names.WIRE,
+        part=kinds.WIRE,
     ),
     Point(
-        "channel/unpack", "hook", "the chief waits while it makes tensors of the means", often=True, part=names.UNPACK
+        "channel/unpack", "hook", "the chief waits while it makes tensors of the means", often=True, part=kinds.UNPACK
     ),
     Point("user/script", "hook", "the user's own script waits between two calls of Spark"),
     Point("user/task", "hook", "the user's own function waits in a Spark task"),

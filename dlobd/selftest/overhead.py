@@ -19,12 +19,13 @@ from typing import Any
 
 from dlobd import tracing
 from dlobd.attribution.recording_cost import BUDGET
-from dlobd.attribution.statistics import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.bundle.store import Bundle
+from dlobd.compare.median import Estimate, Spread, fewest_repeats, ratio, spread
 from dlobd.experiment.files import steps
-from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.run import runner
-from dlobd.run.deploy import choice, embedded
+from dlobd.run.place import embedded
+from dlobd.run.place.base import needs_cluster
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.series import settled_busy_percent
 from dlobd.schema import Experiment
 from dlobd.selftest.step_loop import BLOCK_STEPS, Loop, added_ns
@@ -97,8 +98,8 @@ def measure(
     measured: list[Measurement] = []
     with ExitStack() as stack:
         cluster = None
-        if choice.needs_cluster(experiment):
-            cluster = stack.enter_context(embedded.cluster(default_settings(), {}, progress))
+        if needs_cluster(experiment):
+            cluster = stack.enter_context(embedded.cluster(SetupTimes(), progress))
         for repeat, way in order(repeats, seed):
             busy = settled_busy_percent()
             with _switched(way):

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlobd.attribution import statistics
-from dlobd.attribution.statistics import Estimate
+from dlobd.compare import median as medians
+from dlobd.compare.median import Estimate
 from dlobd.faults.injection_log import Injection
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import Attribution
@@ -49,7 +49,7 @@ class Total:
     @property
     def error_ns(self) -> Estimate:
         """The median error, with its exact interval if there are enough blocks."""
-        error = statistics.median(self.errors_ns)
+        error = medians.median(self.errors_ns)
         assert error is not None
         return error
 

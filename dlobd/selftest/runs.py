@@ -23,10 +23,11 @@ from dlobd.faults.observed_run import DRIVER, SPARK_SUBMIT, ObservedRun
 from dlobd.faults.targets import daemons_of
 from dlobd.faults.triggers import Fault, Moment, armed
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
-from dlobd.hadoop.embedded.configuration import default_settings
 from dlobd.paths import shipped
 from dlobd.run import runner, submit
-from dlobd.run.deploy import embedded
+from dlobd.run.observer import RunObserver
+from dlobd.run.place import embedded
+from dlobd.run.run_record import SetupTimes
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Attribution, Runnable
 from dlobd.selftest import score
@@ -92,7 +93,7 @@ def run(
         SetupError, ClusterError, Busy, Interrupted: as `dlobd.run.runner.run`.
     """
     done: list[SelftestRun] = []
-    with embedded.cluster(default_settings(), {}, progress) as cluster:
+    with embedded.cluster(SetupTimes(), progress) as cluster:
         if any(plan.control for plan in plans):
             # the first run of a cluster is slower by seconds, unlike its control
             warm_up = runner.run(files.load(EXPERIMENT, ["workers=1"]), out, progress, cluster)
@@ -126,7 +127,7 @@ def _execute(plan: Plan, out: Path, progress: Callable[[str], None], cluster: Em
         _slow_exec(plan.delays, directory),
         _slow_disk(plan, cluster, directory),
     ):
-        path = runner.run(job, out, progress, cluster, observed.began, _hooked_in(directory))
+        path = runner.run(job, out, progress, cluster, _Hooked(observed.began, directory))
     return score_run(plan, path, directory.rename(directory.parent / path.name))
 
 
@@ -202,14 +203,18 @@ def _slow_disk(plan: Plan, cluster: EmbeddedCluster, directory: Path) -> Abstrac
     return slow_disk.slowed(DISK, daemons_of(cluster, "datanode"), blocks, plan.disk_bytes_per_s, directory)
 
 
-def _hooked_in(directory: Path) -> Callable[[Command], Command]:
-    """Returns a change of the command that hooks every Python process; Spark passes PYTHONPATH on to its containers."""
-    path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
+class _Hooked(RunObserver):
+    """Starts every Python below spark-submit with the hooks; Spark passes PYTHONPATH on to its containers."""
 
-    def hooked(command: Command) -> Command:
-        return replace(command, environment={**command.environment, "PYTHONPATH": path})
+    def __init__(self, began: Callable[[Bundle], None], directory: Path) -> None:
+        self._began = began
+        self._path = os.pathsep.join(filter(None, [str(directory), os.environ.get("PYTHONPATH")]))
 
-    return hooked
+    def created(self, bundle: Bundle) -> None:
+        self._began(bundle)
+
+    def submitting(self, command: Command) -> Command:
+        return replace(command, environment={**command.environment, "PYTHONPATH": self._path})
 
 
 @contextmanager

@@ -24,15 +24,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.attribution.statistics import Estimate, median
+from dlobd.compare.median import Estimate, median
 from dlobd.experiment import files
 from dlobd.job.datasets import tfrecord
 from dlobd.job.datasets.base import Dataset, Split, dataset_of, layout_of
 from dlobd.job.description import Job
 from dlobd.job.launchers.base import Node
 from dlobd.job.training import trainer
-from dlobd.tracing import names
 
 BLOCK_STEPS = 50
 PAIRS = 40
@@ -82,7 +82,7 @@ class AlternatingFeed:
         if not self._left:
             self._turn()
         self._left -= 1
-        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as waiting:
+        with tracing.span(kinds.GET) as waiting:
             waiting.note(bytes=len(self._block))
             return self._block
 

@@ -1,13 +1,13 @@
 """Where time goes, written down by the process that spends it. Standard library only: the cluster's Python imports it.
 
-    with tracing.span("hdfs", "open") as span: ...
-    tracing.instant("first batch")
+    with tracing.span(spans.OPEN) as span: ...
+    tracing.instant(spans.FIRST_BATCH)
 
 Like `logging`, a process has one recorder, which `start` opens. Until then `span` and `instant` do nothing, so that
 instrumented code runs unchanged where nothing is recorded; nor does `start` where the variable `DLOBD_TRACE` is `off`.
 
-This folder holds the recorder, the clocks it reads, how far two clocks are apart, and the table of names. What reads
-recorded spans is `dlobd.attribution`.
+This folder contains the recorder, its clocks and the offsets between two clocks. `dlobd.spans` has the kinds of spans;
+`dlobd.attribution` reads recorded spans.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from dlobd.spans import InstantKind, SpanKind
 from dlobd.tracing.open_span import OpenSpan
 from dlobd.tracing.recorder import Cost, Recorder
 
@@ -91,21 +92,26 @@ def _after_fork() -> None:
         _recorder.after_fork()
 
 
-def span(layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> OpenSpan | _NoSpan:
-    """An interval of `layer` in this process: `with span("hdfs", "open") as s: ...; s.note(bytes=n)`."""
-    return _NO_SPAN if _recorder is None else OpenSpan(_recorder, layer, name, wait, attrs)
+def span(kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan | _NoSpan:
+    """Records an interval of this process: `with span(spans.OPEN) as open_span: ...; open_span.note(bytes=n)`.
+
+    Args:
+        wait: fields of the wait that differ from span to span; the row of the kind has the others.
+        detail: the variable part of the name.
+    """
+    return _NO_SPAN if _recorder is None else OpenSpan(_recorder, kind, wait, detail, attrs)
 
 
-def instant(name: str, at_ns: int | None = None, **attrs: Any) -> None:
-    """A point in time of this process: now, or an earlier one that turned out to be worth it."""
+def instant(kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
+    """Records a point in time of this process: now, or an earlier one."""
     if _recorder is not None:
-        _recorder.instant(name, at_ns, **attrs)
+        _recorder.instant(kind, at_ns, **attrs)
 
 
-def past(layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:
-    """An interval of this process that is over: recorded afterwards, when it is known to be worth a span."""
+def past(kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
+    """Records an interval that has ended, once it is known to be long enough for a span."""
     if _recorder is not None:
-        _recorder.past(layer, name, start_ns, end_ns, **attrs)
+        _recorder.past(kind, start_ns, end_ns, detail, **attrs)
 
 
 def left_out() -> None:

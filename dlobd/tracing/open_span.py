@@ -6,6 +6,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dlobd.spans import SpanKind
 from dlobd.tracing import encoding
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ class OpenSpan:
     )  # fmt: skip
 
     def __init__(
-        self, recorder: Recorder, layer: str, name: str, wait: dict[str, Any] | None, attrs: dict[str, Any]
+        self, recorder: Recorder, kind: SpanKind, wait: dict[str, Any] | None, detail: str, attrs: dict[str, Any]
     ) -> None:
         self._recorder = recorder
-        self._layer = layer
-        self._name = name
-        self._wait = wait
+        self._layer = kind.layer
+        self._name = kind.text(detail) if detail else kind
+        self._wait = {**kind.wait, **wait} if wait else kind.wait
         self._attrs = attrs
         self._noted: dict[str, Any] | None = None
         self._end_ns = 0

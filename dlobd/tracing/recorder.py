@@ -1,4 +1,4 @@
-"""The recorder: `with span(layer, name)` writes down where time went, crash-proof, in one file a process.
+"""The recorder: `with span(kind)` writes down where time went, crash-proof, in one file a process.
 
 Stdlib only, the same on the driver, on executors and in trainers. A file is append-only JSON lines. Lines are buffered
 and written at least every `FLUSH_S`, and whenever the outermost span of a thread ends; a written line survives
@@ -37,6 +37,7 @@ from threading import get_ident
 from typing import Any
 
 from dlobd.schema import SCHEMA_VERSION
+from dlobd.spans import InstantKind, SpanKind
 from dlobd.tracing import clock, clock_sync, encoding, process_use
 from dlobd.tracing.open_span import OpenSpan
 
@@ -139,23 +140,23 @@ class Recorder:
         self._role, self._index = role, index
         self._append(self._process_line())
 
-    def span(self, layer: str, name: str, wait: dict[str, Any] | None = None, **attrs: Any) -> OpenSpan:
-        """An interval of `layer`. `wait` may hold waits_for, released_ns, cause and cause_period_ns; for a rendezvous,
-        its kind `rendezvous` and the number of the collective, `call`."""
-        return OpenSpan(self, layer, name, wait, attrs)
+    def span(self, kind: SpanKind, wait: dict[str, Any] | None = None, detail: str = "", **attrs: Any) -> OpenSpan:
+        """Records an interval; see `dlobd.tracing.span`. `wait` may contain waits_for, released_ns, cause and
+        cause_period_ns; for a member of a collective, the collective's kind `rendezvous` and its number `call`."""
+        return OpenSpan(self, kind, wait, detail, attrs)
 
-    def instant(self, name: str, at_ns: int | None = None, **attrs: Any) -> None:
-        """A point in time; None: now."""
-        line: dict[str, Any] = {"k": "i", "n": name, "t": self._now() if at_ns is None else at_ns}
+    def instant(self, kind: InstantKind, at_ns: int | None = None, **attrs: Any) -> None:
+        """Records a point in time; None: now."""
+        line: dict[str, Any] = {"k": "i", "n": kind, "t": self._now() if at_ns is None else at_ns}
         if attrs:
             line["a"] = attrs
         self._append(line)
 
-    def past(self, layer: str, name: str, start_ns: int, end_ns: int, **attrs: Any) -> None:
-        """An interval that is over, for those that are worth a span only if they took long; see `left_out`."""
+    def past(self, kind: SpanKind, start_ns: int, end_ns: int, detail: str = "", **attrs: Any) -> None:
+        """Records an interval that has ended, of a kind whose short intervals get no span; see `left_out`."""
         main = get_ident() == self._main
         stack, thread = (self._main_stack, "") if main else self._of_thread()
-        line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": layer, "n": name}
+        line = {"k": "s", "i": next(self._ids), "p": stack[-1] if stack else 0, "l": kind.layer, "n": kind.text(detail)}
         line |= {"t": start_ns, "d": end_ns - start_ns}
         if attrs:
             line["a"] = attrs

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
 
 SPANS = 100
 REPEATS = 7
@@ -53,7 +53,7 @@ def measured(directory: Path, spans: int, repeats: int) -> dict[str, list[float]
         }
         found: dict[str, list[float]] = {name: [] for name in ways}
         other = b"\1" * OTHER_BYTES  # zeros could be one page of memory, however many there are
-        with recorder.span("tensorflow", names.TRAINER):  # as in a trainer: spans inside a span are written together
+        with recorder.span(kinds.TRAINER):  # as in a trainer: spans inside a span are written together
             for _ in range(repeats + 1):
                 for name, (span, flush) in ways.items():
                     found[name].append(_loop_ns(span, flush, spans, other))
@@ -71,9 +71,9 @@ def _loop_ns(span: Span | None, flush: Callable[[], None], spans: int, other: by
         _ = 0 in other
         start_ns = time.thread_time_ns()
         if span is not None:
-            with span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as waiting:
+            with span(kinds.GET) as waiting:
                 waiting.note(bytes=step)
-            with span("tensorflow", names.STEP, {"rendezvous": names.STEP_RENDEZVOUS, "call": step}):
+            with span(kinds.STEP, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": step}):
                 pass
         spent_ns += time.thread_time_ns() - start_ns
     _ = 0 in other

@@ -10,10 +10,10 @@ import psutil
 import pytest
 from cluster.test_ways import explained, same_training
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.recorder import read_all
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
-from dlobd.tracing import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -136,14 +136,14 @@ def test_asynchronous_parameter_servers_under_spark(dlobd) -> None:
     run = has_a_channel(ended.bundle, waits=False)
     assert "loss-equal" not in {check["code"] for check in run["checks"]}
     trace = assemble(ended.bundle.path)
-    waits = [span for span in trace.spans if span.name in (names.PUSH, names.PULL)]
+    waits = [span for span in trace.spans if span.name in (kinds.PUSH, kinds.PULL)]
     assert len(waits) == 2 * 30 * 2 * 2  # ranks, steps, servers, a push and a pull
     for span in waits:
-        assert span.waits_for in [(names.server_lane(server, int(span.lane[-1])),) for server in range(2)]
+        assert span.waits_for in [(kinds.server_lane(server, int(span.lane[-1])),) for server in range(2)]
     assert {span.lane for span in trace.spans if span.process.role == "ps"} == {
-        names.server_lane(server, rank) for server in range(2) for rank in range(2)
+        kinds.server_lane(server, rank) for server in range(2) for rank in range(2)
     }
-    exchanges = [span for span in trace.spans if span.layer == "channel" and span.name == names.EXCHANGE]
+    exchanges = [span for span in trace.spans if span.layer == "channel" and span.name == kinds.EXCHANGE]
     assert len(exchanges) == 60
     assert {span.rendezvous for span in exchanges} == {""}
     assert run["metrics"]["test_accuracy"] > 0.75

@@ -1,4 +1,4 @@
-"""One suite for all libraries that carry a channel's bytes: rows of the registry `libraries` with code of ours."""
+"""The contract of all channel libraries that have code in dlobd."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _ROWS = [pytest.param(row, id=row.name) for row in LIBRARIES if row.target]
 
 
 def soon() -> float:
-    """A deadline that no healthy machine misses."""
+    """Return a deadline that every healthy machine meets."""
     return time.monotonic() + PATIENCE_S
 
 
 @pytest.fixture(params=_ROWS)
 def make(request: pytest.FixtureRequest) -> Callable[[], OpenChannel]:
-    """Makes a channel of each library that is available here."""
+    """Make a channel of each library that is available here."""
     if reason := request.param.reason():
         pytest.skip(reason)
     made: Callable[[], OpenChannel] = LIBRARIES.get(request.param.name)
@@ -49,7 +49,7 @@ def make(request: pytest.FixtureRequest) -> Callable[[], OpenChannel]:
 
 @pytest.fixture
 def threads() -> Iterator[ThreadPoolExecutor]:
-    """For the other end; threads that a test leaves waiting fail it."""
+    """Threads for the other end; a test fails if it leaves one waiting."""
     with ThreadPoolExecutor(4) as pool:
         yield pool
 
@@ -64,14 +64,14 @@ def ends(make: Callable[[], OpenChannel], threads: ThreadPoolExecutor) -> Iterat
 
 
 def connected(here: OpenChannel, there: OpenChannel, threads: ThreadPoolExecutor) -> tuple[Connection, Connection]:
-    """The connecting end, and the one that was accepted."""
+    """Return the connecting and the accepted end."""
     listener = there.listen()
     accepted = threads.submit(listener.accept, soon())
     return here.connect(listener.address, soon()), accepted.result(PATIENCE_S)
 
 
 def echo(end: Connection, size: int, count: int = 1) -> None:
-    """Sends back what comes."""
+    """Send back each message."""
     memory = bytearray(size)
     for _ in range(count):
         end.send(memoryview(memory)[: end.recv(memory, soon())], soon())
@@ -81,7 +81,7 @@ def echo(end: Connection, size: int, count: int = 1) -> None:
 def test_a_message_of_any_size_arrives_whole(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor, size: int
 ) -> None:
-    """There and back, byte for byte, of numpy's memory; what lies behind it in the receiver's buffer stays."""
+    """There and back, in numpy's memory; the rest of the receiver's buffer is unchanged."""
     sent = np.frombuffer(random.Random(size).randbytes(size), np.uint8)
     other = threads.submit(echo, ends[1], size + 9)
     ends[0].send(sent, soon())
@@ -92,10 +92,10 @@ def test_a_message_of_any_size_arrives_whole(
     assert into[size:].tolist() == [77] * 5
 
 
-def test_a_send_may_be_begun_alone(
+def test_a_send_may_be_started_without_waiting(
     make: Callable[[], OpenChannel], ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """By libraries that say so: messages of any size come in the order in which they were begun."""
+    """If the library declares it: messages arrive in the order of their starts."""
     one, other = ends
     if not make().capabilities.begins:
         with pytest.raises(NotSupported):
@@ -117,10 +117,10 @@ def test_a_send_may_be_begun_alone(
     finishing.result(PATIENCE_S)
 
 
-def test_messages_keep_their_order_and_their_ends(
+def test_messages_keep_their_order_and_boundaries(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """A hundred of different lengths, among them empty ones."""
+    """A hundred of different lengths, some empty."""
     lengths = [n * 37 % 101 for n in range(100)]
     other = threads.submit(lambda: [ends[1].send(bytes([n]) * length, soon()) for n, length in enumerate(lengths)])
     memory = bytearray(101)
@@ -131,7 +131,7 @@ def test_messages_keep_their_order_and_their_ends(
 
 
 def test_both_ends_may_send_at_once(ends: tuple[Connection, Connection], threads: ThreadPoolExecutor) -> None:
-    """Each from a thread beside its receiver's, as in a ring."""
+    """Each from a second thread, as in a ring."""
     size = 1_000_003
     senders = [threads.submit(end.send, bytes([k]) * size, soon()) for k, end in enumerate(ends)]
     for k, end in enumerate(ends):
@@ -146,7 +146,7 @@ def test_both_ends_may_send_at_once(ends: tuple[Connection, Connection], threads
 def test_a_message_in_parts(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor, cut: tuple[int, ...]
 ) -> None:
-    """Its parts at one end need not be those at the other; it is one message."""
+    """The parts of both ends may differ."""
     whole = random.Random(1).randbytes(sum(cut))
     parts, at = [], 0
     for size in cut:
@@ -159,10 +159,8 @@ def test_a_message_in_parts(
     assert b"".join(bytes(part) for part in into)[: len(whole)] == whole
 
 
-def test_arrays_of_other_types_are_their_bytes(
-    ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
-) -> None:
-    """Float gradients of any shape go without a conversion."""
+def test_arrays_of_any_type_are_sent_as_bytes(ends: tuple[Connection, Connection], threads: ThreadPoolExecutor) -> None:
+    """Float gradients of any shape need no conversion."""
     sent = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     sender = threads.submit(ends[0].send, sent, soon())
     into = np.empty((2, 3, 4), np.float32)
@@ -174,7 +172,7 @@ def test_arrays_of_other_types_are_their_bytes(
 def test_a_message_that_does_not_fit_is_refused(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """Nothing of it is written, and the next message comes as if it had not been."""
+    """Nothing is written, and the next message arrives."""
     sender = threads.submit(lambda: (ends[0].send(b"x" * 100, soon()), ends[0].send(b"next", soon())))
     into = bytearray(99)
     with pytest.raises(MessageTooLong, match="100"):
@@ -184,16 +182,16 @@ def test_a_message_that_does_not_fit_is_refused(
     sender.result(PATIENCE_S)
 
 
-def test_a_deadline_that_passes_is_an_error(ends: tuple[Connection, Connection]) -> None:
-    """Of a receive that nobody sends for; the connection is as good as before."""
+def test_a_passed_deadline_is_an_error(ends: tuple[Connection, Connection]) -> None:
+    """The connection remains usable."""
     began_s = time.monotonic()
     with pytest.raises(DeadlinePassed):
         ends[0].recv(bytearray(1), began_s + SHORT_S)
     assert SHORT_S <= time.monotonic() - began_s < PATIENCE_S / 2
 
 
-def test_a_connect_and_an_accept_that_nobody_answers_pass_their_deadline(make: Callable[[], OpenChannel]) -> None:
-    """Ranks that do not come are an error, not a wait for ever."""
+def test_connect_and_accept_without_a_peer_pass_their_deadline(make: Callable[[], OpenChannel]) -> None:
+    """Missing ranks are an error."""
     channel = make()
     listener = channel.listen()
     with pytest.raises(DeadlinePassed):
@@ -204,10 +202,8 @@ def test_a_connect_and_an_accept_that_nobody_answers_pass_their_deadline(make: C
     channel.close()
 
 
-def test_a_peer_that_closes_wakes_whoever_waits(
-    ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
-) -> None:
-    """A receiver that waits is told at once, and so is everybody who asks later."""
+def test_a_closing_peer_wakes_a_receiver(ends: tuple[Connection, Connection], threads: ThreadPoolExecutor) -> None:
+    """Later calls fail at once."""
     waiting = threads.submit(ends[0].recv, bytearray(1), soon())
     time.sleep(SHORT_S)
     ends[1].close()
@@ -217,10 +213,10 @@ def test_a_peer_that_closes_wakes_whoever_waits(
         ends[0].recv(bytearray(1), soon())
 
 
-def test_closing_ones_own_end_wakes_ones_own_threads(
+def test_closing_this_end_wakes_its_own_threads(
     ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """So a rank that gives up leaves no thread in a receive."""
+    """A failing rank leaves no thread in a receive."""
     waiting = threads.submit(ends[0].recv, bytearray(1), soon())
     time.sleep(SHORT_S)
     ends[0].close()
@@ -241,8 +237,8 @@ def test_close_in_any_order(
         things[0].send(b"x", soon())
 
 
-def test_evidence_counts_what_was_carried(make: Callable[[], OpenChannel], threads: ThreadPoolExecutor) -> None:
-    """Messages and bytes at both ends, also after it is closed."""
+def test_evidence_counts_messages_and_bytes(make: Callable[[], OpenChannel], threads: ThreadPoolExecutor) -> None:
+    """At both ends, also after they are closed."""
     here, there = make(), make()
     one, other = connected(here, there, threads)
     back = threads.submit(echo, other, 1000, 3)
@@ -257,10 +253,10 @@ def test_evidence_counts_what_was_carried(make: Callable[[], OpenChannel], threa
         assert found.kind != "unknown"
 
 
-def test_memory_that_was_registered(
+def test_one_sided_access(
     make: Callable[[], OpenChannel], ends: tuple[Connection, Connection], threads: ThreadPoolExecutor
 ) -> None:
-    """put and get where the library can, with their bounds; else it says that it cannot."""
+    """put and get with their bounds; NotSupported if the library does not declare them."""
     memory = np.zeros(100, np.uint8)
     if not make().capabilities.one_sided:
         with pytest.raises(NotSupported):
@@ -294,8 +290,10 @@ def settled(expected: tuple[int, int] | None = None) -> tuple[int, int]:
     return found
 
 
-def test_two_hundred_set_ups_leave_nothing(make: Callable[[], OpenChannel], threads: ThreadPoolExecutor) -> None:
-    """No thread, and no descriptor. What a library has once in a process, such as gRPC's pollers, may come late."""
+def test_two_hundred_channels_leave_no_thread_and_no_descriptor(
+    make: Callable[[], OpenChannel], threads: ThreadPoolExecutor
+) -> None:
+    """Resources per process, such as gRPC's pollers, may appear late."""
     before = 0, 0
     for n in range(200):
         here, there = make(), make()

@@ -1,5 +1,4 @@
-"""Libraries over IP whose device is a network: between hosts on which the interface has different names, a channel is
-opened there, and the verdict is by the addresses. Names decide wrongly, as they name another interface on one host."""
+"""Libraries over IP between hosts whose interface names differ: the channel is an IPv4 network."""
 
 from __future__ import annotations
 
@@ -67,20 +66,20 @@ channel.close()
 
 @pytest.fixture(scope="module")
 def differing() -> Iterator[list[Host]]:
-    """Two hosts on one network: by eth1, and by eth7 where eth1 is of another network."""
+    """Two hosts on one network: by eth1, and by eth7, whose eth1 is on another network."""
     with hosts(2) as made:
         with_other_name(made[1], "eth7", "10.80.0.2/24")
         yield made
 
 
 def end(library: str, network: str, role: str, host: Host) -> subprocess.Popen[str]:
-    """A process on a host that listens or connects."""
+    """Start a process on a host that listens or connects."""
     command = [*host.command, sys.executable, "-c", END, library, network, str(SIZE), role]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def met(library: str, network: str, places: list[Host]) -> list[TransportEvidence]:
-    """What both ends left as evidence, the listening one first; they end well."""
+    """Return the evidence of both ends, the listening one first."""
     first, second = (end(library, network, role, host) for role, host in zip(("listens", ""), places, strict=True))
     try:
         assert first.stdout is not None
@@ -96,8 +95,8 @@ def met(library: str, network: str, places: list[Host]) -> list[TransportEvidenc
 
 
 @pytest.mark.parametrize("library", ["sockets", "grpc", "ucx"])
-def test_hosts_meet_in_their_network_by_different_interfaces(library: str, differing: list[Host]) -> None:
-    """By whichever end listens; the verdict agrees with the network, and neither with a name nor with another one."""
+def test_hosts_connect_in_a_network_by_different_interfaces(library: str, differing: list[Host]) -> None:
+    """In both directions; the verdict agrees with the network, but not with a name or another network."""
     if reason := LIBRARIES.row(library).reason():
         pytest.skip(reason)
     for places in (differing, differing[::-1]):
@@ -114,7 +113,7 @@ def test_hosts_meet_in_their_network_by_different_interfaces(library: str, diffe
     ("exchange", "library"), [(MPI_ALLREDUCE, "mpi"), ("ring", "ucx"), ("ps", "sockets"), ("tf-ring", "tensorflow")]
 )
 def test_exchanges_go_over_a_network(exchange: str, library: str, differing: list[Host]) -> None:
-    """Ranks find each other there, whatever the interface is called."""
+    """For any interface names."""
     if reason := LIBRARIES.row(library).reason():
         pytest.skip(reason)
     (seconds,) = ranks.measured(
@@ -123,7 +122,7 @@ def test_exchanges_go_over_a_network(exchange: str, library: str, differing: lis
     assert seconds > 0
 
 
-def test_a_host_that_is_not_in_the_network_says_so(differing: list[Host]) -> None:
-    """In one line, with the addresses that it has."""
+def test_a_host_outside_the_network_is_an_error(differing: list[Host]) -> None:
+    """One line, with its addresses."""
     with pytest.raises(SetupError, match=r"rank 0: .*no interface with an address in 10\.80.*10\.79\.0\.1 \(eth1\)"):
         ranks.measured("ring", f"tcp@{OTHER}", "sockets", differing, [Work(((1,),), 1, whole=False)])

@@ -1,4 +1,4 @@
-"""dlobd's own exchanges: ranks as threads, real sockets on loopback, a real key-value store, TensorFlow's tensors."""
+"""dlobd's own exchanges: ranks are threads, with real sockets on loopback, a real store, and TensorFlow's tensors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 from exchange_rank import gradients
 from ranks import on_ranks
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
@@ -26,7 +27,6 @@ from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.rendezvous.store import KeyValueStore, RendezvousError
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
@@ -38,7 +38,7 @@ Make = Callable[[int, str, str, int], "tuple[list[Exchange], tuple[str, ...]]"]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
+    """Make the exchanges of several ranks, and the addresses of their launcher."""
     stores: list[KeyValueStore] = []
     every: list[Exchange] = []
 
@@ -59,7 +59,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 def reduced(exchanges: list[Exchange], peers: tuple[str, ...], calls: int = 1) -> list[list[Any]]:
-    """What each rank has of its last call."""
+    """Return each rank's last result."""
     import tensorflow as tf
 
     def work(rank: int) -> list[Any]:
@@ -74,7 +74,7 @@ def reduced(exchanges: list[Exchange], peers: tuple[str, ...], calls: int = 1) -
 @pytest.mark.parametrize("exchange", OWN)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_the_mean_is_that_of_one_process(made: Make, exchange: str, ranks: int) -> None:
-    """To float32's last digits; and to the bit the same on every rank."""
+    """To the last digits of float32, and with the same bits on every rank."""
     exchanges, peers = made(ranks, exchange, "sockets", 1 << 20)
     found = reduced(exchanges, peers, calls=2)
     for number, expected in enumerate(zip(*(gradients(rank) for rank in range(ranks)), strict=True)):
@@ -86,7 +86,7 @@ def test_the_mean_is_that_of_one_process(made: Make, exchange: str, ranks: int) 
 
 @pytest.mark.parametrize("exchange", OWN)
 def test_libraries_do_not_change_a_bit(made: Make, exchange: str) -> None:
-    """The algorithm alone decides in which order elements are summed."""
+    """Only the algorithm determines the order of a sum."""
     bits = set()
     for library in LIBRARIES:
         exchanges, peers = made(3, exchange, library, 1 << 20)
@@ -97,7 +97,7 @@ def test_libraries_do_not_change_a_bit(made: Make, exchange: str) -> None:
 
 
 def test_small_buffers_give_the_same_ring_but_more_messages(made: Make) -> None:
-    """The size of a buffer is a matter of speed; a sum's order follows from where an element lies in its buffer."""
+    """The order of a sum follows from an element's place in its buffer."""
     exchanges, peers = made(2, "ring", "sockets", 256)
     small = reduced(exchanges, peers)[0]
     for one in exchanges:
@@ -109,7 +109,7 @@ def test_small_buffers_give_the_same_ring_but_more_messages(made: Make) -> None:
 
 
 def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
-    """Of processes, as in a job: pack, wait, wire and unpack of each call, and at the end what carried the bytes."""
+    """In processes, as in a job: pack, wait, wire and unpack of each call, and the evidence of the transport."""
     peers = ("127.0.0.1:1", "127.0.0.1:2")
     with closing(KeyValueStore("127.0.0.1", 2, SECRET.encode())) as store:
         place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
@@ -128,22 +128,22 @@ def test_parts_are_recorded_and_the_transport_is_proved(tmp_path: Path) -> None:
     processes = recorder.read_all(tmp_path)
     assert len(processes) == 2
     for process in processes:
-        for name in (names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK):
+        for name in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK):
             assert [span.layer for span in process.named(name)] == ["channel"] * 3, name
-        assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+        assert [span.call for span in process.named(kinds.WAIT_FOR_PEERS)] == [0, 1, 2]
         # a ring of two: each half goes to the other rank and comes back as a sum
-        sizes = [span.attrs["bytes"] for span in process.named(names.WIRE)]
-        for call, span in enumerate(process.named(names.WIRE)):
+        sizes = [span.attrs["bytes"] for span in process.named(kinds.WIRE)]
+        for call, span in enumerate(process.named(kinds.WIRE)):
             assert span.attrs["call"] == call
             assert [(source, to, bucket) for source, to, _, bucket in span.attrs["transfers"]] == [(0, 1, 0), (1, 0, 0)]
             assert sum(size for _, _, size, _ in span.attrs["transfers"]) == 2 * sizes[call]
-    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
+    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(kinds.TRANSPORT))]
     plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 
 
-def test_a_rank_that_never_comes_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By those that wait for it, at their deadline."""
+def test_a_missing_rank_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the waiting ranks, at their deadline."""
     import tensorflow as tf
 
     monkeypatch.setattr(outside_step, "JOIN_S", 0.5)
@@ -162,7 +162,7 @@ def test_a_rank_that_never_comes_is_named(made: Make, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("exchange", OWN)
 def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> None:
-    """Also by those that had no connection to it."""
+    """Also by ranks without a connection to it."""
     import tensorflow as tf
 
     exchanges, peers = made(4, exchange, "sockets", 1 << 20)
@@ -186,13 +186,13 @@ def test_a_rank_that_dies_is_named_by_all_others(made: Make, exchange: str) -> N
 
 
 def die(exchange: Any) -> None:
-    """As a process dies: its connections end without a word."""
+    """End like a process: close all connections."""
     exchange.peers.fail()
     exchange._store._channel.close()
 
 
-def test_one_rank_alone_needs_no_book(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its mean is what it gave."""
+def test_a_single_rank_needs_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mean is its own input."""
     import tensorflow as tf
 
     monkeypatch.delenv(outside_step.RENDEZVOUS, raising=False)

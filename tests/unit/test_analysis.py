@@ -81,7 +81,7 @@ def test_stack_overhead_of_real_runs(tmp_path: Path) -> None:
     more = f"{(stack['wall_ns'] - native['wall_ns']) / 1e9:.3g}"
     row = next(line.split() for line in done.stdout.splitlines() if line.split()[:2] == ["tfos", "feed"])
     assert row[2:5] == ["1", f"{stack['wall_ns'] / 1e9:.3g}", more]
-    assert "warning: Some runs are of no series" in done.stdout
+    assert "warning: Runs without a series are paired" in done.stdout
     assert "15.5 %" in done.stdout
     assert (tmp_path / "stack-overhead.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "stack-overhead.svg").read_text()
@@ -148,7 +148,7 @@ def test_the_width_of_clock_offsets_is_measured(tmp_path: Path) -> None:
 
 
 def test_scripts_stay_short() -> None:
-    """What is longer than 60 lines belongs into dlobd."""
+    """What is longer than 60 lines belongs into analysis/studies."""
     scripts = list((TOP / "analysis").glob("*.py"))
     assert len(scripts) >= 2
     assert all(len(path.read_text().splitlines()) <= 60 for path in scripts)

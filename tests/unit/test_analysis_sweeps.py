@@ -135,7 +135,7 @@ def test_accuracy_over_time(tmp_path: Path) -> None:
         "26]",
     ] in lines
     assert ["launcher=barrier", "0.75", "1", "of", "1", "runs", "10", "6"] in lines
-    assert f"left out: run {records[-1]['run_id']} has no epoch that was evaluated" in done.stdout
+    assert f"left out: run {records[-1]['run_id']} has no evaluated epoch" in done.stdout
     drawn(tmp_path, "accuracy", done.stdout)
 
 
@@ -161,7 +161,7 @@ def drawn(directory: Path, name: str, printed: str) -> None:
         ("accuracy.py", [DATA / "quick-run"], 2, "No epoch of these runs was evaluated"),
         ("breakdown_by_model.py", ["series-x.json"], 7, "cannot be read"),
         ("breakdown_by_model.py", [DATA / "own-run"], 2, "is of your own script"),
-        ("breakdown_by_model.py", [DATA / "killed-trainer"], 2, "None of the runs has ended ok"),
+        ("breakdown_by_model.py", [DATA / "killed-trainer"], 2, "None of the runs is ok"),
         ("breakdown_by_model.py", [DATA / "quick-run", "-o", "series-x.json/x"], 2, "cannot be used"),
     ],
 )

@@ -16,6 +16,7 @@ from dlobd.attribution.nesting import arrange
 from dlobd.errors import BundleError
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.schema import MAIN_LANE, Attribution, Clip, Interval, Span, Trace
+from dlobd.spans import SpanKind
 
 
 def trace(*spans: Span, end_ns: int = 100, **fields: object) -> Trace:
@@ -402,7 +403,7 @@ def test_the_critical_path_joins_like_neighbours() -> None:
 def test_an_unknown_layer_is_an_error() -> None:
     """Time must not vanish into a layer that no report lists."""
     with pytest.raises(BundleError, match="unknown layer 'gpu'"):
-        attribute(trace(replace(span("a", "spark", 0, 10), layer="gpu")))
+        attribute(trace(replace(span("a", "spark", 0, 10), kind=SpanKind("a", "gpu"))))
 
 
 def test_a_window_that_ends_before_it_starts_is_an_error() -> None:

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 from records import run as run_of
-from repeats import experiment, taken
+from repeats import experiment, member, runset
 
+from analysis.studies.amortisation import amortisation as amortised
+from analysis.studies.stack_overhead import stack_overhead as overhead_of
 from bench import amortisation, cluster, command, jobs, models, publish, recorder, remedies, republish, stack_overhead
 from bench.points import points
 from bench.tables import Table, compared
 from dlobd.axes import LAUNCHERS, MODELS
 from dlobd.bundle.finding import Finding
 from dlobd.bundle.run import Run
+from dlobd.compare import compatibility
+from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.experiment import files
-from dlobd.report import blocks
-from dlobd.report.amortisation import amortisation as amortised
-from dlobd.report.sides import Member, Side
-from dlobd.report.stack_overhead import stack_overhead as overhead_of
 from dlobd.run import series
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -102,7 +102,7 @@ def test_a_run_that_is_not_ok_counts_nowhere_and_is_named() -> None:
     assert rows(first)["tfos"][-1] == "0.6 [0.6 to 0.6]"
     facts = publish.machine([run for each in every.values() for run in each])
     assert f"{every['tfos feed'][0].run_id} failed" in facts[-1]
-    assert "1 of 30 runs, not ok: 1 failed" in facts[-1]
+    assert "1 of 30 runs are not ok: 1 failed" in facts[-1]
 
 
 def test_what_was_never_measured_is_a_dash() -> None:
@@ -172,12 +172,12 @@ def test_the_table_of_models_has_size_steps_and_layers() -> None:
 def test_a_remedy_that_was_tried_goes_into_its_page(tmp_path: Path) -> None:
     """What the finding said, what was saved, and that runs on clusters of other settings are compared only if told."""
 
-    def side(label: str, loop_s: float, saves_ns: int, **platform: Any) -> Side:
+    def side(label: str, loop_s: float, saves_ns: int, **platform: Any) -> RunSet:
         finding = Finding("close-retry", "hdfs", "", saves_ns, saves_ns, saves_ns, True, (), "", "")
         every = [record(n, 18.0 + n / 10, loop_s, platform=platform) for n in range(6)]
         runs = [dataclasses.replace(run, findings=(finding,), wall_ns=run.window.end_ns - run.window.start_ns)
                 for run in every if run.window]  # fmt: skip
-        return Side(label, tuple(map(Member, runs)))
+        return without_series(label, runs)
 
     sides = (side("after 400 ms", 7.0, 4 * 10**9), side("after 40 ms", 3.0, 10**8, hadoop_settings="a=40"))
     with pytest.raises(UsageError, match="hadoop_settings None and a=40"):
@@ -234,7 +234,7 @@ def test_a_busy_machine_is_refused_unless_told(
     assert command.run(asked, "x", measure) == code
     assert made == [5] * measured
     printed = capsys.readouterr()
-    assert ("60 % busy. Next: end what runs there, or make x LOADED=1" in printed.err) == (not measured)
+    assert ("60 % busy. Next: end other programs, or run make x LOADED=1" in printed.err) == (not measured)
     assert printed.out == ("Wrote docs/x.md\n" if measured else "")
 
 
@@ -259,8 +259,8 @@ def test_the_main_job_is_compared_by_every_launcher_and_both_inputs() -> None:
     assert {point.launcher for point in every.values()} == set(LAUNCHERS.names()) - {"torch-distributor"}
     assert {"native", "tfos feed", "tfos read", "barrier feed", "barrier read", "distributor read"} < set(every)
     for each in (every, amortisation.points("softmax-mnist", amortisation.WAYS, (1, 3))):
-        made = [blocks.Taken(("s", 1), run_of(configuration=dataclasses.asdict(point))) for point in each.values()]
-        blocks.check_equal(made, but=("epochs",))
+        made = [run_of(configuration=dataclasses.asdict(point)) for point in each.values()]
+        compatibility.check_same_work(made, also=("epochs",))
     with pytest.raises(UsageError, match="Without native runs"):
         stack_overhead.points("softmax-mnist", ["tfos"])
 
@@ -269,8 +269,8 @@ def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> Non
     """Picture, tables and the published figures; the README has the picture and the numbers."""
     native, stack = {"tensorflow": 10.0}, {"yarn": 3.0, "spark": 17.0, "tensorflow": 10.0}
     both = (("native", native), ("tfos feed", stack))
-    every = [taken(r, 2 * r + i, experiment(way), layers) for r in range(1, 7) for i, (way, layers) in enumerate(both)]
-    found = overhead_of(every)
+    every = [member(r, 2 * r + i, experiment(way), layers) for r in range(1, 7) for i, (way, layers) in enumerate(both)]
+    found = overhead_of(runset(every))
     readme = tmp_path / "README.md"
     readme.write_text("# x\n")
     made = stack_overhead.write(found, [one.run for one in every], [3.0] * 12, tmp_path / "docs", readme)
@@ -287,7 +287,7 @@ def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> Non
 def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
     """Lines, predictions, and long runs that are inside or outside; doubts in bold."""
     every = [
-        taken(
+        member(
             repeat,
             6 * repeat + place,
             experiment(way, epochs=epochs),
@@ -300,15 +300,15 @@ def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
             (way, fixed, epochs) for way, fixed in (("native", 9.0), ("tfos feed", 30.0)) for epochs in (1, 2, 3)
         )
     ]
-    every.append(taken(7, 59, experiment("native", epochs=50), {"tensorflow": 59.0}, 50.0, [1.0] * 50))
+    every.append(member(7, 59, experiment("native", epochs=50), {"tensorflow": 59.0}, 50.0, [1.0] * 50))
     bad = dataclasses.replace(every[-1].run, run_id="20260102T040000Z-0a1b", status="failed", reason="died")
-    every.append(blocks.Taken(("series", 8), bad))
-    made = amortisation.write(amortised(every), [one.run for one in every], [], tmp_path / "docs")
+    every.append(dataclasses.replace(every[-1], run=bad, repeat=every[-1].repeat._replace(number=8)))
+    made = amortisation.write(amortised(runset(every)), [one.run for one in every], [], tmp_path / "docs")
     assert all(path.exists() for path in made)
     page = (tmp_path / "docs" / publish.PAGE).read_text()
     assert "| tfos feed | 6 | 30 (30 to 30) | 1 (1 to 1) | 411 (411 to 411) |" in page
     assert "| 59 | 59 (59 to 59) | inside |" in page
-    assert "- **Left out: 1 of 38 runs, not ok: 1 failed: 20260102T040000Z-0a1b is failed (died).**" in page
+    assert "- **Left out: 1 of 38 runs: run 20260102T040000Z-0a1b is failed: died.**" in page
 
 
 STEPS = {

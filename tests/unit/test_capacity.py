@@ -18,8 +18,9 @@ from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.job.launchers import visible_gpus
-from dlobd.run import capacity, devices, memory_check, runner
-from dlobd.run.deploy import external
+from dlobd.run import runner
+from dlobd.run.preflight import capacity
+from dlobd.run.preflight.cluster import check_capacity
 from dlobd.schema import Experiment
 
 QUICK = "softmax-mnist-quick"
@@ -33,18 +34,18 @@ def chosen(*settings: str) -> Experiment:
 def check(*settings: str, free_mb: int = 1 << 20) -> None:
     """Checks the quick experiment with `settings` on a machine of two NodeManagers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory_check, "available_memory_bytes", lambda: free_mb << 20)
-        memory_check.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
+        patch.setattr(capacity, "available_memory_bytes", lambda: free_mb << 20)
+        capacity.check_memory(chosen(*settings), ClusterSettings(Path("unused")))
 
 
 def test_each_way_asks_for_its_own_processes() -> None:
     """An ApplicationMaster beside the driver in client mode only; Spark's daemons only where they run."""
     executors = {"2 executors": 2 * (512 + 1280)}
-    assert memory_check.asked_mb(chosen()) == {**executors, "driver": 896, "ApplicationMaster": 896}
-    assert memory_check.asked_mb(chosen("deploy_mode=cluster")) == {**executors, "driver": 896}
-    assert memory_check.asked_mb(chosen("scheduler=local-cluster")) == {**executors, "driver": 896}
-    assert memory_check.asked_mb(chosen("scheduler=standalone"))["Master and Workers"] == 3 * (256 + 384)
-    assert memory_check.asked_mb(chosen("launcher=tfos-stock"))["driver"] == 512 + 1024, "it imports TensorFlow"
+    assert capacity.demand_mb(chosen()) == {**executors, "driver": 896, "ApplicationMaster": 896}
+    assert capacity.demand_mb(chosen("deploy_mode=cluster")) == {**executors, "driver": 896}
+    assert capacity.demand_mb(chosen("scheduler=local-cluster")) == {**executors, "driver": 896}
+    assert capacity.demand_mb(chosen("scheduler=standalone"))["Master and Workers"] == 3 * (256 + 384)
+    assert capacity.demand_mb(chosen("launcher=tfos-stock"))["driver"] == 512 + 1024, "it imports TensorFlow"
 
 
 def test_a_machine_with_too_little_memory_is_told_what_is_asked() -> None:
@@ -127,58 +128,55 @@ def resourcemanager(nodes: dict[str, Any]) -> Iterator[HadoopWeb]:
         server.server_close()
 
 
-def told(nodes: dict[str, Any], *settings: str) -> list[str]:
-    """What is said of the quick experiment with `settings` on another cluster."""
-    said: list[str] = []
+def note(nodes: dict[str, Any], *settings: str) -> str:
+    """Checks the quick experiment with `settings` on another cluster."""
     with resourcemanager(nodes) as web:
-        external.check_capacity(chosen(*settings), web, said.append)
-    return said
+        return check_capacity(chosen(*settings), web)
 
 
 def test_another_clusters_room_is_known_before_the_upload() -> None:
     """Containers are rounded up to its minimum; the ApplicationMaster goes where it leaves most room; what is only busy
     now is no refusal; and a cluster that does not say is tried."""
-    assert told(NODES) == []
-    assert told(NODES, "workers=4", "train_samples=1200") == [
-        "prepare: the cluster is busy: now there is room for 3 of 4 executors"
-    ]
+    assert note(NODES) == ""
+    busy = note(NODES, "workers=4", "train_samples=1200")
+    assert busy == "the cluster is busy: now there is room for 3 of 4 executors"
     with pytest.raises(SetupError) as refusal:
-        told(NODES, "workers=6", "train_samples=1200")
+        note(NODES, "workers=6", "train_samples=1200")
     assert refusal.value.what == (
         "6 executors of 512 + 1280 MB and 1 vcore do not fit on 2 NodeManagers of 4096 to 8192 MB next to the "
         "ApplicationMaster of 1024 MB: there is room for 5."
     )
     with pytest.raises(SetupError, match=r"512 [+] 8000 MB, but YARN allows at most 8192 MB"):
-        told(NODES, "executor_overhead_mb=8000")
+        note(NODES, "executor_overhead_mb=8000")
     with pytest.raises(SetupError, match="container of 5 vcores, but YARN allows at most 4"):
-        told(NODES, "executor_cores=5")
-    assert told({}, "workers=100", "batch_size=10", "train_samples=5000") == []
+        note(NODES, "executor_cores=5")
+    assert note({}, "workers=100", "batch_size=10", "train_samples=5000") == ""
 
 
 def test_a_cluster_without_gpus_is_not_asked_for_one() -> None:
     """Its resource types say so, or how many there are."""
-    assert told(NODES, "device=gpu", "workers=1") == []
+    assert note(NODES, "device=gpu", "workers=1") == ""
     with pytest.raises(SetupError, match="2 workers need a GPU each, but YARN's nodes have 1"):
-        told(NODES, "device=gpu")
+        note(NODES, "device=gpu")
     plain: Any = {"nodes": {"node": NODES["nodes"]["node"][:1]}}
     with pytest.raises(SetupError, match=r"device gpu: YARN at http://.* has no resource type yarn.io/gpu"):
-        told(plain, "device=gpu")
+        note(plain, "device=gpu")
 
 
 def test_a_machine_without_a_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line, before anything is started; the embedded YARN hands out none even where there is one."""
-    monkeypatch.setattr(devices, "gpus_here", lambda: 0)
-    devices.check_here(chosen())
+    monkeypatch.setattr(capacity, "gpus_here", lambda: 0)
+    capacity.check_gpus(chosen())
     with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
-        devices.check_here(chosen("device=gpu"))
+        capacity.check_gpus(chosen("device=gpu"))
     with pytest.raises(SetupError, match="device gpu: no NVIDIA GPU was found on this machine"):
         runner.plan(chosen("device=gpu"))
-    monkeypatch.setattr(devices, "gpus_here", lambda: 1)
+    monkeypatch.setattr(capacity, "gpus_here", lambda: 1)
     with pytest.raises(SetupError, match=r"the embedded cluster's YARN has no resource type yarn\.io/gpu"):
-        devices.check_here(chosen("device=gpu"))
+        capacity.check_gpus(chosen("device=gpu"))
     with pytest.raises(SetupError, match="2 workers need a GPU each, but this machine has 1"):
-        devices.check_here(chosen("device=gpu", "scheduler=standalone"))
-    devices.check_here(chosen("device=gpu", "scheduler=standalone", "workers=1"))
+        capacity.check_gpus(chosen("device=gpu", "scheduler=standalone"))
+    capacity.check_gpus(chosen("device=gpu", "scheduler=standalone", "workers=1"))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
 def test_nvidias_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """On any machine it says how many there are: as many as TensorFlow could be given."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert devices.gpus_here() == len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+    assert capacity.gpus_here() == len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
 
 
 def test_an_own_script_has_the_cores_of_its_line(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an experiment may say of its channel."""
+"""Parsing of an experiment's channel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dlobd.channel import Channel
     ],
 )
 def test_a_channel_is_a_transport_and_its_device(text: str, transport: str, device: str) -> None:
-    """And is written as it was read."""
+    """Its text is the parsed one."""
     spec = Channel.parse(text)
     assert (spec.transport, spec.device) == (transport, device)
     assert str(spec) == text
@@ -54,14 +54,14 @@ def test_a_channel_is_a_transport_and_its_device(text: str, transport: str, devi
         ("shm@10.77.2.0/24", "shm has no device"),
     ],
 )
-def test_what_is_no_channel_is_answered_in_one_line(text: str, why: str) -> None:
-    """It repeats what was written, and says why."""
+def test_an_invalid_channel_is_an_error_of_one_line(text: str, why: str) -> None:
+    """The message repeats the text and names the reason."""
     with pytest.raises(ValueError, match=why) as raised:
         Channel.parse(text)
     assert repr(text) in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
-def test_an_unknown_transport_is_for_the_registry_to_refuse() -> None:
-    """Its words name the nearest."""
+def test_an_unknown_transport_is_parsed() -> None:
+    """The registry rejects it, and suggests the nearest name."""
     assert Channel.parse("infiniband@ib0").transport == "infiniband"

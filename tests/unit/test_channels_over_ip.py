@@ -1,4 +1,4 @@
-"""Libraries over IP, sockets and gRPC: who may connect, over which interface, and peers that die."""
+"""Libraries over IP (sockets and gRPC): authentication, interfaces, and dead peers."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ time.sleep(60)
 
 
 def soon() -> float:
-    """A deadline that no healthy machine misses."""
+    """Return a deadline that every healthy machine meets."""
     return time.monotonic() + PATIENCE_S
 
 
 @pytest.fixture(params=NAMES)
 def library(request: pytest.FixtureRequest) -> str:
-    """Its name."""
+    """Name of the library."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def make(library: str) -> Iterator[Callable[..., Any]]:
-    """Makes channels, which are closed in the end."""
+    """Make channels, which are closed after the test."""
     made: list[Any] = []
 
     def one(*args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ def make(library: str) -> Iterator[Callable[..., Any]]:
 
 
 def listeners(port: int) -> set[str]:
-    """Addresses on which something listens at a port, as the kernel writes them, of IPv4 and IPv6."""
+    """Return the addresses with a listener on a port, as the kernel writes them, for IPv4 and IPv6."""
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with open(table) as file:
@@ -74,7 +74,7 @@ def listeners(port: int) -> set[str]:
 
 @pytest.mark.parametrize("device", ["", "lo"])
 def test_a_listener_is_bound_to_loopback_only(make: Callable[..., Any], device: str) -> None:
-    """Without a device, and when it is told so: never to all addresses."""
+    """Without a device, and with device lo."""
     listener = make().listen(device)
     _, host, port = listener.address.split(":")
     assert host == "127.0.0.1"
@@ -83,8 +83,8 @@ def test_a_listener_is_bound_to_loopback_only(make: Callable[..., Any], device: 
     assert " " not in listener.address
 
 
-def test_ends_that_know_the_secret_meet(make: Callable[..., Any]) -> None:
-    """And what they carry goes over loopback's interface."""
+def test_ends_that_know_the_secret_connect(make: Callable[..., Any]) -> None:
+    """The evidence names loopback's interface."""
     here, there = make(secret=SECRET), make(secret=SECRET, device="lo")
     listener = there.listen()
     end = here.connect(listener.address, soon())
@@ -103,7 +103,7 @@ def test_ends_that_know_the_secret_meet(make: Callable[..., Any]) -> None:
 def test_a_wrong_secret_is_refused_at_both_ends(
     make: Callable[..., Any], capfd: pytest.CaptureFixture[str], here: bytes, there: bytes
 ) -> None:
-    """It is named in one line, nobody is accepted, and the next one is served."""
+    """One log line, no accepted connection, and the next peer is served."""
     listener = make(secret=there).listen()
     with pytest.raises(Refused, match="secret"):
         make(secret=here).connect(listener.address, soon())
@@ -117,8 +117,8 @@ def test_a_wrong_secret_is_refused_at_both_ends(
     end.close()
 
 
-def test_garbage_on_the_port_harms_nobody(make: Callable[..., Any]) -> None:
-    """The listener goes on to the next, and connections go on as well."""
+def test_garbage_on_the_port_harms_no_other_peer(make: Callable[..., Any]) -> None:
+    """New and open connections continue."""
     here, there = make(secret=SECRET), make(secret=SECRET)
     listener = there.listen()
     end = here.connect(listener.address, soon())
@@ -139,7 +139,7 @@ def test_garbage_on_the_port_harms_nobody(make: Callable[..., Any]) -> None:
 
 
 def test_a_peer_that_is_killed_is_noticed(make: Callable[..., Any], library: str) -> None:
-    """By whoever waits for it, long before any deadline."""
+    """Long before the deadline of a receiver."""
     listener = make(secret=SECRET).listen()
     child = subprocess.Popen([sys.executable, "-c", CHILD, library, listener.address], stderr=subprocess.DEVNULL)
     try:
@@ -155,16 +155,16 @@ def test_a_peer_that_is_killed_is_noticed(make: Callable[..., Any], library: str
         child.wait(PATIENCE_S)
 
 
-def test_a_peer_comes_before_anybody_accepts(make: Callable[..., Any]) -> None:
-    """Connecting does not wait for `accept`: ranks in a ring all connect before they accept."""
+def test_connect_does_not_wait_for_accept(make: Callable[..., Any]) -> None:
+    """Ranks in a ring all connect before they accept."""
     listener = make(secret=SECRET).listen()
     ends = [make(secret=SECRET).connect(listener.address, soon()) for _ in range(3)]
     accepted = [listener.accept(soon()) for _ in ends]
     assert len({end.peer for end in accepted}) == 3
 
 
-def test_a_listener_that_is_closed_keeps_its_connections(make: Callable[..., Any]) -> None:
-    """And accepts nobody more."""
+def test_a_closed_listener_keeps_its_connections(make: Callable[..., Any]) -> None:
+    """New connections are refused."""
     here, there = make(), make()
     listener = there.listen()
     end = here.connect(listener.address, soon())
@@ -181,7 +181,7 @@ def test_a_listener_that_is_closed_keeps_its_connections(make: Callable[..., Any
             sending.result(PATIENCE_S)
 
 
-def test_who_was_never_accepted_is_not_left_to_wait(make: Callable[..., Any]) -> None:
+def test_a_peer_that_was_never_accepted_is_disconnected(make: Callable[..., Any]) -> None:
     """When its listener closes."""
     listener = make().listen()
     end = make().connect(listener.address, soon())
@@ -190,8 +190,8 @@ def test_who_was_never_accepted_is_not_left_to_wait(make: Callable[..., Any]) ->
         end.recv(bytearray(1), soon())
 
 
-def test_a_channel_that_is_closed_makes_nothing_more(make: Callable[..., Any], library: str) -> None:
-    """Neither listeners nor connections."""
+def test_a_closed_channel_makes_no_listeners_and_connections(make: Callable[..., Any], library: str) -> None:
+    """Both calls raise Closed."""
     channel = make()
     channel.close()
     with pytest.raises(Closed):
@@ -200,8 +200,8 @@ def test_a_channel_that_is_closed_makes_nothing_more(make: Callable[..., Any], l
         channel.connect(f"{library}:127.0.0.1:9", soon())
 
 
-def test_devices_that_cannot_carry_it(make: Callable[..., Any], library: str) -> None:
-    """One line each, before anything is opened."""
+def test_unusable_devices(make: Callable[..., Any], library: str) -> None:
+    """One line each, before a socket is opened."""
     with pytest.raises(UsageError, match=r"no interface 'lo0'; did you mean 'lo'\?"):
         make().listen("lo0")
     with pytest.raises(SetupError, match="'lo' is loopback, not infiniband"):
@@ -216,13 +216,13 @@ def test_devices_that_cannot_carry_it(make: Callable[..., Any], library: str) ->
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1:9", "ucx:127.0.0.1:9", "sockets:127.0.0.1", "grpc:127.0.0.1:x"])
 def test_an_address_of_another_library_is_refused(make: Callable[..., Any], library: str, address: str) -> None:
-    """It says how one looks."""
+    """The message shows the expected form."""
     with pytest.raises(ValueError, match=f"no address of library {library}"):
         make().connect(address, soon())
 
 
-def test_one_sided_access_is_refused_by_name(make: Callable[..., Any], library: str) -> None:
-    """All four calls."""
+def test_one_sided_access_is_not_supported(make: Callable[..., Any], library: str) -> None:
+    """By all four calls."""
     channel = make()
     listener = channel.listen()
     end = channel.connect(listener.address, soon())

@@ -216,9 +216,9 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
 
     statuses = ["ok", "failed", "ok"]
 
-    def run(experiment: Any, out: Path, progress: Any, running: Any, began: Callable[[store.Bundle], None]) -> Path:
+    def run(experiment: Any, out: Path, progress: Any, running: Any, observer: Any) -> Path:
         bundle = store.create(out, experiment.name)
-        began(bundle)
+        observer.created(bundle)
         status = statuses.pop(0)
         bundle.write(run_record(bundle.run_id, status=status, reason=None if status == "ok" else "a rank died"))
         bundle.seal()
@@ -237,7 +237,7 @@ def test_a_series_ends_with_the_exit_code_of_its_worst_run(command: Command, mon
     assert command(*words)[:2] == (5, out)
 
 
-@pytest.mark.parametrize(("changed", "said"), [(False, "slower"), (True, "Not compared: The runs are of different")])
+@pytest.mark.parametrize(("changed", "said"), [(False, "slower"), (True, "Not compared: The runs are from different")])
 def test_several_experiments_end_with_their_comparison(
     command: Command, monkeypatch: pytest.MonkeyPatch, changed: bool, said: str
 ) -> None:
@@ -245,9 +245,9 @@ def test_several_experiments_end_with_their_comparison(
     and fails nothing."""
     from dlobd.run import runner, series
 
-    def run(experiment: Any, out: Path, progress: Any, running: Any, began: Callable[[store.Bundle], None]) -> Path:
+    def run(experiment: Any, out: Path, progress: Any, running: Any, observer: Any) -> Path:
         bundle = store.create(out, experiment.name)
-        began(bundle)
+        observer.created(bundle)
         quick = experiment.name == "softmax-mnist-quick"
         ns = int(bundle.run_id[-4:], 16) + (3 if quick else 2) * 10**9
         more = {"versions": {"java": "21" if quick and changed else "17"}, "unattributed_ns": 0, "wall_ns": ns}
@@ -296,9 +296,9 @@ def test_a_sweep_ends_with_its_table_its_frame_and_its_file(command: Command, mo
 
     made = []
 
-    def run(experiment: Any, out: Path, progress: Any, running: Any, began: Callable[[store.Bundle], None]) -> Path:
+    def run(experiment: Any, out: Path, progress: Any, running: Any, observer: Any) -> Path:
         bundle = store.create(out, experiment.name)
-        began(bundle)
+        observer.created(bundle)
         made.append(experiment.workers)
         bundle.write(run_record(bundle.run_id, status="invalid" if experiment.workers == 2 else "ok"))
         bundle.seal()
@@ -530,7 +530,7 @@ def test_by_hand_is_never_dropped(command: Command, words: tuple[str, ...], line
     ("launcher", "source", "says"),
     [
         ("tfos", "feed", ["TensorFlowOnSpark starts", "Spark feeds", "TensorFlowOnSpark shuts down"]),
-        ("tfos-stock", "read", ["on what they read", "TensorFlowOnSpark shuts down"]),
+        ("tfos-stock", "read", ["on their files", "TensorFlowOnSpark shuts down"]),
         ("barrier", "feed", ["barrier stage and feeds", "trained, saved, evaluated"]),
         ("barrier", "read", ["barrier stage, whose trainers", "trained, saved, evaluated"]),
         ("distributor", "read", ["barrier stage, whose Python workers", "trained, saved, evaluated"]),

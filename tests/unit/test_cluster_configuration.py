@@ -12,7 +12,7 @@ from dlobd import paths
 from dlobd.errors import SetupError, UsageError
 from dlobd.hadoop.embedded import configuration
 from dlobd.hadoop.embedded.configuration import ClusterSettings, plan, port_hosts, read_site, write_configuration
-from dlobd.run.deploy.embedded import Hadoop
+from dlobd.run.place.embedded import EmbeddedHadoop
 
 TWO_HOSTS = ("127.0.0.2", "127.0.0.3")
 MANAGER = (
@@ -191,7 +191,7 @@ def test_secrets_among_own_settings_stay_out_of_records() -> None:
     chosen = {"hadoop.http.authentication.password": "hunter2", "dfs.replication": "2", "fs.s3a.secret.key": "hunter3"}
     cluster: Any = SimpleNamespace(own_settings=chosen, java=SimpleNamespace(version="17"), endpoints=SimpleNamespace(
         dn_urls=("a",), webhdfs_url="b"), user="c")  # fmt: skip
-    found = Hadoop(cluster, 1).own_settings
+    found = EmbeddedHadoop(cluster, 1).own_settings
     assert found.startswith("dfs.replication=2, fs.s3a.secret.key=")
     assert "hunter" not in found
 

@@ -106,7 +106,7 @@ def test_the_line_of_ivy_that_says_why_is_shown() -> None:
     cause = "Server access error at url X (java.net.UnknownHostException: h)"
     text = f":: problems summary ::\n:::: WARNINGS\n\t\tmodule not found: a#b;1\n\t{cause}\n"
     assert jars.telling_line(text) == cause
-    assert jars.telling_line("") == "Ivy said nothing"
+    assert jars.telling_line("") == "Ivy wrote no output"
 
 
 def test_the_pinned_jars_are_four_of_one_release() -> None:

@@ -246,7 +246,7 @@ NESTED = "1 x INFO fine\njava.io.IOException: outer\n\tat x.SomeException.y\nCau
         (TAKEN, "", "Port in use", True),
         (NESTED, "", "inner", False),
         ("", "Unrecognized VM option 'Z'\n", "Unrecognized VM option", False),
-        ("", "", "it said nothing", False),
+        ("", "", "its log is empty", False),
     ],
 )  # fmt: skip
 def test_the_cause_of_a_daemons_death_is_found(tmp_path: Path, log: str, out: str, expected: str, clash: bool) -> None:

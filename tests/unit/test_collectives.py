@@ -1,4 +1,4 @@
-"""All-reduces and the barrier against numpy, for any number of ranks; ranks are threads here."""
+"""All-reduces and the barrier, compared with numpy, for any number of ranks; ranks are threads."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TYPES = [np.float16, np.float32, np.float64, np.int64]
 
 
 def given_by(rank: int, count: int, dtype: Any) -> NDArray[Any]:
-    """What a rank gives: small whole numbers, whose sum is exact in each type."""
+    """Return a rank's array of small integers, whose sum is exact in each type."""
     return np.random.default_rng(rank).integers(-9, 10, count).astype(dtype)
 
 
 def reduced(algorithm: type[AllReduce], size: int, count: int, dtype: Any, make: Any = SocketsChannel) -> list[bytes]:
-    """What each rank has afterwards, twice: the second call must not see the first one's memory."""
+    """Return each rank's result of the second of two calls, which must not see the first one's memory."""
 
     def work(mesh: Mesh) -> bytes:
         all_reduce = algorithm(mesh)
@@ -49,7 +49,7 @@ def reduced(algorithm: type[AllReduce], size: int, count: int, dtype: Any, make:
     dtype=st.sampled_from(TYPES),
 )
 def test_the_sum_is_that_of_numpy(algorithm: type[AllReduce], size: int, count: int, dtype: Any) -> None:
-    """Of any count, also of none and of fewer elements than ranks."""
+    """For any count, also zero and fewer elements than ranks."""
     expected = sum(given_by(rank, count, dtype) for rank in range(size)).astype(dtype).tobytes()
     assert reduced(algorithm, size, count, dtype) == [expected] * size
 
@@ -66,8 +66,8 @@ def test_more_than_four_megabytes_over_sockets(algorithm: type[AllReduce], size:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("make", [SocketsChannel, UcxChannel])
 @pytest.mark.parametrize("size", [2, 3])
-def test_many_segments_are_under_way_at_once(algorithm: type[AllReduce], make: Any, size: int) -> None:
-    """More than any buffer takes: whoever begins to send must still receive."""
+def test_many_segments_are_pending_at_once(algorithm: type[AllReduce], make: Any, size: int) -> None:
+    """More than the buffers hold, so that senders must receive, too."""
     count = (48 << 20) // 4
     expected = sum(given_by(rank, count, np.float32) for rank in range(size)).tobytes()
     assert reduced(algorithm, size, count, np.float32, make) == [expected] * size
@@ -76,7 +76,7 @@ def test_many_segments_are_under_way_at_once(algorithm: type[AllReduce], make: A
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("size", range(2, 9))
 def test_every_rank_has_the_same_bits(algorithm: type[AllReduce], size: int) -> None:
-    """Of numbers whose sum depends on the order; and the same over another channel."""
+    """For numbers whose sum depends on the order."""
 
     def work(mesh: Mesh) -> bytes:
         array = np.random.default_rng(mesh.rank).standard_normal(1001).astype(np.float32)
@@ -93,7 +93,7 @@ def test_every_rank_has_the_same_bits(algorithm: type[AllReduce], size: int) -> 
 
 @pytest.mark.parametrize("partners", [Ring.partners, HalvingDoubling.partners, meshes.barrier_partners])
 def test_partners_are_mutual(partners: Any) -> None:
-    """Else one would wait for another that never comes; nobody is its own."""
+    """And no rank is its own partner."""
     for size in range(1, 40):
         for rank in range(size):
             own = partners(rank, size)
@@ -103,8 +103,8 @@ def test_partners_are_mutual(partners: Any) -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 8))
-def test_nobody_leaves_a_barrier_before_all_have_come(size: int) -> None:
-    """Ten of them; each rank counts itself before it enters."""
+def test_no_rank_leaves_a_barrier_before_all_have_entered(size: int) -> None:
+    """Ten barriers; each rank counts itself before it enters."""
     came = [0] * size
 
     def work(mesh: Mesh) -> list[int]:
@@ -122,8 +122,7 @@ def test_nobody_leaves_a_barrier_before_all_have_come(size: int) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("make", [SocketsChannel])
 def test_a_rank_that_leaves_ends_the_others(algorithm: type[AllReduce], make: Any) -> None:
-    """Rank 2 of 4 never calls: it closes its mesh. Each of the others fails at once, long before its deadline, and
-    closes in turn; the partners of rank 2 name it."""
+    """Rank 2 of 4 closes its mesh. The others fail long before their deadline; the partners of rank 2 name it."""
     began_s = time.monotonic()
 
     def work(mesh: Mesh) -> str:
@@ -141,7 +140,7 @@ def test_a_rank_that_leaves_ends_the_others(algorithm: type[AllReduce], make: An
 
 
 def test_a_rank_that_does_not_answer_is_named_at_the_deadline() -> None:
-    """It is there, but does something else."""
+    """It lives, but does something else."""
     meanwhile = threading.Event()
 
     def work(mesh: Mesh) -> str:
@@ -158,8 +157,8 @@ def test_a_rank_that_does_not_answer_is_named_at_the_deadline() -> None:
     assert "rank 1 did not answer in time" in with_mesh(2, Ring.partners, work)[0]
 
 
-def test_a_partner_that_does_not_come_is_named() -> None:
-    """Rank 1 gives its address and never listens to who connects."""
+def test_a_missing_partner_is_named() -> None:
+    """Rank 1 has an address and does not listen."""
     meeting = Meeting(2)
 
     def work(rank: int) -> str:
@@ -176,7 +175,7 @@ def test_a_partner_that_does_not_come_is_named() -> None:
 
 
 def test_arrays_of_different_lengths_are_an_error() -> None:
-    """Ranks that run different things must not add up what does not belong together."""
+    """Such ranks run different programs."""
 
     def work(mesh: Mesh) -> str:
         with pytest.raises(ExchangeFailed) as failed:
@@ -187,8 +186,8 @@ def test_arrays_of_different_lengths_are_an_error() -> None:
     assert any("bytes" in words for words in said)
 
 
-def test_two_hundred_meshes_leave_nothing() -> None:
-    """No thread."""
+def test_two_hundred_meshes_leave_no_thread() -> None:
+    """Counted before and after."""
     before = threading.active_count()
     for _ in range(200):
         with_mesh(2, Ring.partners, lambda mesh: Ring(mesh)(np.zeros(3, np.float32), soon()))

@@ -17,11 +17,13 @@ import records
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.studies import script
+from dlobd import spans as kinds
 from dlobd.attribution import core_waits
 from dlobd.attribution.carriers import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.attribution.importers import recorder, resources
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.report import blocks
+from dlobd.compare.runset import without_series
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import clock, process_use
@@ -97,7 +99,7 @@ def test_javas_main_thread_and_those_of_its_tasks_carry_a_jvms_lane() -> None:
 def test_a_recorder_marks_its_own_process(tmp_path: Path) -> None:
     """At its end too, so that no time of it is left to guess; it counts from the process's start."""
     own = Recorder(tmp_path, "worker", threaded=False)
-    with own.span("user", "user code"):
+    with own.span(kinds.USER_CODE):
         burn(0.05)
     begun_ns = clock.monotonic_ns()
     own.close()
@@ -153,7 +155,7 @@ def evidence(**parts: Any) -> Evidence:
 
 def segment(start_ns: int, end_ns: int, who: Process | None, layer: str = "spark", lane: str = "driver") -> Segment:
     """A piece of the wall."""
-    span = Span("1", None, layer, "x", who, lane, start_ns, end_ns) if who else None
+    span = Span("1", None, kinds.SpanKind("x", layer), who, lane, start_ns, end_ns) if who else None
     return Segment(start_ns, end_ns, layer, span, "span", (lane,))
 
 
@@ -189,12 +191,12 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
 
 WORK = """
 import os, sys, time
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 os.sched_setaffinity(0, {int(sys.argv[2])})
 tracing.start(sys.argv[1], "driver")
 print(flush=True)
 sys.stdin.readline()
-with tracing.span("user", "user code"):
+with tracing.span(kinds.USER_CODE):
     until = time.thread_time() + 0.3
     while time.thread_time() < until:
         pass
@@ -267,11 +269,13 @@ def test_a_comparison_leaves_a_busy_run_out_unless_it_is_told() -> None:
                           "waiting_hi_ns", "blocked_ns", "unknown_ns"), 0)  # fmt: skip
     waits = {"whole": part, "layers": [], "unknown": [], "processes": [], "pressure": [], "foreign_cpu_ns": 9,
              "held_up_ns": 9, "busy": True}  # fmt: skip
-    every = [blocks.Taken(("", 1), records.run(core_waits=waits)), blocks.Taken(("", 2), records.run())]
-    assert blocks.sound(every) == every[1:]
-    assert blocks.sound(every, keep_disturbed=True) == every
-    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept, as you asked: 1 of 2 runs")):
-        (line,) = [line for line in blocks.warnings(every, keep) if "held up" in line]
+    busy = records.run(core_waits=waits)
+    every = without_series("", [busy, records.run()])
+    kept, (line,) = every.usable()
+    assert kept.members == every.members[1:]
+    assert line == f"run {busy.run_id} was held up by other processes"
+    assert every.usable(keep_busy=True) == (every, ())
+    for keep, begin in ((False, "Left out: 1 of 2 runs"), (True, "Kept although disturbed: ")):
+        (line,) = [line for line in script.checked(every, keep)[1] if "held up" in line]
         assert line.startswith(begin)
-        assert every[0].run.run_id in line
     assert not Carriers(evidence()).any

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlobd.attribution import statistics
-from dlobd.report import paired
+from analysis.studies import estimates
+from dlobd.compare import median as medians
 
 EXPERIMENTS = 4000
 SLACK = 4 * np.sqrt(0.05 * 0.95 / EXPERIMENTS)
@@ -35,7 +35,7 @@ def lognormal(random: Any, shape: tuple[int, int]) -> Any:
     return np.exp(random.normal(0, 0.8, shape)) - 1
 
 
-def held(groups: paired.Groups, figures: Any, truth: float) -> float:
+def held(groups: estimates.Groups, figures: Any, truth: float) -> float:
     """Share of the rows whose interval holds the truth; as `Groups.estimate`, for many experiments at once."""
     ordered = np.sort(figures, axis=1)
     inside = (ordered[:, groups.outside - 1] <= truth) & (truth <= ordered[:, -groups.outside])
@@ -44,7 +44,7 @@ def held(groups: paired.Groups, figures: Any, truth: float) -> float:
 
 def of_medians(values: Any, truth: float) -> tuple[float, float]:
     """Share of the rows whose median's interval holds the truth, and the coverage that they give."""
-    found = [statistics.median(row) for row in values.tolist()]
+    found = [medians.median(row) for row in values.tolist()]
     inside = [one.low <= truth <= one.high for one in found if one and one.low is not None and one.high is not None]
     assert len(inside) == len(values)
     return float(np.mean(inside)), found[0].coverage or 0 if found[0] else 0
@@ -65,14 +65,14 @@ def test_a_median_is_held_as_often_as_said_whatever_the_distribution(noise: Nois
 def test_means_and_centres_are_held_as_often_as_said(noise: Noise, repeats: int) -> None:
     """Of any symmetric distribution: exactly."""
     values = noise(np.random.default_rng(repeats), (EXPERIMENTS, repeats))
-    for groups in (paired.sets(values), paired.pairs(values)):
+    for groups in (estimates.subsample_mean(values), estimates.hodges_lehmann(values)):
         assert held(groups, groups.means, 0) == pytest.approx(groups.coverage, abs=SLACK)
 
 
 def test_drawn_sets_hold_as_often_as_all_of_them() -> None:
     """Fifteen repeats, whose sets are not all looked at."""
-    groups = paired.sets(np.random.default_rng(1).normal(size=(EXPERIMENTS, 15)))
-    assert groups.means.shape[1] <= paired.MOST_SETS
+    groups = estimates.subsample_mean(np.random.default_rng(1).normal(size=(EXPERIMENTS, 15)))
+    assert groups.means.shape[1] <= estimates.MOST_SETS
     assert held(groups, groups.means, 0) == pytest.approx(groups.coverage, abs=SLACK)
 
 
@@ -90,7 +90,7 @@ def blocks(random: Any, repeats: int, noise: Noise, drift: float) -> tuple[Any, 
 def test_no_difference_is_found_where_there_is_none(noise: Noise, drift: float) -> None:
     """False alarms of six repeats: at most 1 in 32, also with skewed noise, and with a drift that exceeds it."""
     one, other = blocks(np.random.default_rng(4), 6, noise, drift)
-    for groups in (paired.sets(one - other), paired.pairs(one - other)):
+    for groups in (estimates.subsample_mean(one - other), estimates.hodges_lehmann(one - other)):
         assert 1 - held(groups, groups.means, 0) == pytest.approx(1 / 32, abs=SLACK)
     assert 1 - of_medians(one / other, 1)[0] == pytest.approx(1 / 32, abs=SLACK)
 
@@ -101,7 +101,7 @@ def test_ratios_of_means_are_held() -> None:
     speed = np.exp(random.normal(0, 0.3, (EXPERIMENTS, 7)))
     below = speed * (100 + 5 * random.normal(size=speed.shape))
     above = speed * (200 + 10 * random.normal(size=speed.shape))
-    over, under = paired.sets(above), paired.sets(below)
+    over, under = estimates.subsample_mean(above), estimates.subsample_mean(below)
     assert held(over, over.means / under.means, 2) == pytest.approx(over.coverage, abs=SLACK)
     assert of_medians(above / below, 2)[0] == pytest.approx(0.984, abs=SLACK)
 
@@ -109,7 +109,7 @@ def test_ratios_of_means_are_held() -> None:
 def test_what_is_not_symmetric_costs_a_mean_its_coverage_and_a_median_nothing() -> None:
     """Skewed differences of nine repeats: the mean of a lognormal is missed in 1 of 9 cases."""
     values = lognormal(np.random.default_rng(6), (EXPERIMENTS, 9))
-    groups = paired.sets(values)
+    groups = estimates.subsample_mean(values)
     assert 0.80 < held(groups, groups.means, np.exp(0.32) - 1) < 0.92 < groups.coverage
     assert of_medians(values, 0)[0] > 0.95
 

@@ -1,4 +1,4 @@
-"""RDMA devices as /sys tells them: what is not there is None."""
+"""RDMA devices in /sys; missing values are None."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from counter_trees import GID, Host, put
 from dlobd.network.devices import devices
 
 
-def test_a_host_without_rdma_has_none(tmp_path: Path) -> None:
+def test_a_host_without_rdma_has_no_devices(tmp_path: Path) -> None:
     """Neither a missing class nor an empty one is an error."""
     assert devices(tmp_path) == ()
     (tmp_path / "sys/class/infiniband").mkdir(parents=True)
     assert devices(tmp_path) == ()
 
 
-def test_a_device_of_hardware_is_told_in_the_kernels_words(tmp_path: Path) -> None:
-    """Its state without the number before it, its driver and firmware, and only GIDs that are set."""
+def test_a_hardware_device_has_the_values_of_the_kernel(tmp_path: Path) -> None:
+    """State, driver, firmware, and only GIDs that are set."""
     host = Host(tmp_path)
     host.interface("ib0", "10.1.0.1", 32, 2044)
     host.device("mlx5_0")
@@ -30,8 +30,8 @@ def test_a_device_of_hardware_is_told_in_the_kernels_words(tmp_path: Path) -> No
     assert device.bus == str((tmp_path / "sys/class/net/ib0/device").resolve())
 
 
-def test_the_driver_is_where_its_link_leads(tmp_path: Path) -> None:
-    """By the last part of its path."""
+def test_the_driver_is_the_target_of_its_link(tmp_path: Path) -> None:
+    """Its last path component."""
     host = Host(tmp_path)
     host.device("mlx5_0")
     link = tmp_path / "sys/class/infiniband/mlx5_0/device/driver"
@@ -42,7 +42,7 @@ def test_the_driver_is_where_its_link_leads(tmp_path: Path) -> None:
 
 
 def test_soft_roce_is_soft_and_names_its_interface(tmp_path: Path) -> None:
-    """It lies below devices/virtual, and its `parent` is the interface."""
+    """It is below devices/virtual, and `parent` is the interface."""
     host = Host(tmp_path)
     host.interface("eth0", "10.0.0.1")
     host.device("rxe0", "Ethernet", "eth0", soft=True)
@@ -51,8 +51,8 @@ def test_soft_roce_is_soft_and_names_its_interface(tmp_path: Path) -> None:
     assert [(gid.kind, gid.interface) for gid in device.ports[0].gids] == [("RoCE v2", "eth0")]
 
 
-def test_a_software_device_without_a_parent_is_soft_by_where_it_lies(tmp_path: Path) -> None:
-    """As that of siw."""
+def test_a_software_device_without_a_parent_is_soft_by_its_path(tmp_path: Path) -> None:
+    """Such as siw's."""
     place = tmp_path / "sys/devices/virtual/infiniband/siw0"
     put(place / "ports/1/state", "4: ACTIVE")
     (tmp_path / "sys/class/infiniband").mkdir(parents=True)
@@ -60,8 +60,8 @@ def test_a_software_device_without_a_parent_is_soft_by_where_it_lies(tmp_path: P
     assert devices(tmp_path)[0].soft is True
 
 
-def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
-    """A device of which nothing but its name is there; whether it is soft is not guessed."""
+def test_unreadable_values_are_none(tmp_path: Path) -> None:
+    """A device with nothing but a name; `soft` is not guessed."""
     (tmp_path / "sys/class/infiniband/odd0/ports/1").mkdir(parents=True)
     (device,) = devices(tmp_path)
     assert (device.soft, device.parent, device.driver, device.firmware, device.bus) == (None,) * 5
@@ -70,14 +70,14 @@ def test_what_cannot_be_read_is_none(tmp_path: Path) -> None:
 
 
 def test_ports_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    """10 comes after 2."""
+    """10 follows 2."""
     for number in (10, 2, 1):
         put(tmp_path / f"sys/class/infiniband/many0/ports/{number}/state", "1: DOWN")
     assert [port.number for port in devices(tmp_path)[0].ports] == [1, 2, 10]
 
 
-def test_a_link_that_leads_in_a_circle_is_not_followed(tmp_path: Path) -> None:
-    """It is as if it were not there."""
+def test_a_cycle_of_links_is_not_followed(tmp_path: Path) -> None:
+    """As if it were missing."""
     put(tmp_path / "sys/class/infiniband/odd0/ports/1/state", "4: ACTIVE")
     (tmp_path / "sys/class/infiniband/odd0/device").symlink_to(tmp_path / "sys/class/infiniband/odd0/device")
     assert devices(tmp_path)[0].bus is None

@@ -7,10 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import node
 import pytest
 import yaml
-
-from dlobd.hadoop import node
 
 TOP = Path(__file__).parents[2]
 DOCKER = TOP / "docker"
@@ -104,7 +103,7 @@ def test_ports_are_published_on_this_machine_only(path: Path) -> None:
 
 
 def test_published_ports_are_those_on_which_the_daemons_listen(services: dict[str, dict[str, Any]]) -> None:
-    """Hadoop's and Spark's web pages, by the figures of `dlobd.hadoop.node`; for each worker that the range has."""
+    """Hadoop's and Spark's web pages, by the figures of docker/node.py; for each worker that the range has."""
     inside = {name: [int(port.rpartition(":")[2]) for port in services[name]["ports"]] for name in ("master", "worker")}
     ports = node.PORTS
     assert inside["master"] == [ports["resourcemanager"]["web"], ports["namenode"]["http"], node.HISTORY_PORT]

@@ -19,9 +19,10 @@ from dlobd import cli
 from dlobd.channel import Channel
 from dlobd.errors import SetupError, UsageError
 from dlobd.network.verdict.evidence import TransportEvidence, record
-from dlobd.run import doctor, rdma_checks
-from dlobd.run.diagnosis import Diagnosis, Verdict
-from dlobd.run.rdma_checks import Machine
+from dlobd.run.preflight import Diagnosis, rdma
+from dlobd.run.preflight import cluster as external
+from dlobd.run.preflight import machine as doctor
+from dlobd.run.preflight.rdma import Machine
 
 
 @pytest.fixture(autouse=True)
@@ -160,8 +161,7 @@ def silent() -> Iterator[int]:
 
 def there(conf: Path) -> dict[str, Diagnosis]:
     """The diagnoses about the external cluster."""
-    parts = {part for part, _ in doctor.THERE}
-    return {one.part: one for one in doctor.examine(conf) if one.part in parts}
+    return {one.part: one for one in doctor.examine(conf) if one.remote}
 
 
 def test_a_cluster_that_answers_is_ok(tmp_path: Path, hadoop: int) -> None:
@@ -180,7 +180,7 @@ def test_a_cluster_that_does_not_answer_is_broken(
     tmp_path: Path, hadoop: int, silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each part by itself, in bounded time: a silent NameNode does not hide that YARN is there."""
-    monkeypatch.setattr(doctor, "ANSWER_S", (0.2, 0.2))
+    monkeypatch.setattr(external, "ANSWER_S", (0.2, 0.2))
     found = there(conf_of(tmp_path, silent, hadoop))
     assert (found["NameNode"].verdict, found["ResourceManager"].verdict) == ("broken", "ok")
     assert f"127.0.0.1:{silent} (dfs.namenode.http-address): no answer within" in found["NameNode"].what
@@ -201,15 +201,13 @@ def test_a_cluster_without_nodes_is_broken(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_the_exit_code_is_that_of_a_run() -> None:
-    """3 where this machine is not fit, 4 where only the other cluster is not there; what is absent costs nothing."""
-
-    def code(**verdicts: Verdict) -> int:
-        return doctor.exit_code([Diagnosis(part, verdict, "") for part, verdict in verdicts.items()])
-
-    assert code(Java="ok", cluster="absent") == 0
-    assert code(Java="broken") == 3
-    assert code(Java="ok", NameNode="broken") == 4
-    assert code(Java="broken", NameNode="broken") == 3
+    """3 because of this machine, 4 because of the external cluster; absent and optional parts do not count."""
+    java, namenode = Diagnosis("Java", "broken", ""), Diagnosis("NameNode", "broken", "", remote=True)
+    rdma = Diagnosis("RDMA access", "broken", "", optional=True)
+    assert doctor.exit_code([Diagnosis("Java", "ok", ""), Diagnosis("cluster", "absent", ""), rdma]) == 0
+    assert doctor.exit_code([java, rdma]) == 3
+    assert doctor.exit_code([namenode, rdma]) == 4
+    assert doctor.exit_code([java, namenode]) == 3
 
 
 def test_the_command_says_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -270,25 +268,19 @@ def machine(root: Path, soft: bool = False, **changes: Any) -> Machine:
 
 def of(one: Machine) -> dict[str, Diagnosis]:
     """Its diagnoses by part; all that is not ok has a next step."""
-    diagnoses = {diagnosis.part: diagnosis for diagnosis in rdma_checks.examine(one)}
+    diagnoses = {diagnosis.part: diagnosis for diagnosis in rdma.examine(one)}
     assert all(diagnosis.remedy for diagnosis in diagnoses.values() if diagnosis.verdict != "ok")
     return diagnoses
 
 
 def need(one: Machine, text: str, allow_soft: bool = False) -> Diagnosis:
     """What is said of a channel that is required."""
-    return rdma_checks.required(Channel.parse(text), rdma_checks.examine(one), allow_soft, one)
-
-
-@pytest.fixture(autouse=True)
-def ucx_channel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The checks ask whether the channel's module is there; these machines bring what it would say."""
-    monkeypatch.setattr(rdma_checks, "UCX", "dlobd.network.channels.base")
+    return rdma.required(Channel.parse(text), rdma.examine(one), allow_soft, one)
 
 
 def test_a_machine_without_rdma_says_so_in_one_line(tmp_path: Path) -> None:
     """Whatever else could be said of it."""
-    (one,) = rdma_checks.examine(Machine(tmp_path, {}))
+    (one,) = rdma.examine(Machine(tmp_path, {}))
     assert (one.part, one.verdict, one.what) == ("RDMA", "absent", "no device in /sys/class/infiniband")
     assert doctor.exit_code([one]) == 0
 
@@ -465,7 +457,7 @@ def test_the_command_fails_without_what_is_required(
     """Each that is required has a line; without them the same machine is fit."""
     monkeypatch.setattr(doctor, "PARTS", ())
     here = Machine(tmp_path, {})
-    monkeypatch.setattr(rdma_checks, "Machine", lambda: here)
+    monkeypatch.setattr(rdma, "Machine", lambda: here)
     assert cli.main(["doctor"]) == 0
     assert "no device" in capsys.readouterr().out
     assert cli.main(["doctor", "--require", "rdma", "--require", "ipoib@ib0", "--allow-soft"]) == 3

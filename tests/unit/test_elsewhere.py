@@ -16,7 +16,7 @@ from dlobd import cli
 from dlobd.hadoop import web
 from dlobd.hadoop.embedded.java import Java
 from dlobd.run import packing
-from dlobd.run.deploy import external, upload
+from dlobd.run.place import external, upload
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     hdfs, said = Hdfs(), []
     large = tmp_path / "large"
     large.write_bytes(bytes(3_000_000))
-    monkeypatch.setattr(upload, "TELL_S", -1.0)
+    monkeypatch.setattr(upload, "REPORT_S", -1.0)
     monkeypatch.setattr(external, "find_java", lambda: Java(tmp_path, "17", "here"))
     monkeypatch.setattr(external, "WebHdfs", lambda url, user: hdfs)
     monkeypatch.setattr(upload.webhdfs, "connect", lambda url, user, timed: hdfs)
@@ -200,7 +200,7 @@ def test_an_upload_says_beforehand_how_large_it_is_and_that_it_happens_once(
     web = SimpleNamespace(
         conf=conf, webhdfs_url="http://nn:1", user="me", home="/user/me", hadoop_version="3", node_urls=lambda: ["n"]
     )
-    place = external.RemoteHadoop(web, None, said.append)  # type: ignore[arg-type]
+    place = external.ExternalHadoop(web, None, said.append)  # type: ignore[arg-type]
     place.upload()
     assert (
         said[0] == "uploading the Python environment, 3 MB, once: hdfs://nn:8020/user/me/dlobd/cache/environment-1.tar"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
+import entrypoint
 import pytest
 
 from dlobd.errors import SetupError
@@ -19,33 +19,20 @@ SAID = {"WORKERS": "3", "MASTER_MEMORY_MB": "1500", "WORKER_MEMORY_MB": "4000", 
 """16000 MB in all."""
 
 
-@pytest.fixture(scope="module")
-def entrypoint() -> ModuleType:
-    """docker/entrypoint.py, which is no package's."""
-    spec = importlib.util.spec_from_file_location("entrypoint", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def machine_of(memory_mb: int, entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine_of(memory_mb: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine has so much."""
     monkeypatch.setattr(entrypoint.psutil, "virtual_memory", lambda: SimpleNamespace(total=memory_mb << 20))
 
 
-def test_containers_that_fit_are_not_refused(entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_that_fit_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last megabyte: their limits are the most that they use."""
-    machine_of(16000, entrypoint, monkeypatch)
+    machine_of(16000, monkeypatch)
     entrypoint.check_memory(SAID)
 
 
-def test_containers_that_do_not_fit_are_told_with_all_figures(
-    entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_containers_that_do_not_fit_are_told_with_all_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum, of what it is, what there is, and which settings to change."""
-    machine_of(15999, entrypoint, monkeypatch)
+    machine_of(15999, monkeypatch)
     with pytest.raises(SetupError) as refusal:
         entrypoint.check_memory(SAID)
     assert refusal.value.what == (
@@ -56,10 +43,10 @@ def test_containers_that_do_not_fit_are_told_with_all_figures(
     assert "WORKER_MEMORY_MB" in refusal.value.remedy
 
 
-def test_a_worker_without_room_for_a_job_is_refused(entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_room_for_a_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its limit must be more than what its daemons have."""
-    machine_of(16000, entrypoint, monkeypatch)
-    with pytest.raises(SetupError, match="WORKER_MEMORY_MB=1024 leaves nothing"):
+    machine_of(16000, monkeypatch)
+    with pytest.raises(SetupError, match="WORKER_MEMORY_MB=1024 leaves no memory"):
         entrypoint.check_memory({**SAID, "WORKER_MEMORY_MB": "1024"})
 
 
@@ -92,7 +79,7 @@ def names(monkeypatch: pytest.MonkeyPatch, addresses: dict[str, str], hosts: dic
     monkeypatch.setattr(socket, "gethostbyaddr", host)
 
 
-def test_a_containers_name_is_that_on_the_network(entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_containers_name_is_that_on_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which it has with each network, at the address that it has there."""
     names(
         monkeypatch,
@@ -104,10 +91,10 @@ def test_a_containers_name_is_that_on_the_network(entrypoint: ModuleType, monkey
     assert entrypoint.name_on("dlobd-fabric") == "dlobd-worker-1.dlobd-fabric"
 
 
-def test_a_network_that_is_not_the_containers_is_named(entrypoint: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_is_not_the_containers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """DLOBD_NETWORK may be set to anything; and an address may have no name."""
     names(monkeypatch, {"2f1c.dlobd-lan": "10.77.1.3"}, {})
-    with pytest.raises(SetupError, match=r"has no 2f1c\.dlobd-wan.* this container is on network dlobd-wan"):
+    with pytest.raises(SetupError, match=r"has no 2f1c\.dlobd-wan.* connect this container to network dlobd-wan"):
         entrypoint.name_on("dlobd-wan")
     with pytest.raises(SetupError, match=r"no name of 10\.77\.1\.3: .*Unknown host"):
         entrypoint.name_on("dlobd-lan")
@@ -131,7 +118,7 @@ def tc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("rate", "burst_bytes"), [("1gbit", 125_000), ("800mbit", 100_000), ("10mbit", 16_384), ("1kbit", 16_384)]
 )
-def test_a_rate_limits_the_networks_interface(entrypoint: ModuleType, tc: Path, rate: str, burst_bytes: int) -> None:
+def test_a_rate_limits_the_networks_interface(tc: Path, rate: str, burst_bytes: int) -> None:
     """That with this container's address on it; again with another rate replaces the limit. What goes at once is what
     the rate gives in a millisecond, and never less than a packet."""
     entrypoint.limit("dlobd-fabric", rate)
@@ -140,15 +127,15 @@ def test_a_rate_limits_the_networks_interface(entrypoint: ModuleType, tc: Path, 
 
 
 @pytest.mark.parametrize("rate", ["fast", "0gbit", "1Gbit", "1gbps", "1.5gbit", "1gbit 2", "-1gbit", "gbit"])
-def test_what_is_no_rate_is_told_in_one_line(entrypoint: ModuleType, tc: Path, rate: str) -> None:
+def test_what_is_no_rate_is_told_in_one_line(tc: Path, rate: str) -> None:
     """With the variable, and how to write it; tc is not asked."""
     with pytest.raises(SetupError) as refusal:
         entrypoint.limit("dlobd-fabric", rate)
-    assert refusal.value.line == f"FABRIC_RATE={rate} is no rate. Next: write it as 1gbit or 100mbit"
+    assert refusal.value.line == f"FABRIC_RATE={rate} is not a rate. Next: write it as 1gbit or 100mbit"
     assert not tc.exists()
 
 
-def test_a_limit_that_tc_cannot_set_is_told_in_one_line(entrypoint: ModuleType, tc: Path) -> None:
+def test_a_limit_that_tc_cannot_set_is_told_in_one_line(tc: Path) -> None:
     """With the interface, and what tc said."""
     with pytest.raises(SetupError) as refusal:
         entrypoint.limit("dlobd-fabric", "2gbit")

@@ -12,9 +12,9 @@ import pytest
 import records
 
 from dlobd.attribution import environment_cache as attribution
+from dlobd.compare import compatibility
 from dlobd.errors import UsageError
-from dlobd.report import blocks, environment
-from dlobd.run import environment_cache, page_cache
+from dlobd.run import page_cache
 
 MB = 1 << 20
 
@@ -32,7 +32,7 @@ def java_home(tmp_path: Path) -> Path:
 
 def looked(java_home: Path, before: str) -> dict[str, Any]:
     """The member of run.json of a job that reads all of Java, after its files were dropped or read."""
-    java = {"Java": environment_cache.parts(java_home)["Java"]}
+    java = {"Java": page_cache.environment_parts(java_home)["Java"]}
     page_cache.drop(java["Java"])
     if before == "half":
         page_cache.read(java["Java"][:1])
@@ -41,9 +41,11 @@ def looked(java_home: Path, before: str) -> dict[str, Any]:
             file.read(4 * MB)
     if before == "read":
         page_cache.read(java["Java"])
-    first = environment_cache.look(java)
+    first = page_cache.environment_residency(java)
     page_cache.read(java["Java"])
-    found = attribution.environment_cache(environment_cache.joined(first, environment_cache.look(java)))
+    found = attribution.environment_cache(
+        page_cache.environment_evidence(first, page_cache.environment_residency(java))
+    )
     assert found is not None
     return found
 
@@ -62,10 +64,10 @@ def test_what_was_dropped_before_a_run_makes_it_cold(java_home: Path, before: st
 
 def test_the_real_environment_has_its_three_parts_and_native_runs_one(java_home: Path) -> None:
     """The very libraries that the job will load."""
-    assert [*environment_cache.parts(java_home)] == ["TensorFlow", "Java", "Spark"]
-    (tensorflow,) = environment_cache.parts(None).values()
+    assert [*page_cache.environment_parts(java_home)] == ["TensorFlow", "Java", "Spark"]
+    (tensorflow,) = page_cache.environment_parts(None).values()
     assert any(path.name.startswith("libtensorflow_cc") for path in tensorflow)
-    (seen,) = environment_cache.look({"TensorFlow": tensorflow}).values()
+    (seen,) = page_cache.environment_residency({"TensorFlow": tensorflow}).values()
     assert seen is not None
     assert seen["total_bytes"] == sum(path.stat().st_size for path in tensorflow) > 500 * MB
 
@@ -74,7 +76,7 @@ def test_what_the_kernel_hides_is_unknown(java_home: Path, monkeypatch: pytest.M
     """Of a file that is neither the user's nor his to write it says that all is resident."""
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    (seen,) = environment_cache.look({"Java": environment_cache.parts(java_home)["Java"]}).values()
+    (seen,) = page_cache.environment_residency({"Java": page_cache.environment_parts(java_home)["Java"]}).values()
     assert seen is None
     found = attribution.environment_cache({"Java": {"before": seen, "after": seen}})
     assert found == {
@@ -97,13 +99,12 @@ def test_a_part_that_was_not_used_says_nothing() -> None:
 
 
 def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) -> None:
-    """Scripts warn of it; `dlobd compare` refuses, unless it is told."""
+    """Studies warn of it; `dlobd compare` refuses it unless allowed."""
     cold, warm = (records.run(environment_cache=looked(java_home, how)) for how in ("dropped", "read"))
     warm = dataclasses.replace(warm, run_id="20260102T030405Z-0a1c")
-    every = [blocks.Taken(("series", number), run) for number, run in enumerate((cold, warm))]
-    (line,) = [line for line in blocks.warnings(every) if "environment" in line]
-    assert line.startswith("The runs began with different page cache states: 0% to 100% of what they needed")
-    assert [line for line in blocks.warnings(every[1:]) if "environment" in line] == []
-    with pytest.raises(UsageError, match="page-cache: 0% to 100% of what they needed of their environment"):
-        environment.checked(environment.differences([cold, warm]), ())
-    environment.checked(environment.differences([cold, warm]), ("page-cache",))
+    (difference,) = compatibility.differences([cold, warm])
+    assert difference.line == "page-cache: 0% to 100% of the needed files of the environment were in memory"
+    assert compatibility.differences([warm]) == []
+    with pytest.raises(UsageError, match="page-cache: 0% to 100% of the needed files"):
+        compatibility.refuse([difference], ())
+    compatibility.refuse([difference], ("page-cache",))

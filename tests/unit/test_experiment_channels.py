@@ -1,4 +1,4 @@
-"""Channel, library and exchange of an experiment: what goes together, and what is said where it does not."""
+"""Channel, library and exchange of an experiment: valid combinations and error messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_exchange_has_a_library() -> None:
     ],
 )
 def test_a_library_follows_from_exchange_and_channel(settings: list[str], library: str) -> None:
-    """Unless it is asked for; a dot may be written for the underscore on the command line."""
+    """Unless it is requested; a dot may replace the underscore on the command line."""
     found = files.load(MAIN, settings)
     assert channels.library(found.exchange, found.channel, found.channel_library) == library
 
@@ -65,8 +65,8 @@ def test_a_library_follows_from_exchange_and_channel(settings: list[str], librar
         ("planes=everything", "Unknown plane 'everything'"),
     ],
 )
-def test_what_does_not_go_together_is_said(setting: str, words: str) -> None:
-    """In one line, with where it was written."""
+def test_an_invalid_combination_is_an_error(setting: str, words: str) -> None:
+    """One line, with the setting's location."""
     with pytest.raises(UsageError) as error:
         files.load(MAIN, setting.split())
     assert words in str(error.value)
@@ -74,6 +74,6 @@ def test_what_does_not_go_together_is_said(setting: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXCHANGES.names())
-def test_which_exchanges_are_asynchronous_is_as_they_declare(name: str) -> None:
-    """Reports must know it where TensorFlow is not installed."""
+def test_asynchronous_exchanges_are_those_that_declare_it(name: str) -> None:
+    """Reports need the table without TensorFlow."""
     assert (name in channels.ASYNCHRONOUS) != EXCHANGES.declared(name).synchronous

@@ -1,4 +1,4 @@
-"""What counts the false alarms of comparisons, and a small count on recorded runs."""
+"""Counting of false alarms, and a small count on recorded runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S = 10**9
 
 
 def pool(scatter: float, runs: int = 40) -> list[Run]:
-    """Runs whose layers scatter by such a share of themselves."""
+    """Return runs whose layers have this relative scatter."""
     chance = random.Random(1)
     made = []
     for number in range(runs):
@@ -33,7 +33,7 @@ def pool(scatter: float, runs: int = 40) -> list[Run]:
 
 
 def test_a_short_run_is_a_process_with_a_breakdown(tmp_path: Path) -> None:
-    """Its layers sum to its wall, each has some; runs are appended as a batch of their own."""
+    """All layers have time and add up to the wall; runs are appended as a new batch."""
     file = tmp_path / "runs.csv.gz"
     for _ in range(2):
         command = [sys.executable, "-m", "bench.short_runs", str(file), "--runs", "2"]
@@ -45,8 +45,8 @@ def test_a_short_run_is_a_process_with_a_breakdown(tmp_path: Path) -> None:
         assert all(run.values())
 
 
-def test_a_short_run_that_fails_is_no_run(tmp_path: Path) -> None:
-    """It cannot be recorded: a file is where its directory would be made."""
+def test_a_failing_short_run_is_an_error(tmp_path: Path) -> None:
+    """A file blocks the directory of its record."""
     (tmp_path / "file").write_text("")
     code = "import pathlib, sys; from bench import short_runs; short_runs.measure(pathlib.Path(sys.argv[1]) / 'inside')"
     command = [sys.executable, "-c", code, str(tmp_path / "file")]
@@ -55,7 +55,7 @@ def test_a_short_run_that_fails_is_no_run(tmp_path: Path) -> None:
 
 
 def test_limits_are_exact() -> None:
-    """Of none in 59 the true share is at most 5 % with 95 % confidence; of all, at least 95 %."""
+    """0 of 59 bound the true share by 5 % with 95 % confidence; 59 of 59 bound it by 95 % from below."""
     assert Count(0, 59).at_most == pytest.approx(0.0495, abs=1e-4)
     assert Count(59, 59).at_least == pytest.approx(1 - 0.0495, abs=1e-4)
     assert (Count(59, 59).at_most, Count(0, 59).at_least) == (1, 0)
@@ -63,7 +63,7 @@ def test_limits_are_exact() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_no_run_is_in_two_pairs_or_over_the_end_of_a_batch(order: str) -> None:
+def test_pairs_share_no_run_and_stay_within_a_batch(order: str) -> None:
     """25 runs and 10 in two batches: two and no pair of 2 x 6."""
     runs = [{"batch": 1 + (number >= 25), "wall_ns": number} for number in range(35)]
     pairs = list(false_alarms._pairs(runs, order, 6, random.Random(0)))
@@ -72,8 +72,8 @@ def test_no_run_is_in_two_pairs_or_over_the_end_of_a_batch(order: str) -> None:
 
 
 def test_false_alarms_of_recorded_runs_stay_below_five_percent() -> None:
-    """Of the recorded short runs, in blocks of six: at most 2/2^6, to within three standard errors. Side after side
-    there are more: what drifts looks like a difference, and is refused unless told."""
+    """Recorded short runs in six pairs: at most 2/2^6, within three standard errors. One side after the other has more,
+    because a drift looks like a difference."""
     runs = short_runs.read(TOP / comparisons.SHORT)[:3000]
     blocks = false_alarms.short_alarms(runs, ORDERS[0], 6)
     assert blocks.wall.of == 250
@@ -83,25 +83,25 @@ def test_false_alarms_of_recorded_runs_stay_below_five_percent() -> None:
 
 
 def test_a_planted_layer_is_named() -> None:
-    """+20 % of one layer of records that scatter by 4 %, 12 runs a side: named first in 38 of 40 checks or more; with
-    nothing planted 5 % fail or fewer."""
+    """+20 % of a layer with 4 % scatter, 12 runs of each side: named first in at least 38 of 40 checks; without
+    a planted difference at most 5 % fail."""
     runs = pool(0.04)
     assert false_alarms.gates(runs, 12, 40, 0.2, ["spark", "hdfs", "yarn"]).found >= 38
     assert false_alarms.gates(runs, 12, 40).found <= 2
     assert false_alarms.runs_needed(runs, "spark") is not None
 
 
-def test_a_record_that_grew_still_sums_up() -> None:
-    """A fifth more of one layer, and as much more of the wall."""
+def test_a_grown_record_still_adds_up() -> None:
+    """The layer grows by a fifth, and the wall by as much."""
     (run,) = pool(0, 1)
     larger = false_alarms.grown(run, "hdfs", 0.2)
     assert (larger.wall_ns, run.wall_ns) == (round(35.6 * S), 34 * S)
     assert sum(row.ns for row in larger.layers) == larger.wall_ns
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-def test_sides_drawn_from_a_pool_raise_few_alarms(blocks: bool) -> None:
-    """Of 100 drawn comparisons, no more than twice what is allowed, by the wall and by layers."""
-    found = false_alarms.stack_alarms(pool(0.05), blocks, 6, 100)
+@pytest.mark.parametrize("paired", [True, False])
+def test_comparisons_drawn_from_a_pool_raise_few_alarms(paired: bool) -> None:
+    """At most twice the allowed share of 100 drawn comparisons, for the wall and for layers."""
+    found = false_alarms.stack_alarms(pool(0.05), paired, 6, 100)
     assert found.wall.found <= 10
     assert found.layers.found <= 10

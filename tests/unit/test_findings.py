@@ -11,8 +11,8 @@ import pytest
 from strategies import span
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.findings.base import Case
-from dlobd.attribution.findings.find import REMEDIES, findings
+from dlobd.attribution.findings.base import Context
+from dlobd.attribution.findings.find import FINDERS, findings
 from dlobd.attribution.findings.rules import RULES, S
 from dlobd.attribution.findings.special import LARGER
 from dlobd.attribution.record import computed
@@ -29,11 +29,13 @@ CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").ex
 MAIN_JOB = files.load("softmax-mnist", [])
 
 
-def case(*spans: Span, end_s: int = 100, chosen: Any = MAIN_JOB, walls: tuple[int, ...] = (), **members: Any) -> Case:
+def case(
+    *spans: Span, end_s: int = 100, chosen: Any = MAIN_JOB, walls: tuple[int, ...] = (), **members: Any
+) -> Context:
     """Of a window of so many seconds."""
     trace = Trace(0, end_s * S, spans)
     seen: Any = SimpleNamespace(noise={"earlier_walls_ns": walls})
-    return Case(
+    return Context(
         seen, chosen, trace, attribute(trace), members.get("core_waits"), members.get("environment_cache")
     )  # fmt: skip
 
@@ -204,6 +206,6 @@ def test_findings_of_real_runs_are_sound(capture: str) -> None:
 def test_every_remedy_has_a_section_in_the_docs() -> None:
     """Its name is a heading, and its setting is named there."""
     page = (TOP / "docs" / "findings.md").read_text()
-    for name in REMEDIES:
+    for name in FINDERS:
         assert f"\n## {name}\n" in page
     assert {rule.layer for rule in RULES} <= LAYERS.keys()

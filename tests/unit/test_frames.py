@@ -8,6 +8,7 @@ import pytest
 from records import run_record
 
 import dlobd
+from dlobd import spans as kinds
 from dlobd.attribution import frames
 from dlobd.bundle import files, store
 from dlobd.errors import BundleError
@@ -17,18 +18,17 @@ from dlobd.schema import Process, Span, Trace
 def _trace() -> Trace:
     chief, worker = Process("h", "chief", 0, 10), Process("h", "worker", 0, 11)
     client = Process("h", "client", 0, 1)
-    spans = [Span("c", None, "client", "run", client, "client", 1_000, 9_000, source="own clock")]
+    spans = [Span("c", None, kinds.SpanKind("run", "client"), client, "client", 1_000, 9_000, source="own clock")]
     for process, late in ((worker, 50), (chief, 0)):
         lane = process.role
-        spans.append(Span(lane, None, "tensorflow", "trainer", process, lane, 2_000, 8_000, attrs={"pid": process.pid}))
+        spans.append(Span(lane, None, kinds.TRAINER, process, lane, 2_000, 8_000, attrs={"pid": process.pid}))
         for step in (1, 0):  # out of order: a trace promises none
             start = 3_000 + 1_000 * step + late
             spans.append(
                 Span(
                     f"{lane}{step}",
                     lane,
-                    "tensorflow",
-                    "first step" if step == 0 else "step",
+                    kinds.FIRST_STEP if step == 0 else kinds.STEP,
                     process,
                     lane,
                     start,
@@ -37,10 +37,8 @@ def _trace() -> Trace:
                     call=step,
                 )
             )
-    spans.append(
-        Span("j", "worker", "tensorflow", "join ranks", worker, "worker", 2_100, 2_200, rendezvous="join ranks")
-    )
-    spans.append(Span("a", "chief", "tensorflow", "agree", chief, "chief", 5_000, 5_100, rendezvous="agree 1", call=1))
+    spans.append(Span("j", "worker", kinds.JOIN_RANKS, worker, "worker", 2_100, 2_200, rendezvous="join ranks"))
+    spans.append(Span("a", "chief", kinds.AGREE, chief, "chief", 5_000, 5_100, rendezvous="agree 1", call=1))
     return Trace(1_000, 9_000, tuple(spans))
 
 
@@ -119,11 +117,13 @@ def test_steps_have_a_row_a_rank_and_step(bundle: store.Bundle) -> None:
 
 def test_a_frame_says_whether_its_run_may_be_compared(bundle: store.Bundle) -> None:
     """Status and cause travel with the figures."""
-    bundle.write(run_record(bundle.run_id, status="invalid", reason="sources contradict each other: steps: 1, 2"))
+    bundle.write(
+        run_record(bundle.run_id, status="invalid", reason="the ranks recorded 1 step spans; they report 2 steps")
+    )
     run = dlobd.load(bundle.path)
     for frame in (run.attribution(), run.spans(), run.steps()):
         assert (frame.attrs["run_id"], frame.attrs["status"]) == (bundle.run_id, "invalid")
-        assert frame.attrs["reason"].startswith("sources contradict")
+        assert frame.attrs["reason"].startswith("the ranks recorded")
 
 
 def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
@@ -153,7 +153,10 @@ def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
     ]  # fmt: skip
     lines = [json.dumps(line) for line in (host, process, *samples)]
     (bundle.path / files.RESOURCES).write_text("\n".join(lines))
-    (bundle.path / files.WINDOW).write_text(json.dumps({"pid": 99, "anchors": []}))
+    window = {"exec_ns": 0, "started_ns": 0, "exit_ns": 9, "exit_code": 0, "pid": 99, "application_id": None,
+              "ended_by": "", "anchors": []}  # fmt: skip
+    (bundle.path / files.WINDOW).write_text(json.dumps(window))
+    (bundle.path / files.JOB).write_text(json.dumps({"script": "job.py"}))
     table = dlobd.load(bundle.path).resources()
     assert list(table.columns) == list(frames.RESOURCES)
     start_ns = bundle.read().window.start_ns  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Fusion: tensors in buffers that travel, and out of them."""
+"""Fusion of tensors into buffers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SHAPES = st.lists(
 
 
 @given(forms=SHAPES, bucket_bytes=st.integers(1, 400))
-def test_what_is_packed_is_unpacked(forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int) -> None:
-    """Whatever shapes, types and size of the buffers; each buffer has one type."""
+def test_unpack_reverses_pack(forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int) -> None:
+    """For any shapes, types and size of the buffers; each buffer has one type."""
     tensors = [np.arange(math.prod(shape)).reshape(shape).astype(dtype) for shape, dtype in forms]
     fusion = Fusion(tensors, bucket_bytes)
     fusion.pack(tensors)
@@ -35,7 +35,7 @@ def test_what_is_packed_is_unpacked(forms: list[tuple[tuple[int, ...], type]], b
 def test_a_buffer_is_larger_than_asked_only_for_one_tensor(
     forms: list[tuple[tuple[int, ...], type]], bucket_bytes: int
 ) -> None:
-    """A tensor is never cut."""
+    """Tensors are never cut."""
     tensors = [np.zeros(shape, dtype) for shape, dtype in forms]
     longest = max((tensor.nbytes for tensor in tensors), default=0)
     for bucket in Fusion(tensors, bucket_bytes).buckets:
@@ -48,7 +48,7 @@ def test_small_tensors_share_a_buffer() -> None:
     assert [len(bucket) for bucket in fusion.buckets] == [6, 4]
 
 
-def test_a_scalar_takes_part() -> None:
+def test_a_scalar_is_packed() -> None:
     """The loss is one."""
     fusion = Fusion([np.float32(3).reshape(()), np.ones(2, np.float32)])
     fusion.pack([np.array(5, np.float32), np.ones(2, np.float32)])
@@ -56,7 +56,7 @@ def test_a_scalar_takes_part() -> None:
 
 
 def test_other_tensors_than_planned_are_refused() -> None:
-    """Their gradients would land in each other's place."""
+    """Gradients would be mixed up."""
     fusion = Fusion([np.zeros(3, np.float32)])
     with pytest.raises(ValueError, match="other shapes or types than the fusion was planned for"):
         fusion.pack([np.zeros(4, np.float32)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.feed import given_ns, room_ns
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
@@ -65,8 +66,8 @@ def test_a_rank_that_stops_inside_a_get_whose_rows_are_there() -> None:
     ]
     rank = Rank(recorded, "1", "worker", 0, 20, 100, whole=True)
     spans = rank_lane.build(rank, "executor-1", 0, False, None, lambda span, wait: wait, puts)
-    executor = Span("e", None, "spark", "read rows", trainer, "executor-1", 0, 100)
-    main = Span("m", None, "client", "wait", trainer, MAIN_LANE, 30, 90, waits_for=("rank-1",))
+    executor = Span("e", None, kinds.READ_ROWS, trainer, "executor-1", 0, 100)
+    main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 90, waits_for=("rank-1",))
     found = attribute(Trace(30, 90, (main, executor, *spans)))
     segments = [(s.start_ns, s.end_ns, s.chain[-1], s.span.name if s.span else "") for s in found.segments]
     assert segments == [
@@ -99,8 +100,8 @@ def test_a_wait_for_what_is_read_ahead_goes_through_the_thread_to_the_feeder() -
     puts = [moved(0, 10, 7), moved(35, 45, 7)]
     rank = Rank(recorded, "1", "chief", 0, 0, 100, whole=True)
     spans = rank_lane.build(rank, "executor-1", 0, False, None, lambda span, wait: wait, puts)
-    executor = Span("e", None, "spark", "read block", trainer, "executor-1", 0, 100)
-    main = Span("m", None, "client", "wait", trainer, MAIN_LANE, 30, 100, waits_for=("rank-0",))
+    executor = Span("e", None, kinds.READ_BLOCK, trainer, "executor-1", 0, 100)
+    main = Span("m", None, kinds.SpanKind("wait", "client"), trainer, MAIN_LANE, 30, 100, waits_for=("rank-0",))
     found = attribute(Trace(30, 100, (main, executor, *spans)))
     segments = [(s.start_ns, s.end_ns, s.chain[-1], s.span.name if s.span else "") for s in found.segments]
     assert segments == [

@@ -165,7 +165,7 @@ def test_a_collective_is_the_same_in_the_form_of_before(tmp_path: Path) -> None:
     """Kind and number, whether they were written in one word or apart; what has no number is a kind alone."""
     waits = [{"rendezvous": "step 7"}, {"rendezvous": "step", "call": 7}, {"rendezvous": "join ranks"}, {"call": 3}, {}]
     lines = [
-        {"k": "s", "l": "tensorflow", "n": "x", "i": n, "p": 0, "t": n, "d": 1, "w": w} for n, w in enumerate(waits)
+        {"k": "s", "l": "tensorflow", "n": "step", "i": n, "p": 0, "t": n, "d": 1, "w": w} for n, w in enumerate(waits)
     ]
     process = recorder.read(written(tmp_path, PROCESS, *lines))
     assert process is not None

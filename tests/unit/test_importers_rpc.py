@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import log4j, rpc
 from dlobd.attribution.importers.feed import without_reads
 from dlobd.attribution.importers.recorder import RecordedSpan
@@ -9,7 +10,6 @@ from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes import calls as call_spans
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process
-from dlobd.tracing import names
 
 DRIVER = """\
 16522441757635 2026-11-25T00:48:22.707 TRACE ipc.ProtobufRpcEngine2 [Thread-4]: 19: Call -> /127.0.0.1:11538: getNewApplication 
@@ -43,9 +43,9 @@ def lane_of(text: str, waits: tuple[int, int, int | None] | None = None) -> list
     """Layer, name and bounds of the spans that the calls of Thread-4 make, beside a wait."""
     lane = LaneBuilder("driver", Process("host", "driver", 0, 0))
     if waits:
-        lane.add("spark", "wait", waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])
+        lane.add(kinds.WAIT_FOR_AM, waits[0], waits[1], "test", waits_for=("application",), released_ns=waits[2])
     call_spans.place(lane, calls(text), lambda call: call.thread == "Thread-4", "driver log")
-    return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.name != "wait"]
+    return [(s.layer, s.name, s.start_ns, s.end_ns) for s in lane.spans if s.kind is not kinds.WAIT_FOR_AM]
 
 
 def test_a_call_goes_from_its_line_to_its_answer_or_exception() -> None:
@@ -94,10 +94,10 @@ def test_what_a_call_takes_while_something_else_carries_the_lane_is_left_out() -
         return RecordedSpan(number, 0, "spark", name, at_ns + start_ns, at_ns + end_ns, False, {}, {}, "")
 
     python = [
-        span(1, names.FEED_TASK, -5000, length_ns - 9000),
-        span(2, names.READ_BLOCK, 10_000, 20_000),
-        span(3, names.PUT, 20_100, 30_000),
-        span(4, names.READ_BLOCK, 30_000, 40_000),
+        span(1, kinds.FEED_TASK, -5000, length_ns - 9000),
+        span(2, kinds.READ_BLOCK, 10_000, 20_000),
+        span(3, kinds.PUT, 20_100, 30_000),
+        span(4, kinds.READ_BLOCK, 30_000, 40_000),
     ]
     elsewhere = without_reads(python)
     assert [(start_ns - at_ns, end_ns - at_ns) for start_ns, end_ns in elsewhere] == [

@@ -1,4 +1,4 @@
-"""Network interfaces: constructed trees as hosts with InfiniBand have them, and this host as it is."""
+"""Network interfaces: constructed trees of hosts with InfiniBand, and this host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADDRESSES = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A host with Ethernet, one InfiniBand interface that is up, one that is down, and a bond's file."""
+    """A host with Ethernet, one InfiniBand interface that is up, one that is down, and a file of the bonding driver."""
     for name, kind, state, mtu, speed, mode in (
         ("eth0", 1, "up", 1500, "-1", None),
         ("eth1", 1, "up", 9000, "100000", None),
@@ -42,8 +42,8 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_interface_is_what_the_kernel_says(tree: Path) -> None:
-    """A speed that the driver does not tell is not known, rather than -1 or 0."""
+def test_an_interface_has_the_values_of_the_kernel(tree: Path) -> None:
+    """An unreported speed is None, not -1 or 0."""
     eth0, eth1, ib0, ib1, lo = interfaces.interfaces(tree, ADDRESSES)
     assert (eth0.name, eth0.kind, eth0.up, eth0.addresses) == ("eth0", "ethernet", True, ("192.0.2.7",))
     assert (eth0.mtu_bytes, eth0.speed_mbit_per_s, eth0.mode) == (1500, None, "")
@@ -53,8 +53,8 @@ def test_an_interface_is_what_the_kernel_says(tree: Path) -> None:
     assert (lo.kind, lo.up) == ("loopback", True)
 
 
-def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
-    """An empty directory, an interface of a rare type, and no tree at all."""
+def test_unreadable_values_are_none(tmp_path: Path) -> None:
+    """An empty directory, an interface of a rare type, and a missing tree."""
     (tmp_path / "x0").mkdir()
     (tmp_path / "y0").mkdir()
     (tmp_path / "y0" / "type").write_text("65534\n")
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_not_known(tmp_path: Path) -> None:
 def test_a_device_is_a_name_an_address_or_a_network(
     tree: Path, device: str, infiniband: bool, name: str, address: str
 ) -> None:
-    """Ethernet for TCP, InfiniBand for either; of several addresses the first that was asked for."""
+    """Ethernet for TCP, InfiniBand for both; the requested one of several addresses."""
     interface, found = interfaces.resolve(device, infiniband, tree, ADDRESSES)
     assert (interface.name, found) == (name, address)
 
@@ -107,23 +107,23 @@ def test_a_device_is_a_name_an_address_or_a_network(
         ("192.0.2.0/24", True, "'eth0' is ethernet, not infiniband"),
     ],
 )
-def test_a_network_that_cannot_be_used_says_why(tree: Path, device: str, infiniband: bool, why: str) -> None:
-    """One line, with this host's addresses or what to do next."""
+def test_an_unusable_network_is_an_error(tree: Path, device: str, infiniband: bool, why: str) -> None:
+    """One line, with this host's addresses or a remedy."""
     with pytest.raises(SetupError, match=why) as raised:
         interfaces.resolve(device, infiniband, tree, ADDRESSES)
     assert raised.value.remedy
 
 
-def test_an_address_that_two_interfaces_have_is_still_one(tree: Path) -> None:
-    """As tunnels do: there is one address to bind to. A network has to be one interface's."""
+def test_an_address_of_two_interfaces_can_be_bound(tree: Path) -> None:
+    """As tunnels have; a network must belong to one interface."""
     both = {"eth0": ["192.0.2.7"], "ib0": ["192.0.2.7"]}
     assert interfaces.resolve("192.0.2.7", root=tree, addresses=both)[1] == "192.0.2.7"
     with pytest.raises(SetupError, match="more than one"):
         interfaces.resolve("192.0.2.0/24", root=tree, addresses=both)
 
 
-def test_an_unknown_interface_is_answered_with_the_nearest_and_all(tree: Path) -> None:
-    """Or with all where none is near."""
+def test_an_unknown_interface_suggests_the_nearest(tree: Path) -> None:
+    """Or lists all if none is near."""
     with pytest.raises(UsageError, match=r"no interface 'eht0'; did you mean 'eth0'\? .* eth0, eth1, ib0, ib1, lo$"):
         interfaces.resolve("eht0", root=tree, addresses=ADDRESSES)
     with pytest.raises(UsageError, match=r"no interface 'wlan7'\. Next: choose one of eth0"):
@@ -139,15 +139,15 @@ def test_an_unknown_interface_is_answered_with_the_nearest_and_all(tree: Path) -
         ("eth1", False, "'eth1' has no IPv4 address"),
     ],
 )
-def test_an_interface_that_cannot_be_used_says_why(tree: Path, name: str, infiniband: bool, why: str) -> None:
-    """One line, with what to do next."""
+def test_an_unusable_interface_is_an_error(tree: Path, name: str, infiniband: bool, why: str) -> None:
+    """One line, with a remedy."""
     with pytest.raises(SetupError, match=why) as raised:
         interfaces.resolve(name, infiniband, tree, ADDRESSES)
     assert raised.value.remedy
 
 
-def test_a_host_without_infiniband_says_so(tmp_path: Path) -> None:
-    """And what would work instead."""
+def test_a_host_without_infiniband_is_an_error(tmp_path: Path) -> None:
+    """It suggests TCP."""
     (tmp_path / "eth0").mkdir()
     (tmp_path / "eth0" / "type").write_text("1")
     with pytest.raises(SetupError, match=r"this host has no InfiniBand interface; use tcp@eth0"):
@@ -168,8 +168,8 @@ def test_this_host_has_loopback() -> None:
     assert interfaces.carrying("127.0.0.1", "127.0.0.1") == loopback
 
 
-def test_what_goes_to_an_own_address_goes_over_loopback() -> None:
-    """Whichever interface has the address; one that is of no host here belongs to none."""
+def test_traffic_to_an_own_address_goes_over_loopback() -> None:
+    """For every interface; an address of no interface has none."""
     own = [
         entry.address
         for name, entries in psutil.net_if_addrs().items()

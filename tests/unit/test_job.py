@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job, Markers
 from dlobd.schema import ADDED
-from dlobd.tracing import names
 from dlobd.tracing.recorder import Recorder
 
 EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
@@ -95,7 +95,7 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
 
     def rename(storage: LocalDirectory, path: str, to: str) -> None:
         spans = "".join(file.read_text() for file in (tmp_path / "spans").iterdir())
-        seen.append((json.loads(Path(path).read_text()), markers.look()[0], names.WRITE_DONE_MARKER in spans))
+        seen.append((json.loads(Path(path).read_text()), markers.look()[0], kinds.WRITE_DONE_MARKER in spans))
         original(storage, path, to)
 
     original = LocalDirectory.rename

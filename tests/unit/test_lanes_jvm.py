@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.jvm import JvmLife
 from dlobd.attribution.lanes import jvm
@@ -79,7 +80,7 @@ def test_a_pause_inside_a_call_that_is_answered_later_holds_nothing_up() -> None
     """The lane waits for another process then; one that ends with the call may have held it up."""
     ms = 1_000_000
     lane = LaneBuilder("driver", Process("host", "driver", 1, 0))
-    lane.add("yarn", "getNewApplication RPC", 100 * ms, 500 * ms, "log")
+    lane.add(kinds.SpanKind("getNewApplication RPC", "yarn"), 100 * ms, 500 * ms, "log")
     life = JvmLife(0, 900 * ms, 30 * ms, ms, ((200 * ms, 210 * ms), (490 * ms, 500 * ms), (600 * ms, 610 * ms)))
     jvm.add_pauses(lane, life, 0, 900 * ms, "JVM log")
     assert [span.start_ns // ms for span in lane.spans if span.name == "GC pause"] == [490, 600]

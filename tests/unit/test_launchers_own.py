@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.job.own import hooks
-from dlobd.tracing import names
 
 
 def python(code: str, spans: Path) -> RecordedProcess:
@@ -76,7 +76,7 @@ assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker
 """,
         tmp_path,
     )
-    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(names.USER_CODE)]
+    found = [(s.attrs["role"], s.attrs["index"], s.attrs["in_task"]) for s in process.named(kinds.USER_CODE)]
     assert found == [("chief", 0, True), ("chief", 0, False), ("worker", 2, True)]
     assert process.process.role == "chief"  # a process of its own says so; a Python worker does not
 
@@ -131,9 +131,9 @@ assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imp
 
 def test_py4j_commands_have_names() -> None:
     """A call by its method, a constructor by its class."""
-    assert hooks._called("c\no12\ncollectAndServe\ne\n") == "JVM: collectAndServe"
-    assert hooks._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "JVM: new SparkConf"
-    assert hooks._called("r\nu\nPythonRDD\nrj\ne\n") == "JVM: look up"
+    assert hooks._called("c\no12\ncollectAndServe\ne\n") == "collectAndServe"
+    assert hooks._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "new SparkConf"
+    assert hooks._called("r\nu\nPythonRDD\nrj\ne\n") == "look up"
 
 
 def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:

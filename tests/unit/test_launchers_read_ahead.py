@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
 from dlobd.job.description import Job, Markers
@@ -173,7 +174,7 @@ def test_only_what_the_step_loop_waits_for_is_its_wait(tmp_path: Path) -> None:
     """A span for a block that is not there yet, and none for one that is; what the thread does is the thread's."""
     code = """
 import sys, threading
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.launchers.read_ahead import ReadAhead
 tracing.start(sys.argv[1], "chief")
 wanted, there = threading.Event(), threading.Event()
@@ -184,7 +185,7 @@ def take():
         wanted.wait(20)
     if block is None:
         there.set()
-    with tracing.span("feed", "get", bytes=len(block or b"")):
+    with tracing.span(kinds.GET, bytes=len(block or b"")):
         return block
 feed = ReadAhead(take, wanted=9, ahead=5)
 threading.Timer(0.2, wanted.set).start()
@@ -219,7 +220,7 @@ def _broken() -> bytes | None:
 
 def test_this_process_records_nothing() -> None:
     """The tests above leave no recorder here: spans of this process are still no-ops."""
-    assert type(tracing.span("hdfs", "x")).__name__ == "_NoSpan"
+    assert type(tracing.span(kinds.SpanKind("x", "hdfs"))).__name__ == "_NoSpan"
 
 
 if __name__ == "__main__":

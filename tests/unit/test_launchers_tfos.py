@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
 from dlobd.job.launchers import tfos
@@ -119,7 +120,7 @@ client.request_stop()
 WATCH = """
 import json, os, signal, sys, time
 from argparse import Namespace
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.launchers import tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFManager, TFSparkNode
@@ -131,7 +132,7 @@ ends = {
     "well": lambda: None,
 }
 def trainer(tf_args, context):
-    with tracing.span("tensorflow", "trainer"):
+    with tracing.span(kinds.TRAINER):
         ends[sys.argv[1]]()
 told = []
 class Markers:
@@ -211,15 +212,15 @@ def test_calls_of_the_driver_are_wrapped_once(tmp_path: Path) -> None:
     """Preparing the driver twice does not measure twice, and TFCluster's sleeps carry their cause and their limit."""
     code = """
 import sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.launchers import tfos, tfos_compat
 tfos_compat.install()
 from tensorflowonspark import TFCluster, TFSparkNode, reservation
 for _ in range(2):
     tfos.record_driver(TFSparkNode, 0)
 tracing.start(sys.argv[1], "driver")
-tfos.NamedSleep(tfos.SHUTDOWN_POLL).sleep(0.02)
-tfos.NamedSleep(tfos.SHUTDOWN_POLL, at_most_s=0.01).sleep(5)
+tfos.NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL).sleep(0.02)
+tfos.NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=0.01).sleep(5)
 server = reservation.Server(1)
 server.reservations.add({"executor_id": 0})
 server.await_reservations(None)
@@ -389,7 +390,7 @@ worker_daemon.serve()
 
 def test_this_process_records_nothing() -> None:
     """The tests above leave no recorder here: spans of this process are still no-ops."""
-    assert type(tracing.span("hdfs", "x")).__name__ == "_NoSpan"
+    assert type(tracing.span(kinds.SpanKind("x", "hdfs"))).__name__ == "_NoSpan"
 
 
 def test_a_start_task_is_the_launchers_from_its_begin_to_its_end(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from dlobd.axes import MODELS
 from dlobd.errors import UsageError
 from dlobd.experiment import files, memory
 from dlobd.hadoop.embedded.configuration import default_settings
-from dlobd.run import capacity
-from dlobd.run.memory_check import embedded
+from dlobd.run.preflight import capacity
 from dlobd.schema import Experiment
 
 ZERO = ("executor_memory_mb=0", "executor_overhead_mb=0")
@@ -61,4 +60,4 @@ def test_every_model_gets_what_its_measured_runs_had() -> None:
         sizes = memory.derived(free)
         assert sizes["executor_overhead_mb"] >= point.executor_overhead_mb
         assert sizes["executor_memory_mb"] >= point.executor_memory_mb
-        capacity.check(dataclasses.replace(free, **sizes), embedded(default_settings()))  # type: ignore[arg-type]
+        capacity.check_yarn(dataclasses.replace(free, **sizes), capacity.embedded(default_settings()))  # type: ignore[arg-type]

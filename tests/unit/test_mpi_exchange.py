@@ -1,4 +1,4 @@
-"""The exchange mpi: real MPI between fresh processes that meet by the driver's PMI server."""
+"""The exchange mpi: real MPI between fresh processes that use the driver's PMI server."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SUMS = """
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_the_mean_is_that_of_numpy(size: int) -> None:
-    """Of no element, one, an odd number, and more than 4 MiB; of each type; small whole numbers add up exactly."""
+    """For zero, one, an odd number of elements and more than 4 MiB, of each type."""
     counts = "[0, 1, 7, 1001, (5 << 20) // 4 + 1]"
     assert results(SUMS.replace("COUNTS", counts), size) == ["well\n"] * size
 
 
 def test_shared_memory() -> None:
-    """It is UCX's, and only where it is asked for."""
+    """UCX's, and only if requested."""
     code = SUMS.replace("COUNTS", "[0, 1, 1001, (5 << 20) // 4 + 1]").replace(
         "    join()", '    exchange = MpiAllReduce(Settings(Channel("shm"), "mpi", 64 << 20, 1))\n    join()'
     )
@@ -62,7 +62,7 @@ def test_many_ranks(size: int) -> None:
 
 
 def test_every_rank_has_the_same_bits() -> None:
-    """Of numbers whose sum depends on the order."""
+    """For numbers whose sum depends on the order."""
     code = """
         import hashlib
         join()
@@ -77,7 +77,7 @@ def test_every_rank_has_the_same_bits() -> None:
 
 
 def test_bytes_go_over_the_interface_and_not_through_shared_memory() -> None:
-    """The kernel has counted them on loopback: at least 2 (n - 1) / n of the buffer for each rank and sum."""
+    """Loopback counted at least 2 (n - 1) / n of the buffer per rank and sum."""
     sums, size_bytes, ranks = 5, 4_000_000, 2
 
     def counted() -> int:
@@ -96,7 +96,7 @@ def test_bytes_go_over_the_interface_and_not_through_shared_memory() -> None:
 
 
 def test_the_parts_of_an_exchange_are_spans(tmp_path: object) -> None:
-    """Of layer channel, as with the exchanges of dlobd's own; waiting carries the rendezvous and the call."""
+    """Of layer channel, as in dlobd's own exchanges; the wait has rendezvous and call."""
     code = f"""
         import json, pathlib
         from dlobd import tracing
@@ -114,8 +114,8 @@ def test_the_parts_of_an_exchange_are_spans(tmp_path: object) -> None:
         assert said == "['pack', 'wait for peers', 'wire', 'unpack']\n"
 
 
-def test_waiting_is_that_for_the_last_rank() -> None:
-    """A rank that comes late to an exchange is waited for before the wire, not on it."""
+def test_a_late_rank_is_awaited_before_the_wire() -> None:
+    """The wait has a span of its own."""
     code = """
         join()
         for k in range(3):
@@ -133,22 +133,22 @@ def test_waiting_is_that_for_the_last_rank() -> None:
     assert late == "0 0\n" * 3
 
 
-def test_a_rank_that_never_comes_is_named() -> None:
-    """By the deadline of whoever waits; one that had a later deadline may hear that the first has left."""
+def test_a_missing_rank_is_named() -> None:
+    """At the caller's deadline; a rank with a later deadline may report that the first has left."""
     code = """
-        all_reduce.JOIN_S = 1.0
+        outside_step.JOIN_S = 1.0
         join()
     """
     with MpiJob(code, 3, ranks=[0, 2]) as job:
         ended = [job.ends(rank) for rank in (0, 2)]
     assert [status for status, _, _ in ended] == [1, 1]
-    assert any("rank 1 did not come" in errors.splitlines()[-1] for _, _, errors in ended)
+    assert any("rank 1 did not reach" in errors.splitlines()[-1] for _, _, errors in ended)
 
 
-def test_a_rank_that_goes_before_mpi_begins_is_named() -> None:
-    """It has told the store, but never comes to the PMI server; no rank is left inside of MPI."""
+def test_a_rank_that_dies_before_mpi_starts_is_named() -> None:
+    """It has reached the store, but not the PMI server."""
     code = """
-        all_reduce.JOIN_S = 2.0
+        outside_step.JOIN_S = 2.0
         if rank == 1:
             import dlobd.network.exchanges.mpi as module
             module.connect_pmi = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
@@ -159,11 +159,11 @@ def test_a_rank_that_goes_before_mpi_begins_is_named() -> None:
         for rank in (0, 2):
             status, _, errors = job.ends(rank)
             assert status == 1
-            assert "rank 1 did not come in time" in errors.splitlines()[-1]
+            assert "rank 1 did not connect in time" in errors.splitlines()[-1]
 
 
-def test_a_rank_that_dies_while_mpi_begins_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
-    """MPICH ends their processes; the driver says who was the cause."""
+def test_a_rank_that_dies_while_mpi_starts_ends_the_others(capfd: pytest.CaptureFixture[str]) -> None:
+    """MPICH ends their processes; the driver names the cause."""
     code = """
         from dlobd.network.channels.mpi_session import MpiSession
         if rank == 1:
@@ -177,20 +177,20 @@ def test_a_rank_that_dies_while_mpi_begins_ends_the_others(capfd: pytest.Capture
 
 
 def test_a_wrong_secret_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    """That rank is told so, and the driver says it."""
+    """The rank and the driver report it."""
     code = """
-        all_reduce.JOIN_S = 1.0
+        outside_step.JOIN_S = 1.0
         join()
     """
     with MpiJob(code, 2, secrets={1: "another"}) as job:
         assert "its secret is not that of the run" in job.ends(1)[2].splitlines()[-1]
-        assert "rank 1 did not come" in job.ends(0)[2].splitlines()[-1]
+        assert "rank 1 did not reach" in job.ends(0)[2].splitlines()[-1]
     assert "does not know the run's secret" in capfd.readouterr().err
 
 
 ONE_BY_ONE = """
     from dlobd.network.collectives.mesh import ExchangeFailed
-    all_reduce.DEADLINE_S = SECONDS
+    outside_step.DEADLINE_S = SECONDS
     join()
     try:
         for k in range(1_000_000):
@@ -203,7 +203,7 @@ ONE_BY_ONE = """
 
 
 def test_a_rank_that_is_killed_ends_the_others() -> None:
-    """In the middle of exchanges: they fail long before their deadline of a minute, and name it."""
+    """During exchanges: they fail long before their deadline of a minute, and name it."""
     with MpiJob(ONE_BY_ONE.replace("SECONDS", "60.0"), 4) as job:
         for rank in range(4):
             assert job.line(rank) == "0"
@@ -217,7 +217,7 @@ def test_a_rank_that_is_killed_ends_the_others() -> None:
 
 
 def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
-    """It lives, but does something else: the others' store tells which one is not among those that gave up."""
+    """It lives, but does something else; the store finds it among the ranks that gave up."""
     with MpiJob(ONE_BY_ONE.replace("SECONDS", "2.0"), 3) as job:
         for rank in range(3):
             assert job.line(rank) == "0"
@@ -228,8 +228,8 @@ def test_a_rank_that_stands_still_is_named_at_the_deadline() -> None:
             assert "time: rank 1 did not reach 'who is stuck?'" in out.splitlines()[-1]
 
 
-def test_mpi_begins_once_in_a_process() -> None:
-    """The second time is an error, not another job's MPI."""
+def test_mpi_starts_once_in_a_process() -> None:
+    """The second start is an error."""
     code = """
         join()
         reduce(np.ones(3, np.float32))
@@ -248,8 +248,8 @@ def test_mpi_begins_once_in_a_process() -> None:
         assert said.startswith("MPI was started in this process before.")
 
 
-def test_a_transport_that_is_not_there_is_an_error() -> None:
-    """No other one is used instead."""
+def test_a_missing_transport_is_an_error() -> None:
+    """There is no fallback."""
     code = """
         from dlobd.errors import SetupError
         exchange = MpiAllReduce(Settings(Channel("rdma", "nosuch0"), "mpi", 64 << 20, 1))
@@ -261,13 +261,13 @@ def test_a_transport_that_is_not_there_is_an_error() -> None:
     with MpiJob(code, 2) as job:
         for rank in range(2):
             out = job.ends(rank)[1]
-            assert "MPI cannot begin" in out
+            assert "MPI cannot start" in out
             assert "UCX_TLS=rc UCX_NET_DEVICES=nosuch0:1" in out
             assert out.count("\n") == 1
 
 
 def test_exchanges_leave_no_descriptor_and_no_thread() -> None:
-    """Two hundred; and children of a rank are not told that they were ranks."""
+    """After two hundred; and children of a rank do not inherit its variables."""
     code = """
         import threading
         join()
@@ -284,7 +284,7 @@ def test_exchanges_leave_no_descriptor_and_no_thread() -> None:
 
 
 def test_ranks_that_die_leave_no_shared_memory() -> None:
-    """MPICH makes some for each, also where it does not use it."""
+    """MPICH creates segments even if it does not use them."""
     code = """
         join()
         print([line.split()[5] for line in open("/proc/self/maps") if "/dev/shm/mpich" in line][0], flush=True)
@@ -297,8 +297,8 @@ def test_ranks_that_die_leave_no_shared_memory() -> None:
         assert not Path(name.strip()).exists()
 
 
-def test_the_driver_keeps_nothing() -> None:
-    """No thread, no descriptor, after jobs that end well or badly."""
+def test_the_driver_keeps_no_thread_and_no_descriptor() -> None:
+    """After jobs that end well or badly."""
 
     def once(code: str) -> None:
         with MpiJob(code, 2) as job:
@@ -313,7 +313,7 @@ def test_the_driver_keeps_nothing() -> None:
     assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == before
 
 
-def test_one_rank_alone_needs_no_mpi() -> None:
+def test_a_single_rank_needs_no_mpi() -> None:
     """Nor a driver."""
     assert results("join(); print(reduce(np.ones(2, np.float32)), 'mpi4py' in sys.modules); exchange.close()", 1) == [
         "[array([1., 1.], dtype=float32)] False\n"
@@ -321,7 +321,7 @@ def test_one_rank_alone_needs_no_mpi() -> None:
 
 
 def test_the_environment_of_each_transport() -> None:
-    """No fallback is among them; loopback is libfabric's, as UCX finds no route over it."""
+    """Without a fallback; loopback uses libfabric, because UCX finds no route over it."""
     assert environment("shm", "")["UCX_TLS"] == "shm"
     rdma = environment("rdma", "mlx5_0:2")
     assert (rdma["UCX_TLS"], rdma["UCX_NET_DEVICES"]) == ("rc", "mlx5_0:2")
@@ -380,7 +380,7 @@ def namespaces() -> Iterator[tuple[str, str]]:
 
 
 def counted(namespace: str) -> tuple[int, int]:
-    """Bytes that have come over eth1 and over loopback."""
+    """Return the bytes received over eth1 and over loopback."""
     out = subprocess.run(
         ["ip", "netns", "exec", namespace, "cat", "/proc/net/dev"],
         check=True,
@@ -396,7 +396,7 @@ def counted(namespace: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
-    """Hosts are namespaces: sums are right, and the bytes between hosts have gone over their link."""
+    """In namespaces: sums are right, and the bytes went over the link."""
     hosts = [(f"10.78.0.{rank % 2 + 1}", namespaces[rank % 2]) for rank in range(size)]
     code = """
         join()
@@ -418,7 +418,7 @@ def test_ucx_between_two_hosts(namespaces: tuple[str, str], size: int) -> None:
 
 @pytest.mark.parametrize("waited_for", [True, False])
 def test_a_rank_that_is_killed_on_another_host_ends_the_others(namespaces: tuple[str, str], waited_for: bool) -> None:
-    """Over UCX, as over loopback: while they wait for it, or anywhere, where MPICH may crash (see MpiSession)."""
+    """Over UCX: while they wait for it, or at any time, when MPICH may crash (see MpiSession)."""
     hosts = [(f"10.78.0.{rank % 2 + 1}", namespaces[rank % 2]) for rank in range(3)]
     dies = "os.kill(os.getpid(), signal.SIGKILL) if (rank, k) == (1, 3) else None"
     code = ONE_BY_ONE.replace("SECONDS", "60.0")
@@ -438,8 +438,8 @@ def test_a_rank_that_is_killed_on_another_host_ends_the_others(namespaces: tuple
                 assert status < 0
 
 
-def test_ranks_on_loopback_and_ranks_on_a_link_do_not_meet(namespaces: tuple[str, str]) -> None:
-    """Their transports differ: an error that says so, before MPI begins."""
+def test_ranks_on_loopback_and_ranks_on_a_link_are_an_error(namespaces: tuple[str, str]) -> None:
+    """Their transports differ; reported before MPI starts."""
     code = """
         from dlobd.network.collectives.mesh import ExchangeFailed
         host = "127.0.0.1" if rank else host
@@ -451,4 +451,4 @@ def test_ranks_on_loopback_and_ranks_on_a_link_do_not_meet(namespaces: tuple[str
     hosts = [("10.78.0.1", namespaces[0])] * 2
     with MpiJob(code, 2, hosts=hosts) as job:
         for rank in range(2):
-            assert job.ends(rank)[1] == "ranks on loopback cannot meet others by MPI: rank 0 ucx, rank 1 ofi\n"
+            assert job.ends(rank)[1] == "ranks on loopback cannot reach other hosts by MPI: rank 0 ucx, rank 1 ofi\n"

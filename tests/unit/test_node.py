@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import node
 import pytest
+from node import Node, configure
 
 from dlobd import installation
-from dlobd.hadoop import node
 from dlobd.hadoop.embedded.configuration import read_site
-from dlobd.hadoop.node import Node, configure
-from dlobd.run.deploy import nodes
+from dlobd.run.preflight.cluster import PYTHON, VERSION
 
 NETWORK = "dlobd-fabric"
 MASTER, WORKER = f"master.{NETWORK}", f"dlobd-worker-1.{NETWORK}"
@@ -120,7 +120,7 @@ def test_clients_and_yarn_say_which_dlobd_the_nodes_have(role: str, tmp_path: Pa
     """The version and the Python of the one that wrote it, under the names by which `nodes` asks; nothing else is said,
     and HDFS says nothing."""
     this = installation.this()
-    said = {nodes.VERSION: this.version, nodes.PYTHON: this.python}
+    said = {VERSION: this.version, PYTHON: this.python}
     conf = written(role, tmp_path)
     for site in conf.glob("*/*.xml"):
         found = {key: value for key, value in read_site(site).items() if "dlobd" in key}
@@ -143,8 +143,9 @@ def test_no_two_daemons_have_one_port() -> None:
 def test_a_command_has_the_clients_configuration(tmp_path: Path) -> None:
     """`run_command` becomes it: asked in a process of its own."""
     code = (
-        "from pathlib import Path; from dlobd.hadoop.node import Node, run_command\n"
+        "from pathlib import Path; from node import Node, run_command\n"
         f"run_command(['sh', '-c', 'echo $HADOOP_CONF_DIR'], Node('edge', 'e', 'm', Path({str(tmp_path)!r})))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    docker = Path(node.__file__).parent
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=docker)
     assert said.stdout.strip() == str(tmp_path / "conf" / "client")

@@ -20,8 +20,9 @@ from dlobd.errors import UsageError
 from dlobd.hadoop.site_files import HadoopConf
 from dlobd.hadoop.web import HadoopWeb
 from dlobd.run import packing
-from dlobd.run.deploy import external, nodes
-from dlobd.run.deploy.external import RemoteHadoop
+from dlobd.run.place import external
+from dlobd.run.place.external import ExternalHadoop
+from dlobd.run.preflight.cluster import PYTHON, VERSION, check_nodes
 from dlobd.run.schedulers.base import PackedInstallation
 
 
@@ -88,13 +89,13 @@ def hadoop() -> Iterator[Any]:
 def properties(**other: str) -> dict[str, str]:
     """Of a node with the dlobd that runs this, but for what is `other`."""
     this = installation.this()
-    return {nodes.VERSION: other.get("version", this.version), nodes.PYTHON: other.get("python", this.python)}
+    return {VERSION: other.get("version", this.version), PYTHON: other.get("python", this.python)}
 
 
 def test_nodes_with_the_same_dlobd_pass(hadoop: Any) -> None:
     """Each is asked."""
     cluster = hadoop(one=properties(), two=properties())
-    nodes.check(cluster.web())
+    check_nodes(cluster.web())
     assert {"/one/conf", "/two/conf"} < set(cluster.asked)
 
 
@@ -104,7 +105,7 @@ def test_another_dlobd_is_refused_and_both_are_named(hadoop: Any, other: dict[st
     cluster, this = hadoop(one=properties(), two=properties(**other)), installation.this()
     version, python = properties(**other).values()
     with pytest.raises(UsageError) as refusal:
-        nodes.check(cluster.web())
+        check_nodes(cluster.web())
     assert refusal.value.what.startswith(
         f"Node two has dlobd {version} at {python}, but this is dlobd {this.version} at {this.python}: "
     )
@@ -115,10 +116,8 @@ def test_a_node_that_does_not_say_is_refused(hadoop: Any) -> None:
     """It may have none, whatever the client's configuration says; the line tells where it was asked."""
     cluster = hadoop(one={})
     with pytest.raises(UsageError) as refusal:
-        nodes.check(cluster.web())
-    assert refusal.value.what.startswith(
-        f"Node one does not say at http://{cluster.netloc}/one/conf which dlobd it has"
-    )
+        check_nodes(cluster.web())
+    assert refusal.value.what.startswith(f"Node one does not report its dlobd at http://{cluster.netloc}/one/conf")
 
 
 def configuration(directory: Path, said: dict[str, str]) -> HadoopConf:
@@ -127,7 +126,7 @@ def configuration(directory: Path, said: dict[str, str]) -> HadoopConf:
     return HadoopConf.read(directory)
 
 
-def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: pytest.MonkeyPatch) -> RemoteHadoop:
+def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: pytest.MonkeyPatch) -> ExternalHadoop:
     """The cluster, with an upload that only says that it was asked for."""
 
     def installation_of(archive: Path | None) -> PackedInstallation:
@@ -136,14 +135,14 @@ def place(cluster: Hadoop, conf: HadoopConf, archive: Path | None, monkeypatch: 
 
     monkeypatch.setattr(external, "find_java", lambda: SimpleNamespace(version="17", home=Path("/java")))
     monkeypatch.setattr(external, "Upload", lambda *_: SimpleNamespace(installation=installation_of))
-    return RemoteHadoop(cluster.web(conf), archive, lambda line: None)
+    return ExternalHadoop(cluster.web(conf), archive, lambda line: None)
 
 
 @pytest.mark.parametrize(
     ("said", "archive", "asked"),
     [
-        ({nodes.VERSION: "any"}, None, ["/one/conf"] * 2),
-        ({nodes.VERSION: "any"}, Path("mine.zip"), ["upload of mine.zip"]),
+        ({VERSION: "any"}, None, ["/one/conf"] * 2),
+        ({VERSION: "any"}, Path("mine.zip"), ["upload of mine.zip"]),
         ({}, None, ["upload of None"]),
     ],
 )

@@ -11,7 +11,8 @@ import pytest
 from records import run_record
 
 from dlobd.bundle.store import Bundle
-from dlobd.run import earlier_runs, machine_noise
+from dlobd.report.noise import machine_line, run_line, smallest_share
+from dlobd.run import machine_noise
 from dlobd.run.machine_noise import Noise
 
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
@@ -41,35 +42,31 @@ def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: machine
 
 
 def test_more_runs_show_smaller_effects() -> None:
-    """Four times the runs show half the effect; runs that differ more show less; without runs nothing is said."""
+    """Four times the runs detect half the effect; more variation detects less; without runs the effect is unknown."""
     near = after(40, 41, 42, 43, 44, 45)
     assert near.run_variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
-    assert near.smallest_effect(8) == pytest.approx((near.smallest_effect(2) or 0) / 2)
-    assert near.smallest_effect(2) == pytest.approx(2.8 * (near.run_variation or 0), rel=0.01)
-    assert (after(30, 35, 40, 45, 50, 55).smallest_effect(6) or 0) > 2 * (near.smallest_effect(6) or 1)
-    assert QUIET.smallest_effect(6) is after(40, 41, 42, 43, 44).smallest_effect(6) is None
-    with pytest.raises(ValueError, match="at least 2 runs"):
-        near.smallest_effect(1)
+    assert smallest_share(near, 64) == pytest.approx((smallest_share(near, 16) or 0) / 2, rel=0.05)
+    assert smallest_share(near, 64) == pytest.approx(2.8 * (near.run_variation or 0) * (2 / 64) ** 0.5, rel=0.02)
+    assert (smallest_share(after(30, 35, 40, 45, 50, 55), 6) or 0) > 2 * (smallest_share(near, 6) or 1)
+    assert smallest_share(QUIET, 6) is smallest_share(after(40, 41, 42, 43, 44), 6) is None
+    assert smallest_share(near, 1) is None
 
 
 def test_it_speaks_of_runs_where_there_are_some() -> None:
-    """Six say what a comparison can show, fewer how long they took; a loop alone says that it cannot."""
-    assert after(40, 41, 42, 43, 44, 45).short() == (
-        "6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4%; 6 a side cannot show below 7.1%; "
-        "a wait ends up to 0.13 ms late"
+    """Six runs give the power of a comparison, fewer give their range; a loop alone predicts nothing."""
+    assert run_line(after(40, 41, 42, 43, 44, 45)) == (
+        f"6 earlier runs took 40.0 to 45.0 s, standard deviation 4.4%; 6 runs of each side detect "
+        f"{smallest_share(after(40, 41, 42, 43, 44, 45), 6):.1%} or more; a wait ends up to 0.13 ms late"
     )
-    assert after(40, 44.9).short() == (
-        "2 earlier runs took 40.0 to 44.9 s, too few to say what a comparison can show; a wait ends up to 0.13 ms late"
+    assert run_line(after(40, 44.9)) == (
+        "2 earlier runs took 40.0 to 44.9 s, too few to state the power of a comparison; a wait ends up to 0.13 ms late"
     )
+    loop = "equal loops of 25 ms vary by 1.0%, which does not predict the variation of runs"
     for alone, runs in ((QUIET, 0), (after(), 0), (after(40), 1)):
-        assert alone.short() == (
-            f"how much runs differ here is unknown (earlier ones: {runs}); equal loops of 25 ms vary by 1.0%, which "
-            "cannot stand for a run; a wait ends up to 0.13 ms late"
+        assert run_line(alone) == (
+            f"variation of runs here is unknown ({runs} earlier); {loop}; a wait ends up to 0.13 ms late"
         )
-    assert QUIET.sentence() == (
-        "equal loops of 25 ms vary by 1.0%, which cannot stand for a run; a wait ends up to 0.13 ms late. This is of "
-        "now."
-    )
+    assert machine_line(QUIET) == f"{loop}; a wait ends up to 0.13 ms late. This is the current state."
 
 
 def stored(out: Path, number: int, **changes: Any) -> Bundle:
@@ -95,14 +92,14 @@ def test_earlier_runs_are_those_of_the_experiment_and_the_machine(tmp_path: Path
     new = stored(tmp_path, 10, wall_ns=S, **mine)
     (tmp_path / "experiment" / "latest").symlink_to(new.path)
     record = json.loads((new.path / "run.json").read_text())
-    assert earlier_runs.walls_ns(new, record) == [5 * S, 7 * S, 6 * S]
-    assert earlier_runs.walls_ns(Bundle(tmp_path / "none" / new.run_id), record) == []
+    assert machine_noise.earlier_walls_ns(new, record) == [5 * S, 7 * S, 6 * S]
+    assert machine_noise.earlier_walls_ns(Bundle(tmp_path / "none" / new.run_id), record) == []
 
 
 def test_so_many_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The latest: what a machine did a thousand runs ago is not what it does."""
-    monkeypatch.setattr(earlier_runs, "LOOKED_AT", 2)
+    monkeypatch.setattr(machine_noise, "MAX_BUNDLES", 2)
     for number in range(4):
         bundle = stored(tmp_path, number, wall_ns=(number + 1) * S)
     record = json.loads((bundle.path / "run.json").read_text())
-    assert earlier_runs.walls_ns(bundle, record) == [2 * S, 3 * S]
+    assert machine_noise.earlier_walls_ns(bundle, record) == [2 * S, 3 * S]

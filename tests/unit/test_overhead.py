@@ -183,10 +183,10 @@ def test_what_a_span_costs_is_measured_and_leaves_nothing(tmp_path: Path) -> Non
 
 def test_a_switch_that_is_off_reaches_every_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The driver by its environment, executors and a driver in a container by Spark's settings; on, nothing is said."""
-    from dlobd.run.deploy import choice
+    from dlobd.run.place.base import kind_of
 
     for experiment in (load("softmax-mnist-quick"), load("softmax-mnist-quick", ["deploy_mode=cluster"])):
-        _, target = choice.kind_of(experiment).planned(experiment, None)
+        _, target = kind_of(experiment).planned(experiment, None)
         monkeypatch.delenv(tracing.SWITCH, raising=False)
         on = commands.command_of(experiment, target, tmp_path)
         assert tracing.SWITCH not in " ".join([*on.argv, *on.environment])

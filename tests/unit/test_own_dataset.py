@@ -184,6 +184,6 @@ def test_a_package_adds_data_sets_by_entry_points(here: Path, monkeypatch: pytes
     assert staging.directory(experiment) != first
     with pytest.raises(DlobdError, match=r"package their-package 1\.3 cannot be imported: ZeroDivisionError"):
         files.load(QUICK, ["dataset=broken", *SIZES])
-    found = {one.name: one for one in data_sets.found()}
+    found = {one.name: one for one in data_sets.local()}
     assert found["theirs"].state == "generated"
     assert "ZeroDivisionError" in found["broken"].why

@@ -172,7 +172,7 @@ def test_what_is_wrong_with_a_model_is_one_line(here: Path, text: str) -> None:
 @pytest.mark.slow
 def test_a_model_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all that it has started, and the line says at what."""
-    monkeypatch.setattr(own_model, "PATIENCE_S", 15)
+    monkeypatch.setattr(own_model, "TRIAL_TIMEOUT_S", 15)
     text = "import os, subprocess, time\nopen('pid', 'w').write(str(subprocess.Popen(['sleep', '500']).pid))\n"
     with pytest.raises(UsageError, match="it did not end within 15 s while loading the file"):
         own_model.check(_experiment(text + "time.sleep(500)"))

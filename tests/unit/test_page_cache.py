@@ -17,8 +17,8 @@ from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
 from dlobd.report import terminal
 from dlobd.run import page_cache
-from dlobd.run.deploy import external
-from dlobd.run.deploy.this_machine import ThisMachine
+from dlobd.run.place import external
+from dlobd.run.place.this_machine import ThisMachine
 
 PAGE = mmap.PAGESIZE
 SIZE = 300 * PAGE + 123

@@ -21,8 +21,8 @@ from dlobd.report.page.data import document
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_SLICES, sums, timeline
-from dlobd.report.page.unlocks import UNLOCKS
 from dlobd.report.summary import summary
+from dlobd.spans import INSTANTS
 
 
 @pytest.fixture(scope="module", params=CAPTURES)
@@ -90,7 +90,7 @@ def test_each_event_says_what_it_unlocks(captured: Source) -> None:
     """No event of a real run is without an entry; each begins where the one before ended, or with the window."""
     page = _one(captured)
     for event in (*page["startup"], *page["teardown"]):
-        assert event[7] == UNLOCKS[event[0]]
+        assert event[7] == INSTANTS[event[0]].unlocks
         assert event[1] <= event[2]
 
 
@@ -212,7 +212,7 @@ def test_several_runs_have_common_settings_once_and_then_what_differs() -> None:
     found = document([first, second])
     assert "batch_size" not in dict(found["common"])
     assert [dict(run["differs"]) for run in found["runs"]] == [{"batch_size": 100}, {"batch_size": 7}]
-    assert found["comparison"]["pairs"][0]["second"] == "batch_size=7"
+    assert found["comparison"]["pairs"][0]["candidate"] == "batch_size=7"
     assert document([first, first])["comparison"]["refused"].startswith("All runs have the same settings")
     assert document([first])["comparison"] is None
 

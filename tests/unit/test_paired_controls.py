@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from strategies import span
 
-from dlobd.attribution import degrees
 from dlobd.attribution.attribute import attribute
 from dlobd.faults.injection_log import Injection
 from dlobd.schema import Attribution, Trace
 from dlobd.selftest import coverage, paired_controls
+from dlobd.spans import DONE_MARKER_POLL
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -94,7 +94,7 @@ def test_a_span_does_not_prove_its_poll() -> None:
 
 def test_a_sleep_of_known_length_is_counted_apart() -> None:
     """No work happens in it that could be delayed."""
-    read = next(cause for cause, is_read in degrees.WAITS.items() if is_read)
+    read = DONE_MARKER_POLL
     wait = span("w", "spark", 0, 4 * S, cause=read, cause_period_ns=S)
     covered = coverage.of_run(attribute(Trace(0, 4 * S, (wait,))), {("spark", "w")})
     assert (covered.touched_ns, covered.asleep_ns) == (3 * S, S)

@@ -26,7 +26,8 @@ from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
 from bench.publish import PAGE, markers
-from dlobd.attribution.findings.find import REMEDIES
+from dlobd import spans as kinds
+from dlobd.attribution.findings.find import FINDERS
 from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
@@ -35,7 +36,6 @@ from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import FileAppears, LogLine
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.run import page_cache
-from dlobd.tracing import names
 
 S = 10**9
 TOP = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
     assert (len(PATHOLOGIES), len(HEALTHY)) == (24, 6)
     assert len({results.directory(Path(), one) for one in bench.EVERY}) == 30
     page = (TOP / "docs" / "findings.md").read_text()
-    assert {one.expected for one in PATHOLOGIES} <= REMEDIES.keys()
+    assert {one.expected for one in PATHOLOGIES} <= FINDERS.keys()
     assert all(f"\n## {one.expected}\n" in page for one in PATHOLOGIES)
     assert {one.expected for one in HEALTHY} == {""}
     assert all("|" not in one.name + one.how for one in bench.EVERY)
@@ -58,7 +58,7 @@ def test_the_table_has_24_pathologies_and_6_healthy_runs() -> None:
 
 def test_every_remedy_but_one_is_expected_in_a_run() -> None:
     """HDFS's close retry is part of every checkpoint."""
-    assert REMEDIES.keys() - {one.expected for one in PATHOLOGIES} == {"close-retry"}
+    assert FINDERS.keys() - {one.expected for one in PATHOLOGIES} == {"close-retry"}
 
 
 @pytest.mark.parametrize("pathology", bench.EVERY, ids=lambda one: one.name)
@@ -201,11 +201,11 @@ def test_a_hampered_trainer_is_stopped_until_its_last_step(tmp_path: Path) -> No
     with child() as (process, _):
         one = observed(tmp_path)
         with faults.trainer_hampered(0.05, 0.05)(one):
-            spans(one, "worker", process.pid, names.FIRST_STEP_DONE)
+            spans(one, "worker", process.pid, kinds.FIRST_STEP_DONE)
             for _ in range(3):
                 until(lambda: state(process) == "T")
                 until(lambda: state(process) != "T")
-            spans(one, "worker", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
+            spans(one, "worker", process.pid, kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE)
             time.sleep(0.3)
             assert state(process) != "T"
         assert set(injected(one)) == {"trainer hampered"}
@@ -270,9 +270,9 @@ def test_processes_are_busy_in_training_only(tmp_path: Path, monkeypatch: pytest
     with child() as (process, _), faults.busy_in_training(8)(one):
         time.sleep(0.2)
         assert counts == []
-        spans(one, "chief", process.pid, names.FIRST_STEP_DONE)
+        spans(one, "chief", process.pid, kinds.FIRST_STEP_DONE)
         until(lambda: counts == [8])
-        spans(one, "chief", process.pid, names.FIRST_STEP_DONE, names.LAST_STEP_DONE)
+        spans(one, "chief", process.pid, kinds.FIRST_STEP_DONE, kinds.LAST_STEP_DONE)
         until(lambda: counts == [8, 0])
 
 

@@ -1,4 +1,4 @@
-"""The PMI server: ranks that speak PMI as MPI does, that do not come or go, and who has no business there."""
+"""The PMI server: ranks that speak PMI as MPI does, that are missing or die, and clients that are refused."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SHORT_S = 0.1
 
 @pytest.fixture
 def server() -> Iterator[PmiServer]:
-    """Of two ranks."""
+    """Make a server for two ranks."""
     with closing(PmiServer("127.0.0.1", 2, SECRET)) as made:
         yield made
 
 
 class Speaker:
-    """A rank that speaks PMI, one line at a time."""
+    """A rank that speaks PMI, line by line."""
 
     def __init__(self, server: PmiServer, rank: int, size: int) -> None:
         self.socket = connect_pmi(server.address, rank, size, SECRET, soon())
@@ -41,12 +41,12 @@ class Speaker:
         self._lines = self.socket.makefile("rb")
 
     def ask(self, line: str) -> dict[str, str]:
-        """The words of the answer."""
+        """Send a request and return the words of the answer."""
         self.socket.sendall(line.encode() + b"\n")
         return self.hear()
 
     def hear(self) -> dict[str, str]:
-        """The words of the next line; none once the server has closed."""
+        """Return the words of the next line; empty once the server has closed."""
         try:
             line = self._lines.readline()
         except ConnectionResetError:  # it did not read all that was said
@@ -54,18 +54,18 @@ class Speaker:
         return dict(word.split("=", 1) for word in line.decode().split())
 
     def close(self) -> None:
-        """Goes without a word."""
+        """Disconnect without finalize."""
         self._lines.close()
         self.socket.close()
 
 
 def speakers(server: PmiServer, size: int) -> list[Speaker]:
-    """All ranks, who must come together."""
+    """Connect all ranks, concurrently."""
     return on_ranks(size, lambda rank: Speaker(server, rank, size))
 
 
 def until_refused(server: PmiServer, why: str) -> str:
-    """The first line that says so."""
+    """Return the first line of a refusal."""
     until_s = soon()
     while time.monotonic() < until_s:
         for line in server.refused:
@@ -76,8 +76,8 @@ def until_refused(server: PmiServer, why: str) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])
-def test_ranks_get_what_others_have_put(size: int) -> None:
-    """After a barrier, which none leaves before the last has come; ten times, as there may be several."""
+def test_ranks_get_the_values_of_others(size: int) -> None:
+    """After a barrier, which all ranks leave together; ten times."""
     with closing(PmiServer("127.0.0.1", size, SECRET)) as server:
 
         def work(rank: int) -> list[list[str]]:
@@ -99,8 +99,8 @@ def test_ranks_get_what_others_have_put(size: int) -> None:
         assert server.refused == []
 
 
-def test_what_mpi_asks_beside_keys(server: PmiServer) -> None:
-    """How many there are, what fits, and that a key which nobody has put is an answer and no error."""
+def test_requests_without_keys(server: PmiServer) -> None:
+    """Number of ranks, limits, and an unknown key, which is no error."""
     one, other = speakers(server, 2)
     assert one.ask("cmd=get_universe_size")["size"] == "2"
     assert one.ask("cmd=get_maxes")["vallen_max"] == "1024"
@@ -112,7 +112,7 @@ def test_what_mpi_asks_beside_keys(server: PmiServer) -> None:
 
 
 def test_two_jobs_have_two_names(server: PmiServer) -> None:
-    """MPI keeps jobs apart by them."""
+    """MPI distinguishes jobs by them."""
     with closing(PmiServer("127.0.0.1", 1, SECRET)) as another:
         every = [*speakers(server, 2), *speakers(another, 1)]
         names = [own.ask("cmd=get_my_kvsname")["kvsname"] for own in every]
@@ -121,8 +121,8 @@ def test_two_jobs_have_two_names(server: PmiServer) -> None:
             own.close()
 
 
-def test_a_rank_that_never_comes_is_named() -> None:
-    """To all that wait, by the deadline of the first."""
+def test_a_missing_rank_is_named() -> None:
+    """To all waiting ranks, at the first deadline."""
     with closing(PmiServer("127.0.0.1", 4, SECRET)) as server:
 
         def work(rank: int) -> str:
@@ -134,7 +134,7 @@ def test_a_rank_that_never_comes_is_named() -> None:
 
 
 def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixture[str]) -> None:
-    """It is told so, the driver says it in one line, and the right ones still meet."""
+    """The client and the driver's log say so, and the right ranks still connect."""
     with pytest.raises(RendezvousError, match="its secret is not that of the run"):
         connect_pmi(server.address, 0, 2, b"another", soon())
     until_refused(server, "does not know the run's secret")
@@ -145,7 +145,7 @@ def test_a_wrong_secret_is_refused(server: PmiServer, capfd: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("said", [b"cmd=init pmi_version=1 pmi_subversion=1\n", b"GET / HTTP/1.1\r\n\r\n", bytes(5000)])
 def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
-    """Also the first line of PMI, as MPI itself would say it to a port: nobody speaks it who has not proved himself."""
+    """Also the first line of PMI without authentication."""
     _, host, port = server.address.split(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as stranger:
         stranger.sendall(said)
@@ -165,8 +165,8 @@ def test_garbage_on_the_port_is_refused(server: PmiServer, said: bytes) -> None:
         (struct.pack("<IId", 0, 2, -1.0), "its timeout"),
     ],
 )
-def test_who_is_no_rank_is_refused(server: PmiServer, hello: bytes, why: str) -> None:
-    """Although it knows the secret."""
+def test_an_invalid_rank_is_refused(server: PmiServer, hello: bytes, why: str) -> None:
+    """Even with the secret."""
     with closing(SocketsChannel("tcp", "", SECRET)) as channel:
         connection = channel.connect(server.address, soon())
         connection.send(hello, soon())
@@ -177,8 +177,8 @@ def test_who_is_no_rank_is_refused(server: PmiServer, hello: bytes, why: str) ->
         one.close()
 
 
-def test_nobody_can_be_another_rank(server: PmiServer) -> None:
-    """The second of one number is refused, and the first one meets the others."""
+def test_a_rank_number_is_accepted_once(server: PmiServer) -> None:
+    """The second client is refused, and the first one continues."""
     ranks = speakers(server, 2)
     with pytest.raises(RendezvousError, match="rank 1 has connected before"):
         connect_pmi(server.address, 1, 2, SECRET, soon())
@@ -204,7 +204,7 @@ def test_nobody_can_be_another_rank(server: PmiServer) -> None:
 def test_a_rank_that_does_not_speak_pmi_is_refused(
     server: PmiServer, capfd: pytest.CaptureFixture[str], line: str, why: str
 ) -> None:
-    """Its connection ends, and who waits for it in a barrier hears that the barrier has failed."""
+    """Its connection ends, and the barrier of the others fails."""
     one, other = speakers(server, 2)
     job = one.ask("cmd=get_my_kvsname")["kvsname"]
     assert other.ask(line.replace("{job}", job)) == {}
@@ -219,8 +219,8 @@ def test_a_rank_that_does_not_speak_pmi_is_refused(
     other.close()
 
 
-def test_more_keys_than_fit_are_refused(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver's memory is not a rank's to fill."""
+def test_the_number_of_keys_is_limited(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank cannot fill the driver's memory."""
     monkeypatch.setattr(pmi, "KEYS", 3)
     one, other = speakers(server, 2)
     job = one.ask("cmd=get_my_kvsname")["kvsname"]
@@ -232,7 +232,7 @@ def test_more_keys_than_fit_are_refused(server: PmiServer, monkeypatch: pytest.M
     other.close()
 
 
-def test_a_line_that_does_not_end_is_not_waited_for(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_incomplete_line_times_out(server: PmiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank may be silent for hours, but not in the middle of a line."""
     monkeypatch.setattr(pmi, "LINE_S", SHORT_S)
     one, other = speakers(server, 2)
@@ -248,7 +248,7 @@ def test_a_line_that_does_not_end_is_not_waited_for(server: PmiServer, monkeypat
 def test_a_barrier_has_a_deadline(
     server: PmiServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The rank that does not come to it is named."""
+    """The missing rank is named."""
     monkeypatch.setattr(pmi, "BARRIER_S", SHORT_S)
     one, other = speakers(server, 2)
     assert one.ask("cmd=barrier_in")["rc"] == "-1"
@@ -277,8 +277,8 @@ def test_a_rank_that_is_killed_ends_a_barrier(server: PmiServer, capfd: pytest.C
     assert "rank 0 waited for MPI in vain: rank 1 is gone" in capfd.readouterr().err
 
 
-def test_closing_wakes_all_who_wait() -> None:
-    """Those that wait for a rank to come, and those in a barrier."""
+def test_closing_wakes_all_waiting_ranks() -> None:
+    """Those that wait for other ranks, and those in a barrier."""
     with closing(PmiServer("127.0.0.1", 2, SECRET)) as server:
         closer = threading.Timer(SHORT_S, server.close)
         closer.start()
@@ -297,21 +297,21 @@ def test_closing_wakes_all_who_wait() -> None:
 
 
 def test_it_listens_on_its_address_only(server: PmiServer) -> None:
-    """Not on all of them."""
+    """Not on the wildcard address."""
     port = int(server.address.rpartition(":")[2])
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(("127.0.0.2", port))
 
 
-def test_nobody_is_there(server: PmiServer) -> None:
-    """The driver has ended: an error by the deadline that names the address."""
+def test_a_missing_server_is_an_error(server: PmiServer) -> None:
+    """It names the address, at the deadline."""
     server.close()
     with pytest.raises(RendezvousError, match=f"cannot reach the driver's PMI server at {server.address}"):
         connect_pmi(server.address, 0, 2, SECRET, time.monotonic() + SHORT_S)
 
 
-def test_two_hundred_servers_leave_nothing() -> None:
-    """No thread, no descriptor, whether ranks finalise or not."""
+def test_two_hundred_servers_leave_no_thread_and_no_descriptor() -> None:
+    """Whether ranks finalise or not."""
 
     def once(finalise: bool) -> None:
         with closing(PmiServer("127.0.0.1", 2, SECRET)) as server:

@@ -1,82 +1,82 @@
-"""What is said of power holds in simulation: differences that show, and runs that suffice."""
+"""Power in simulation: detectable differences, and sufficient numbers of runs."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dlobd.attribution import power
-from dlobd.attribution.comparison import compare
-from dlobd.attribution.permutation import Sides
+from dlobd.compare import power
+from dlobd.compare.permutation import Samples
+from dlobd.compare.verdicts import compare_family
 
 
-def sides(random: np.random.Generator, size: int, blocks: bool, scatter: float = 100, added: float = 0) -> Sides:
-    """Runs of 10,000 that scatter normally; in blocks their differences do, below a drift that both share."""
-    drift = random.normal(0, 500, size) if blocks else np.zeros(size)
-    each = scatter / 2**0.5 if blocks else scatter
+def sides(random: np.random.Generator, size: int, paired: bool, scatter: float = 100, added: float = 0) -> Samples:
+    """Return runs of 10,000 with normal scatter; paired runs share a drift, and their differences scatter."""
+    drift = random.normal(0, 500, size) if paired else np.zeros(size)
+    each = scatter / 2**0.5 if paired else scatter
     first, second = (10_000 + drift + random.normal(0, each, size) for _ in range(2))
-    return Sides(tuple(map(round, first)), tuple(map(round, second + added)), blocks)  # type: ignore[arg-type]
+    return Samples(tuple(map(round, first)), tuple(map(round, second + added)), paired)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("size", "blocks"), [(6, True), (10, True), (13, True), (4, False), (8, False)])
-def test_the_smallest_difference_shows_in_four_of_five(size: int, blocks: bool) -> None:
-    """Simulated anew, with the scatter known: between 74 and 86 of 100."""
-    shown = power.multiple(size, size, blocks, 0.05)
+@pytest.mark.parametrize(("size", "paired"), [(6, True), (10, True), (13, True), (4, False), (8, False)])
+def test_the_smallest_difference_is_detected_in_four_of_five(size: int, paired: bool) -> None:
+    """A new simulation with known scatter: between 74 and 86 of 100."""
+    shown = power.multiple(size, size, paired, 0.05)
     assert shown is not None
     random = np.random.default_rng(5)
     found = sum(
-        compare({"wall": sides(random, size, blocks, added=shown * 100)})["wall"].verdict == "slower"
+        compare_family({"wall": sides(random, size, paired, added=shown * 100)})["wall"].verdict == "slower"
         for _ in range(500)
     )
     assert 370 <= found <= 430
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-def test_the_runs_asked_for_suffice(blocks: bool) -> None:
-    """A pilot of the fewest runs asks for N; of fresh comparisons with so many, a planted difference as large as the
-    margin is found in 80 of 100 or more, over all pilots."""
+@pytest.mark.parametrize("paired", [True, False])
+def test_the_needed_runs_suffice(paired: bool) -> None:
+    """Comparisons with as many runs as a pilot asks for detect a difference of the margin in at least 80 of 100 cases,
+    over all pilots."""
     random = np.random.default_rng(6)
     found = asked = 0
     for _ in range(100):
-        pilot = sides(random, 6, blocks, scatter=800)
+        pilot = sides(random, 6, paired, scatter=800)
         needed = power.runs_needed(pilot, 1000, 0.05)
         if needed is None:
             continue
         asked += 1
-        fresh = sides(random, needed, blocks, scatter=800, added=1000)
-        found += compare({"wall": fresh})["wall"].verdict == "slower"
+        fresh = sides(random, needed, paired, scatter=800, added=1000)
+        found += compare_family({"wall": fresh})["wall"].verdict == "slower"
     assert asked == 100
     assert found / asked >= 0.8
 
 
 def test_less_scatter_and_larger_effects_need_fewer_runs() -> None:
-    """Never fewer than any significance needs; what is out of reach is not a number."""
+    """At least the number for any significance; None for an undetectable difference."""
     made = sides(np.random.default_rng(1), 8, True)
     needed = [power.runs_needed(made, effect, 0.05) for effect in (30, 100, 1000, 1e6)]
     assert needed == sorted((each for each in needed if each is not None), reverse=True)
     assert needed[-1] == 6
     assert power.runs_needed(made, 0.001, 0.05) is None
     assert power.runs_needed(made, 0, 0.05) is None
-    same = Sides((5,) * 6, (5,) * 6, True)
+    same = Samples((5,) * 6, (5,) * 6, True)
     assert power.runs_needed(same, 1, 0.05) == 6
 
 
-def test_an_interval_as_narrow_as_was_asked() -> None:
-    """Runs for a width give intervals of at most that width, nearly always, as the scatter's upper limit is taken."""
+def test_runs_for_a_width_give_a_narrow_interval() -> None:
+    """Nearly all intervals have at most that width, because the upper limit of the scatter counts."""
     random = np.random.default_rng(2)
     narrow = 0
     for _ in range(50):
         needed = power.runs_for_width(sides(random, 10, True), 100, 0.05)
         assert needed is not None
-        bounds = compare({"wall": sides(random, needed, True)})["wall"].difference
+        bounds = compare_family({"wall": sides(random, needed, True)})["wall"].difference
         assert bounds is not None
         narrow += bounds.high - bounds.low <= 100
     assert narrow >= 35
 
 
 def test_one_run_has_no_scatter() -> None:
-    """Nor a smallest difference, nor runs needed."""
-    single = Sides((1,), (2,), False)
+    """It has no smallest difference and no number of needed runs either."""
+    single = Samples((1,), (2,), False)
     assert power.scatter_ns(single) is None
     assert power.smallest_ns(single, 0.05) is None
     assert power.runs_needed(single, 1, 0.05) is None

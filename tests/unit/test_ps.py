@@ -1,4 +1,4 @@
-"""Parameter servers: ranks as threads, each with its real server processes, on loopback."""
+"""Parameter servers: ranks are threads, each with its real server process, on loopback."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import pytest
 from exchange_rank import gradients
 from ranks import on_ranks
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
@@ -29,7 +30,6 @@ from dlobd.network.exchanges.ps.exchange import AsynchronousParameterServer, Par
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"
@@ -39,7 +39,7 @@ Make = Callable[..., "tuple[list[ParameterServer], tuple[str, ...]]"]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    """Makes the exchanges of so many ranks, and the addresses that a launcher would have told them."""
+    """Make the exchanges of several ranks, and the addresses of their launcher."""
     stores: list[KeyValueStore] = []
     every: list[ParameterServer] = []
 
@@ -65,7 +65,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 def means(ranks: int) -> list[bytes]:
-    """What one process makes of the same gradients, in the order of the ranks."""
+    """Return the means of one process for the same gradients, in the order of the ranks."""
     found = []
     for tensors in zip(*(gradients(rank) for rank in range(ranks)), strict=True):
         first, *others = (np.asarray(tensor) for tensor in tensors)
@@ -77,7 +77,7 @@ def means(ranks: int) -> list[bytes]:
 
 
 def reduced_and_left(exchanges: list[ParameterServer], peers: tuple[str, ...], calls: int) -> list[list[bytes]]:
-    """What each rank has of its last call; each leaves as soon as it has it."""
+    """Return each rank's last result; each rank leaves as soon as it has it."""
     import tensorflow as tf
 
     def work(rank: int) -> list[bytes]:
@@ -93,8 +93,8 @@ def reduced_and_left(exchanges: list[ParameterServer], peers: tuple[str, ...], c
 
 @pytest.mark.parametrize(("servers", "ranks"), [(1, 2), (2, 2), (1, 3), (3, 3), (3, 4)])
 def test_the_mean_is_that_of_one_process_to_the_bit(made: Make, servers: int, ranks: int) -> None:
-    """Sums are made in the order of the ranks, whatever is whose shard; and a rank that leaves early takes no server
-    away from those that still pull."""
+    """Sums are in the order of the ranks for all shards, and a rank that leaves early keeps its server for the
+    others."""
     exchanges, peers = made(ranks, servers)
     assert reduced_and_left(exchanges, peers, calls=3) == [means(ranks)] * ranks
 
@@ -107,7 +107,7 @@ def test_libraries_do_not_change_a_bit(made: Make, library: str) -> None:
 
 
 def test_more_servers_than_ranks_are_refused(made: Make) -> None:
-    """Before anything is started."""
+    """Before a process is started."""
     exchanges, peers = made(2, 3)
     with pytest.raises(ExchangeFailed, match="exchange_servers 3"):
         exchanges[0].join(None, peers, 0)
@@ -116,7 +116,7 @@ def test_more_servers_than_ranks_are_refused(made: Make) -> None:
 def failures(
     exchanges: list[ParameterServer], peers: tuple[str, ...], dies: Callable[[int], bool], calls: int = 3
 ) -> list[str]:
-    """What each rank says after its first call; `dies` is called by each after it, and says whether this rank goes."""
+    """Return each rank's error after its first call; `dies` decides which rank ends."""
     import tensorflow as tf
 
     called = threading.Barrier(len(peers), timeout=30)
@@ -140,7 +140,7 @@ def failures(
 
 @pytest.mark.parametrize("server", [0, 1])
 def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> None:
-    """Also by those that another worker keeps waiting at another server."""
+    """Also by workers that wait at another server."""
     exchanges, peers = made(4, 2)
 
     def dies(rank: int) -> bool:
@@ -156,7 +156,7 @@ def test_a_server_that_dies_is_named_by_all_workers(made: Make, server: int) -> 
 
 @pytest.mark.parametrize("dead", [0, 2])
 def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> None:
-    """Whether it is a server's parent or not."""
+    """With and without a server of its own."""
     exchanges, peers = made(4, 2)
 
     def dies(rank: int) -> bool:
@@ -169,7 +169,7 @@ def test_a_worker_that_dies_is_named_by_all_others(made: Make, dead: int) -> Non
 
 
 def die(exchange: Any) -> None:
-    """As a process dies: its connections and its server's stdin end without a word."""
+    """End like a process: close connections and the server's stdin."""
     exchange.peers.fail()
     exchange._store._channel.close()
     if exchange.peers._process is not None:
@@ -177,7 +177,7 @@ def die(exchange: Any) -> None:
 
 
 def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lives, but does not come: the servers say who it is."""
+    """It lives; the servers name it."""
     import tensorflow as tf
 
     for module in ("outside_step", "ps.exchange"):
@@ -201,7 +201,7 @@ def test_a_worker_that_never_pushes_is_named(made: Make, monkeypatch: pytest.Mon
 
 
 def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
-    """What ranks that are processes print after three calls."""
+    """Return the output of rank processes after three calls."""
     peers = ",".join(f"127.0.0.1:{1 + rank}" for rank in range(count))
     with closing(KeyValueStore("127.0.0.1", count, SECRET.encode())) as store:
         place = {outside_step.RENDEZVOUS: json.dumps({"address": store.address, "secret": SECRET})}
@@ -220,7 +220,7 @@ def run_ranks(spans: Path, exchange: str, count: int) -> list[str]:
 
 
 def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
-    """Of processes, as in a job: each has a lane, and the workers say what carried the bytes."""
+    """In processes, as in a job: each has a lane, and the workers record the transport."""
     said = run_ranks(tmp_path, "ps", 2)
     assert said[0] == said[1]
     processes = recorder.read_all(tmp_path)
@@ -229,18 +229,18 @@ def test_workers_and_servers_record_their_parts(tmp_path: Path) -> None:
     assert len(workers) == 2
     for process in workers:
         parts = [span.name for span in process.spans if span.layer == "channel"]
-        one_call = [names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK]
-        assert parts == [*one_call * 3, names.LEAVE_SERVERS]
-        assert [span.call for span in process.named(names.WAIT_FOR_PEERS)] == [0, 1, 2]
+        one_call = [kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK]
+        assert parts == [*one_call * 3, kinds.LEAVE_SERVERS]
+        assert [span.call for span in process.named(kinds.WAIT_FOR_PEERS)] == [0, 1, 2]
     assert {(span.layer, span.thread) for span in server.spans} == {("channel", "rank-0"), ("channel", "rank-1")}
     # both ends tell of the same transfers; the first of a call's two receptions is the barrier's, of nothing
-    sent = [transfer for worker in workers for span in worker.named(names.WIRE) for transfer in span.attrs["transfers"]]
+    sent = [transfer for worker in workers for span in worker.named(kinds.WIRE) for transfer in span.attrs["transfers"]]
     served = [transfer for span in server.spans for transfer in span.attrs.get("transfers", ())]
     assert sorted(map(str, sent)) == sorted(map(str, served))
     assert {tuple(transfer[:2]) for transfer in sent} == {(0, "ps-0"), (1, "ps-0"), ("ps-0", 0), ("ps-0", 1)}
-    for name, count in ((names.RECEIVE, 12), (names.SUM, 6), (names.SEND, 12)):
+    for name, count in ((kinds.RECEIVE, 12), (kinds.SUM, 6), (kinds.SEND, 12)):
         assert len(server.named(name)) == count, name
-    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(names.TRANSPORT))]
+    told = [TransportEvidence.from_attrs(i.attrs) for one in processes if (i := one.instant(kinds.TRANSPORT))]
     assert sorted(one.who for one in told) == ["ps-0", "rank 0", "rank 1"]
     plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
@@ -257,7 +257,7 @@ time.sleep(600)
 
 
 def test_a_server_ends_when_its_parent_is_killed() -> None:
-    """By whatever signal: the kernel closes its stdin. Here it still waits for its workers."""
+    """By any signal: the kernel closes its stdin while it waits for its workers."""
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
@@ -270,8 +270,8 @@ def test_a_server_ends_when_its_parent_is_killed() -> None:
             os.close(server)
 
 
-def test_one_rank_alone_needs_neither_book_nor_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its mean is what it gave."""
+def test_a_single_rank_needs_neither_store_nor_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mean is its own input."""
     import tensorflow as tf
 
     monkeypatch.delenv(outside_step.RENDEZVOUS, raising=False)
@@ -286,8 +286,7 @@ def test_one_rank_alone_needs_neither_book_nor_server(monkeypatch: pytest.Monkey
 def test_asynchronous_servers_give_each_rank_all_pushes_once(
     made: Make, servers: int, library: str, fusion_bytes: int
 ) -> None:
-    """Ranks that take more or fewer calls, each at its own pace, have the same in the end: the sum of all pushes. Small
-    buffers have equal forms, and are not mixed up."""
+    """Ranks with different numbers of calls end with the same sum of all pushes."""
     import tensorflow as tf
 
     exchanges, peers = made(3, servers, library, fusion_bytes, AsynchronousParameterServer)
@@ -318,7 +317,7 @@ def test_asynchronous_servers_give_each_rank_all_pushes_once(
 
 
 def test_an_asynchronous_rank_waits_for_its_servers_and_for_no_rank(tmp_path: Path) -> None:
-    """Pushes and pulls are waits for lanes that the servers have; no span but the farewell is a rendezvous."""
+    """Pushes and pulls wait for the servers' lanes; only the farewell is a rendezvous."""
     run_ranks(tmp_path, "ps-async", 2)
     processes = recorder.read_all(tmp_path)
     (server,) = [process for process in processes if process.process.role == "ps"]
@@ -327,22 +326,22 @@ def test_an_asynchronous_rank_waits_for_its_servers_and_for_no_rank(tmp_path: Pa
             continue
         rank = process.process.index + (process.process.role == "worker")
         parts = [span.name for span in process.spans if span.layer == "channel"]
-        assert parts == [*[names.PACK, names.WIRE, names.PUSH, names.PULL, names.UNPACK] * 3, names.LEAVE_SERVERS]
-        waits = {lane for name in (names.PUSH, names.PULL) for span in process.named(name) for lane in waits_of(span)}
-        assert waits == {f"ps-0/rank-{rank}"} == {names.server_lane(0, rank)}
-        assert [span.name for span in process.spans if span.rendezvous] == [names.LEAVE_SERVERS]
+        assert parts == [*[kinds.PACK, kinds.WIRE, kinds.PUSH, kinds.PULL, kinds.UNPACK] * 3, kinds.LEAVE_SERVERS]
+        waits = {lane for name in (kinds.PUSH, kinds.PULL) for span in process.named(name) for lane in waits_of(span)}
+        assert waits == {f"ps-0/rank-{rank}"} == {kinds.server_lane(0, rank)}
+        assert [span.name for span in process.spans if span.rendezvous] == [kinds.LEAVE_SERVERS]
     assert {span.thread for span in server.spans} == {"rank-0", "rank-1"}
-    assert [len(server.named(name)) for name in (names.RECEIVE, names.SUM, names.SEND)] == [6, 6, 6]
+    assert [len(server.named(name)) for name in (kinds.RECEIVE, kinds.SUM, kinds.SEND)] == [6, 6, 6]
 
 
 def waits_of(span: Any) -> Any:
-    """The lanes that a recorded span waits for."""
+    """Return the lanes that a recorded span waits for."""
     return span.wait["waits_for"]
 
 
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_worker_that_dies_ends_an_asynchronous_exchange_too(made: Make, dead: int) -> None:
-    """Nobody waits for it, but what the others then train is not what was asked for."""
+    """The others would train something else."""
     exchanges, peers = made(3, 2, kind=AsynchronousParameterServer)
 
     def dies(rank: int) -> bool:

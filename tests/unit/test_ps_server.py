@@ -1,4 +1,4 @@
-"""A parameter server: its protocol, and what it sums; workers as threads over loopback."""
+"""A parameter server: its protocol and its sums; workers are threads, over loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ELEMENTS = 1000
 
 
 class Workers:
-    """So many ends of connections whose other ends a server has."""
+    """Connections of workers to a server."""
 
     def __init__(self, workers: int, within_s: float = 10.0, make: type[servers.Server] = SynchronousServer) -> None:
         self._channel = SocketsChannel()
@@ -35,13 +35,13 @@ class Workers:
         self._server.start()
 
     def close(self) -> bool:
-        """Whether the server has ended with its workers."""
+        """Return True if the server has ended with its workers."""
         self._channel.close()
         self._server.join(30)
         return not self._server.is_alive()
 
     def push(self, rank: int, values: NDArray[Any]) -> str:
-        """What the server says once all have pushed."""
+        """Push and return the server's text once all have pushed."""
         connection = self.connections[rank]
         connection.send(json.dumps([values.dtype.str, values.size, 0, 0]).encode(), soon())
         connection.send(values, soon())
@@ -49,7 +49,7 @@ class Workers:
         return said[: connection.recv(said, soon())].decode()
 
     def pull(self, rank: int, like: NDArray[Any]) -> NDArray[Any]:
-        """The sum."""
+        """Return the sum."""
         flag, found = bytearray(1), np.empty_like(like)
         assert self.connections[rank].recv_parts([flag, found], soon()) == 1 + found.nbytes
         assert bytes(flag) == servers.OK
@@ -58,20 +58,20 @@ class Workers:
 
 @pytest.fixture
 def three() -> Iterator[Workers]:
-    """Three workers and their server, which has to end with them."""
+    """Three workers and their server, which must end with them."""
     workers = Workers(3)
     yield workers
     assert workers.close()
 
 
 def values(rank: int, call: int = 0) -> NDArray[np.float32]:
-    """Of very different sizes, so that the order of a sum shows in its bits."""
+    """Return numbers of very different sizes, whose sum depends on the order."""
     random = np.random.default_rng(10 * call + rank)
     return (random.standard_normal(ELEMENTS) * 10.0 ** random.integers(-6, 6, ELEMENTS)).astype(np.float32)
 
 
 def test_all_get_the_sum_in_the_order_of_the_ranks(three: Workers) -> None:
-    """Whoever comes first; call after call."""
+    """For any order of arrival, call after call."""
     order = [threading.Event() for _ in range(3)]
     order[2].set()
 
@@ -101,8 +101,8 @@ def test_a_call_of_another_form_has_memory_of_its_own(three: Workers) -> None:
     assert on_ranks(3, work) == [[3.0, 3.0, 3.0]] * 3
 
 
-def test_a_worker_that_goes_is_named_to_the_others(three: Workers) -> None:
-    """Those that wait for it, and those that come later."""
+def test_a_dead_worker_is_named_to_the_others(three: Workers) -> None:
+    """In waiting calls, and in later ones."""
 
     def work(rank: int) -> str:
         if rank == 1:
@@ -113,8 +113,8 @@ def test_a_worker_that_goes_is_named_to_the_others(three: Workers) -> None:
     assert all("rank 1" in said for said in on_ranks(3, work))
 
 
-def test_why_a_worker_leaves_is_told_to_the_others(three: Workers) -> None:
-    """It has noticed something that they may not see."""
+def test_the_reason_of_a_failed_worker_is_sent_to_the_others(three: Workers) -> None:
+    """They may not notice the failure themselves."""
 
     def work(rank: int) -> str:
         if rank == 0:
@@ -126,7 +126,7 @@ def test_why_a_worker_leaves_is_told_to_the_others(three: Workers) -> None:
 
 
 def test_a_late_worker_is_named() -> None:
-    """By the server, before its workers' own deadlines."""
+    """By the server, before the workers' own deadlines."""
     workers = Workers(3, within_s=0.3)
     said = on_ranks(2, lambda rank: workers.push(rank, values(rank)))
     assert said == ["rank 2 did not push in time"] * 2
@@ -134,21 +134,21 @@ def test_a_late_worker_is_named() -> None:
 
 
 def test_workers_must_push_the_same_shapes(three: Workers) -> None:
-    """Else their sum would be of things that do not belong together."""
+    """Otherwise they run different programs."""
     said = on_ranks(3, lambda rank: three.push(rank, values(rank)[: ELEMENTS - (rank == 2)]))
     assert all("rank 2 pushed other shapes" in line for line in said)
 
 
 def test_a_server_ends_once_all_have_left(three: Workers) -> None:
-    """A message of nothing is a farewell."""
+    """An empty message is a farewell."""
     for connection in three.connections:
         connection.send(b"", soon())
     three._server.join(30)
     assert not three._server.is_alive()
 
 
-def test_an_asynchronous_server_gives_each_worker_what_it_has_not_had() -> None:
-    """And waits for nobody; buffers of one form are kept apart, and a worker that leaves takes nothing along."""
+def test_an_asynchronous_server_returns_all_pushes_since_the_last_call() -> None:
+    """Without waiting; buffers of equal form stay separate, also when a worker leaves."""
     workers = Workers(2, make=AsynchronousServer)
 
     def call(rank: int, value: float, buffer: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""Ranks that meet by the key-value store: who comes, who does not, who goes, and who has no business there."""
+"""The key-value store: ranks that are missing, die or leave, and clients that are refused."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SECRET = b"of this run"
 
 @pytest.fixture
 def store() -> Iterator[KeyValueStore]:
-    """Of three ranks."""
+    """Make a store for three ranks."""
     with closing(KeyValueStore("127.0.0.1", 3, SECRET)) as made:
         yield made
 
 
 def client(store: KeyValueStore, rank: int) -> StoreClient:
-    """A rank's."""
+    """Connect a rank."""
     return StoreClient(store.address, rank, SECRET, soon())
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 16])
-def test_all_get_what_all_gave(size: int) -> None:
-    """In the order of ranks, under several names, in whatever order they come."""
+def test_all_gather_returns_the_values_of_all_ranks(size: int) -> None:
+    """By rank, for several names and any order of arrival."""
     with closing(KeyValueStore("127.0.0.1", size, SECRET)) as store:
 
         def work(rank: int) -> list[list[str]]:
@@ -47,14 +47,14 @@ def test_all_get_what_all_gave(size: int) -> None:
         assert on_ranks(size, work) == [expected] * size
 
 
-def test_ranks_that_do_not_come_are_named(store: KeyValueStore) -> None:
-    """By the deadline of whoever waits."""
+def test_missing_ranks_are_named(store: KeyValueStore) -> None:
+    """At the caller's deadline."""
     with closing(client(store, 1)) as own, pytest.raises(RendezvousError, match="rank 0 and rank 2 did not reach 'x'"):
         own.all_gather("x", "1", time.monotonic() + 0.1)
 
 
 def test_a_rank_that_dies_is_named_at_once(store: KeyValueStore) -> None:
-    """To who waits, long before its deadline, and to who asks; the first one counts."""
+    """To waiting ranks, long before their deadline, and to ranks that ask; the first death counts."""
     code = (
         "import os, sys, time; from dlobd.network.rendezvous.store import StoreClient\n"
         "own = StoreClient(sys.argv[1], 2, b'of this run', time.monotonic() + 20); print('there', flush=True)\n"
@@ -77,14 +77,14 @@ def test_a_rank_that_dies_is_named_at_once(store: KeyValueStore) -> None:
 
 
 def test_a_rank_that_says_bye_is_not_dead(store: KeyValueStore) -> None:
-    """It has done what it had to."""
+    """It has finished."""
     with closing(client(store, 0)) as own:
         client(store, 1).close()
         assert own.first_dead() is None
 
 
 def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
-    """Both ends say so, and the store goes on."""
+    """Both ends report it, and the store continues."""
     with pytest.raises(RendezvousError, match="its secret is not that of the run"):
         StoreClient(store.address, 0, b"another", soon())
     assert "does not know the run's secret" in capfd.readouterr().err
@@ -103,10 +103,10 @@ def test_a_wrong_secret_is_refused(store: KeyValueStore, capfd: pytest.CaptureFi
         (b"x" * (MESSAGE_BYTES + 1), "does not fit"),
     ],
 )
-def test_who_makes_no_sense_is_refused(
+def test_an_invalid_message_is_refused(
     store: KeyValueStore, capfd: pytest.CaptureFixture[str], said: bytes, why: str
 ) -> None:
-    """Although it knows the secret; one line, and the store goes on."""
+    """Even with the secret; one log line, and the store continues."""
     with closing(SocketsChannel("tcp", "", SECRET)) as channel:
         channel.connect(store.address, soon()).send(said, soon())
         lines = ""
@@ -120,10 +120,10 @@ def test_who_makes_no_sense_is_refused(
 
 
 @pytest.mark.parametrize("question", [{}, {"within_s": "1"}, {"within_s": -1}, {"name": 1, "value": "", "within_s": 1}])
-def test_a_question_without_sense_ends_the_connection(
+def test_an_invalid_question_ends_the_connection(
     store: KeyValueStore, capfd: pytest.CaptureFixture[str], question: dict[str, object]
 ) -> None:
-    """Its rank counts as gone: it is no rank of this version."""
+    """Its rank counts as dead."""
     with closing(SocketsChannel("tcp", "", SECRET)) as channel, closing(client(store, 1)) as own:
         connection = channel.connect(store.address, soon())
         connection.send(b'{"rank": 0}', soon())
@@ -133,8 +133,8 @@ def test_a_question_without_sense_ends_the_connection(
     assert "refused" in capfd.readouterr().err
 
 
-def test_nobody_can_be_another_rank(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
-    """The second of one number is refused, and the first one stays."""
+def test_a_rank_number_is_accepted_once(store: KeyValueStore, capfd: pytest.CaptureFixture[str]) -> None:
+    """The second client is refused, and the first one stays."""
     with closing(client(store, 0)) as first:
         second = client(store, 0)
         with pytest.raises(RendezvousError):
@@ -144,8 +144,8 @@ def test_nobody_can_be_another_rank(store: KeyValueStore, capfd: pytest.CaptureF
         assert first.first_dead() is None
 
 
-def test_ranks_that_wait_hear_that_the_book_is_closed() -> None:
-    """They do not wait for their deadline."""
+def test_closing_wakes_waiting_ranks() -> None:
+    """Before their deadline."""
     store = KeyValueStore("127.0.0.1", 2, SECRET)
     with closing(client(store, 0)) as own:
         closer = threading.Timer(0.1, store.close)
@@ -157,14 +157,14 @@ def test_ranks_that_wait_hear_that_the_book_is_closed() -> None:
 
 
 def test_it_listens_on_its_address_only(store: KeyValueStore) -> None:
-    """Not on all of them."""
+    """Not on the wildcard address."""
     port = int(store.address.rpartition(":")[2])
     with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
         probe.connect(("127.0.0.2", port))
 
 
-def test_two_hundred_books_leave_nothing() -> None:
-    """No thread, no descriptor."""
+def test_two_hundred_stores_leave_no_thread_and_no_descriptor() -> None:
+    """Counted after the first one."""
 
     def once() -> None:
         with closing(KeyValueStore("127.0.0.1", 2, SECRET)) as store:

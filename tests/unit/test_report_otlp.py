@@ -15,6 +15,7 @@ from strategies import span, traces
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
+from dlobd.spans import SpanKind
 
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)
@@ -172,7 +173,7 @@ def test_names_are_taken_as_they_are(name: str) -> None:
     """Of spans, hosts, attributes and their values; what is no Unicode text is escaped."""
     attrs: dict[str, Any] = {"text": name, f"key {name}": 1, "list": [name], "nested": [[0, name]]}
     hostile = span("a", "spark", 0, 9, process=Process(name, "driver", 0, 0))
-    evidence = Trace(0, 9, (replace(hostile, name=name, attrs=attrs),))
+    evidence = Trace(0, 9, (replace(hostile, kind=SpanKind(name, "spark"), attrs=attrs),))
     request = otlp(evidence, name, ANCHOR)
     _, one = check(request, evidence)
     expected = name.replace("\ud800", "\\ud800")

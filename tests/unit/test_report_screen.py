@@ -75,6 +75,23 @@ def test_a_run_with_much_to_say_still_fits() -> None:
     assert "and 26 more: dlobd show --full" in shown
 
 
+def test_failed_and_impossible_checks_are_listed() -> None:
+    """In plain words, the failed checks first; those that passed are not listed."""
+    run = run_of("quick-run")
+    assert not any("check" in words for words, _ in lines(run))
+    done, failed, impossible = run.checks[:3]
+    checks = (
+        done,
+        replace(impossible, verdict="unknown", message="the audit log is missing"),
+        replace(failed, verdict="fail", message="Spark read 9 bytes of input; the files have 10"),
+    )
+    shown = [words for words, _ in lines(replace(run, checks=checks)) if "check" in words]
+    assert shown == [
+        "check failed: Spark read 9 bytes of input; the files have 10",
+        "check impossible: the audit log is missing",
+    ]
+
+
 def test_no_finding_is_said_and_so_is_an_older_record() -> None:
     """An empty list is not the same as nobody having looked."""
     run = run_of("quick-run")

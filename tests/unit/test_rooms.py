@@ -1,4 +1,4 @@
-"""The rooms: docs/architecture.md has their order, no module is too long, and a name in a string exists."""
+"""The rooms: their docstrings, the size of modules, and names of modules in strings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import importlib.util
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,11 @@ from dlobd.axes import REGISTRIES
 
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "dlobd"
-MAX_LINES = 400
+MAX_LINES = 800
+MIN_LINES = 40
+
+SMALL: dict[str, str] = {}
+"""Modules below MIN_LINES, with the reason why each is one."""
 
 WRITTEN = [
     *PACKAGE.rglob("*.py"), *(TOP / "jobs").glob("*.py"), *(TOP / "analysis").glob("*.py"),
@@ -26,12 +30,6 @@ WRITTEN = [
     *(TOP / ".ci").glob("*"), TOP / "Makefile",
     TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "pyproject.toml",
 ]  # fmt: skip
-
-
-def test_the_page_has_the_order_of_imports_that_is_held() -> None:
-    """As pyproject.toml has it."""
-    contract = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    assert "\n".join(contract["layers"]) in (TOP / "docs" / "architecture.md").read_text()
 
 
 def test_every_folder_says_what_may_enter() -> None:
@@ -42,10 +40,13 @@ def test_every_folder_says_what_may_enter() -> None:
         assert len(docstring) > 30, path
 
 
-def test_no_module_is_longer_than_a_person_reads() -> None:
-    """400 lines: what is longer has two reasons to change."""
-    long = {str(path.relative_to(TOP)): lines for path in PACKAGE.rglob("*.py") if (lines := _lines(path)) > MAX_LINES}
-    assert long == {}
+def test_a_module_has_one_reason() -> None:
+    """A module above 800 lines has several; one below 40 belongs to its reader, unless SMALL gives the reason."""
+    lines = {str(path.relative_to(PACKAGE)): _lines(path) for path in PACKAGE.rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > MAX_LINES} == {}
+    small = {path for path, count in lines.items() if count < MIN_LINES and not path.endswith("__init__.py")}
+    assert small - set(SMALL) == set()
+    assert set(SMALL) <= small, "remove the rows of modules that have grown or are gone"
 
 
 def _lines(path: Path) -> int:
@@ -58,13 +59,18 @@ def _named(text: str) -> Iterator[str]:
     yield from re.findall(r"(?<![\w.-])dlobd/[\w/]+\.py\b", text)
 
 
-@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(TOP)))
-def test_a_name_in_a_string_names_something(path: Path) -> None:
+def test_a_name_in_a_string_names_something() -> None:
     """Registries, `-m` of child processes, Spark's daemon modules, comments and pages."""
-    for name in set(_named(path.read_text())):
-        assert exists(name), f"{path.relative_to(TOP)} names {name}"
+    wrong = [
+        f"{path.relative_to(TOP)} names {name}"
+        for path in WRITTEN
+        for name in sorted(set(_named(path.read_text())))
+        if not exists(name)
+    ]
+    assert wrong == []
 
 
+@cache
 def exists(name: str) -> bool:
     """Whether a dotted name is a module or something in one, or a path a file."""
     if name.endswith(".py"):
@@ -108,7 +114,7 @@ DAEMONS = [
 
 @pytest.mark.parametrize("module", DAEMONS)
 def test_a_python_worker_imports_no_http_client_before_it_records(module: str) -> None:
-    """What Spark's Python daemon and a trainer's process import first: import time would be nobody's."""
+    """Spark's Python daemon and a trainer's process open the recorder first: no span contains an earlier import."""
     heavy = ("requests", "urllib3", "hdfs", "numpy", "pandas", "tensorflow", "pyspark")
     code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -14,8 +14,8 @@ from dlobd.axes import LAUNCHERS, SCHEDULERS
 from dlobd.errors import UsageError
 from dlobd.experiment import files
 from dlobd.paths import python, shipped
-from dlobd.run.capacity import cores_of, gpus_of
-from dlobd.run.deploy.spark_workers import links_home
+from dlobd.run.place.standalone import link_home
+from dlobd.run.preflight.capacity import cores_of, gpus_of
 from dlobd.run.schedulers.base import Command, PackedInstallation, Submission, Target
 from dlobd.run.schedulers.yarn import GPUS
 
@@ -235,9 +235,9 @@ def test_workers_write_into_a_home_of_links(tmp_path: Path) -> None:
     for name in ("bin", "jars", "work"):
         (home / name).mkdir(parents=True)
         (home / name / "file").write_text(name)
-    links = links_home(home, tmp_path / "cluster")
+    links = link_home(home, tmp_path / "cluster")
     (links / "work" / "app-1").mkdir()
-    again = links_home(home, tmp_path / "cluster")
+    again = link_home(home, tmp_path / "cluster")
     assert again == links
     assert (links / "bin" / "file").read_text() == "bin"
     assert list((links / "work").iterdir()) == []

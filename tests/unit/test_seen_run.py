@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.degrees import degree, is_read
+from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes import jvm
 from dlobd.attribution.lanes.assemble import assembled
@@ -27,8 +27,9 @@ def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(tr
     """The rest lies between marks: mostly JVMs that load their main classes."""
     seen: Counter[str] = Counter()
     for segment in attribute(trace).segments:
-        known = degree(segment)
-        if known == "named wait" and segment.span and not is_read(segment.span.cause):
+        known = quality(segment)
+        cause = segment.span.cause_kind if segment.span else None
+        if known == "named wait" and not (cause and cause.period_is_read):
             known = "unexplained"  # of a length that is only believed
         seen[known] += segment.end_ns - segment.start_ns
     assert (seen["measured"] + seen["named wait"]) / trace.wall_ns >= 0.8
@@ -36,8 +37,8 @@ def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(tr
 
 def test_every_phase_that_the_table_has_is_in_some_lane(trace: Trace) -> None:
     """A message that Spark words otherwise would lose its phase unnoticed."""
-    made = {span.name for span in trace.spans}
-    assert {phase.name for phase in (*jvm.DRIVER, *jvm.APPLICATION_MASTER, *jvm.REQUEST, *jvm.EXECUTOR)} <= made
+    made = {span.kind for span in trace.spans}
+    assert {phase.kind for phase in (*jvm.DRIVER, *jvm.APPLICATION_MASTER, *jvm.REQUEST, *jvm.EXECUTOR)} <= made
     assert {name for name, _ in jvm.FIRST} | {"create JVM", "configure log4j", "GC pause"} <= made
 
 

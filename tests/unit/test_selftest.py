@@ -11,6 +11,7 @@ from records import run as run_of
 from rich.console import Console
 from strategies import span
 
+from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes.assemble import assemble
@@ -225,7 +226,8 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
     right = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.held_ns) for recovery in right.recoveries] == [("found", delay.ns)]
     trace = assemble(bundle)
-    spans = tuple(replace(each, layer="spark") if each.layer == "hdfs" else each for each in trace.spans)
+    wrong = kinds.SpanKind("planted", "spark")
+    spans = tuple(replace(span, kind=wrong) if span.layer == "hdfs" else span for span in trace.spans)
     monkeypatch.setattr(runs, "assemble", lambda bundle: replace(trace, spans=spans))
     planted = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.blamed) for recovery in planted.recoveries] == [("wrong", {"spark": delay.ns})]

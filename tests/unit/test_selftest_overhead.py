@@ -15,8 +15,8 @@ import pytest
 from records import run_record
 
 from dlobd import tracing
-from dlobd.attribution.statistics import Estimate
 from dlobd.bundle import store
+from dlobd.compare.median import Estimate
 from dlobd.experiment import files
 from dlobd.run import runner
 from dlobd.selftest import overhead, step_loop

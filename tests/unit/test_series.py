@@ -18,7 +18,7 @@ from dlobd.errors import BundleError, ClusterError, SetupError, UsageError
 from dlobd.experiment import files
 from dlobd.hadoop.web import NodeResources
 from dlobd.run import runner, series
-from dlobd.run.deploy import embedded, external
+from dlobd.run.place import embedded
 from dlobd.schema import Experiment
 
 NATIVE = ["launcher=native", "scheduler=none", "input=read"]
@@ -37,9 +37,9 @@ class Runs:
         self.made: list[str] = []
         self.next: list[Any] = []
 
-    def __call__(self, point: Experiment, out: Path, progress: Any, running: Any, began: Any) -> Path:
+    def __call__(self, point: Experiment, out: Path, progress: Any, running: Any, observer: Any) -> Path:
         bundle = store.create(out, point.name)
-        began(bundle)
+        observer.created(bundle)
         self.made.append(point.name)
         ending = self.next.pop(0) if self.next else "ok"
         if isinstance(ending, BaseException):
@@ -179,8 +179,9 @@ def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
 def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reached, and given what its nodes need, once; its runs are no series with those of another cluster."""
     opened: list[Any] = []
-    monkeypatch.setattr(external, "reached", lambda elsewhere, *more: opened.append(elsewhere) or "there")
-    monkeypatch.setattr(Runs, "__call__", lambda self, point, out, progress, running, began: lent(point, out, running))
+    there = SimpleNamespace(web=SimpleNamespace(node_resources=list), supply=lambda times: opened.append("supplied"))
+    monkeypatch.setattr(series.ExternalHadoop, "open", lambda elsewhere, report: opened.append(elsewhere) or there)
+    monkeypatch.setattr(Runs, "__call__", lambda self, point, out, progress, running, hooks: lent(point, out, running))
     elsewhere = SimpleNamespace(read=lambda: SimpleNamespace(fs_uri="hdfs://nn:8020"))
     used: list[Any] = []
 
@@ -194,7 +195,7 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
     found = series.opened(yarn, 0, tmp_path, elsewhere)  # type: ignore[arg-type]
     assert found.path != series.opened(yarn, 0, tmp_path).path
     series.run(found, 2, lambda message: None, lambda line: None, elsewhere)  # type: ignore[arg-type]
-    assert (opened, used) == ([elsewhere], ["there", "there"])
+    assert (opened, used) == ([elsewhere, "supplied"], [there, there])
     assert series.load(found.path).cluster == "hdfs://nn:8020"
     with pytest.raises(UsageError, match="--hadoop-conf needs scheduler = yarn"):
         series.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]
@@ -207,11 +208,8 @@ def test_points_too_large_for_an_external_cluster_are_said_before_it_gets_anythi
     nodes = SimpleNamespace(node_resources=lambda: [NodeResources(4096, 4096, {})], setting=lambda name: None)
     uploaded: list[str] = []
 
-    def reached(elsewhere: Any, setup: Any, progress: Any, ask: Any) -> None:
-        ask(nodes)
-        uploaded.append("all")
-
-    monkeypatch.setattr(external, "reached", reached)
+    there = SimpleNamespace(web=nodes, supply=lambda times: uploaded.append("all"))
+    monkeypatch.setattr(series.ExternalHadoop, "open", lambda elsewhere, report: there)
     elsewhere: Any = SimpleNamespace(read=lambda: SimpleNamespace(fs_uri="hdfs://nn:8020"))
     base = files.load("softmax-mnist-quick")
     yarn = {str(n): dataclasses.replace(base, name=f"w{n}", workers=n) for n in (1, 10, 20)}

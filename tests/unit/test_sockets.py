@@ -1,4 +1,4 @@
-"""Library sockets: what its wire must bear. What all libraries do alike is in tests/contract/test_channels.py."""
+"""Library sockets: its wire format. tests/contract/test_channels.py has the tests of all libraries."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ SHORT_S = 0.05
 
 
 def soon() -> float:
-    """A deadline that no healthy machine misses."""
+    """Return a deadline that every healthy machine meets."""
     return time.monotonic() + PATIENCE_S
 
 
 def shortly() -> float:
-    """A deadline that passes while a test waits."""
+    """Return a deadline that passes during a test."""
     return time.monotonic() + SHORT_S
 
 
 @pytest.fixture
 def channel() -> Iterator[SocketsChannel]:
-    """One that knows the secret."""
+    """Open a channel that knows the secret."""
     made = SocketsChannel(secret=SECRET)
     yield made
     made.close()
@@ -45,7 +45,7 @@ def channel() -> Iterator[SocketsChannel]:
 
 @pytest.fixture(scope="module")
 def lasting() -> Iterator[tuple[Connection, Connection, ThreadPoolExecutor]]:
-    """Two ends, and a thread for one of them, for tests that send many messages."""
+    """Connect two ends, with a thread for one of them, for tests that send many messages."""
     with ThreadPoolExecutor(1) as pool:
         made = SocketsChannel()
         listener = made.listen()
@@ -55,20 +55,20 @@ def lasting() -> Iterator[tuple[Connection, Connection, ThreadPoolExecutor]]:
 
 
 def connected(channel: SocketsChannel) -> tuple[Any, Any]:
-    """Two ends of one connection."""
+    """Return the two ends of a connection."""
     listener = channel.listen()
     here = channel.connect(listener.address, soon())
     return here, listener.accept(soon())
 
 
 def dialled(listener: Listener) -> socket.socket:
-    """A bare socket that has connected, and said nothing."""
+    """Return a bare connected socket that has sent nothing."""
     _, host, port = listener.address.split(":")
     return socket.create_connection((host, int(port)), PATIENCE_S)
 
 
 def exactly(bare: socket.socket, size: int) -> bytes:
-    """That many bytes, or fewer if the other end closes."""
+    """Read a number of bytes, or fewer if the other end closes."""
     said = bytearray()
     while len(said) < size and (more := bare.recv(size - len(said))):
         said += more
@@ -76,14 +76,14 @@ def exactly(bare: socket.socket, size: int) -> bytes:
 
 
 def joined(listener: Listener, secret: bytes = SECRET) -> tuple[socket.socket, bytes]:
-    """A bare socket that has authenticated, and the answer that it got."""
+    """Return a bare authenticated socket, and the answer that it received."""
     bare = dialled(listener)
     bare.sendall(authentication.hello(secret, exactly(bare, authentication.GREETING_BYTES)))
     return bare, exactly(bare, authentication.PROOF_BYTES)
 
 
 def header(size: int) -> bytes:
-    """What a message begins with."""
+    """Return the prefix of a message."""
     return struct.pack("<Q", size)
 
 
@@ -96,7 +96,7 @@ def header(size: int) -> bytes:
 def test_a_message_may_be_cut_anywhere_at_both_ends(
     lasting: tuple[Connection, Connection, ThreadPoolExecutor], cuts: list[int], others: list[int], seed: int
 ) -> None:
-    """The parts that are sent, those received into, and the connection's own buffer have no boundary in common."""
+    """Boundaries of sent parts, received parts and the connection's buffer differ."""
     here, there, pool = lasting
     whole = random.Random(seed).randbytes(sum(cuts))
     sent, at = [], 0
@@ -113,7 +113,7 @@ def test_a_message_may_be_cut_anywhere_at_both_ends(
 def test_more_parts_than_the_kernel_takes_at_once(
     lasting: tuple[Connection, Connection, ThreadPoolExecutor],
 ) -> None:
-    """Three thousand, of which its limit is 1024 (UIO_MAXIOV)."""
+    """3000 parts exceed the kernel's limit of 1024 (UIO_MAXIOV)."""
     here, there, pool = lasting
     parts = [bytes([n % 251]) * (n % 7) for n in range(3000)]
     into = [bytearray(3) for _ in range(3100)]
@@ -123,10 +123,10 @@ def test_more_parts_than_the_kernel_takes_at_once(
     assert b"".join(into)[:size] == b"".join(parts)
 
 
-def test_many_short_messages_that_lie_ready_keep_their_boundaries(
+def test_many_short_messages_in_one_read_keep_their_boundaries(
     lasting: tuple[Connection, Connection, ThreadPoolExecutor],
 ) -> None:
-    """Several of them come in one call of the kernel, and a length may lie across two."""
+    """Several messages arrive in one system call, and a length may be split over two."""
     here, there, _ = lasting
     lengths = [n * 13 % 41 for n in range(2000)]
     for n, length in enumerate(lengths):
@@ -137,8 +137,8 @@ def test_many_short_messages_that_lie_ready_keep_their_boundaries(
         assert memory[:length] == bytes([n % 256]) * length
 
 
-def test_a_truncated_message_is_a_peer_that_is_gone(channel: SocketsChannel) -> None:
-    """In its length and in its bytes; what came of it is no message."""
+def test_a_truncated_message_raises_peer_closed(channel: SocketsChannel) -> None:
+    """Truncated in its length or in its bytes."""
     listener = channel.listen()
     for said in (b"\1\0\0", header(100), header(100) + b"x" * 99, header(100_000) + b"x" * 50_000):
         bare, _ = joined(listener)
@@ -150,7 +150,7 @@ def test_a_truncated_message_is_a_peer_that_is_gone(channel: SocketsChannel) -> 
 
 
 def test_a_length_beyond_all_memory_is_refused(channel: SocketsChannel) -> None:
-    """Before anything of it is allocated; the deadline ends what would be skipped for ever."""
+    """Nothing is allocated; the deadline ends the skipping."""
     listener = channel.listen()
     bare, _ = joined(listener)
     end = listener.accept(soon())
@@ -163,7 +163,7 @@ def test_a_length_beyond_all_memory_is_refused(channel: SocketsChannel) -> None:
 
 
 def test_a_message_whose_deadline_passed_is_skipped_by_the_next_call(channel: SocketsChannel) -> None:
-    """Wherever it had come to, with its length or without."""
+    """With or without its length received."""
     listener = channel.listen()
     bare, _ = joined(listener)
     end = listener.accept(soon())
@@ -182,7 +182,7 @@ def test_a_message_whose_deadline_passed_is_skipped_by_the_next_call(channel: So
 
 
 def test_a_message_that_was_cut_by_its_deadline_ends_the_connection(channel: SocketsChannel) -> None:
-    """The receiver could not tell where the next one begins: it is told, and so is who sends next."""
+    """The receiver could not find the start of the next message; both ends get an error."""
     listener = channel.listen()
     end = channel.connect(listener.address, soon())
     other = listener.accept(soon())
@@ -195,7 +195,7 @@ def test_a_message_that_was_cut_by_its_deadline_ends_the_connection(channel: Soc
 
 
 def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
-    """The sender has to wait for room many times, also longer than it blocks in the kernel at once."""
+    """The sender waits for room many times, and longer than it blocks in the kernel."""
     listener = channel.listen()
     bare, _ = joined(listener)
     end = listener.accept(soon())
@@ -209,8 +209,8 @@ def test_a_slow_receiver_gets_all(channel: SocketsChannel) -> None:
     bare.close()
 
 
-def test_what_was_sent_before_close_still_arrives(channel: SocketsChannel) -> None:
-    """A rank that is done need not wait for the others."""
+def test_messages_sent_before_close_still_arrive(channel: SocketsChannel) -> None:
+    """A finished rank need not wait for the others."""
     listener = channel.listen()
     end = channel.connect(listener.address, soon())
     other = listener.accept(soon())
@@ -221,10 +221,10 @@ def test_what_was_sent_before_close_still_arrives(channel: SocketsChannel) -> No
         other.recv(bytearray(1), soon())
 
 
-def test_garbage_is_refused_at_once_and_the_next_one_is_served(
+def test_garbage_is_refused_at_once_and_the_next_peer_is_served(
     channel: SocketsChannel, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Each with one line; also who connects and leaves."""
+    """One log line each, also for a peer that connects and leaves."""
     listener = channel.listen()
     for said in (b"GET / HTTP/1.1\r\n\r\n", bytes(1000), b"\x16\x03\x01"):
         bare = dialled(listener)
@@ -244,10 +244,10 @@ def test_garbage_is_refused_at_once_and_the_next_one_is_served(
     assert all(line.startswith(f"dlobd: {listener.address}: refused 127.0.0.1:") for line in lines)
 
 
-def test_one_that_says_nothing_delays_nobody_and_is_refused_in_the_end(
+def test_a_silent_peer_delays_no_other_and_is_refused(
     channel: SocketsChannel, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A slow handshake is waited for beside the others."""
+    """Handshakes run concurrently."""
     listener = channel.listen()
     slow = [dialled(listener) for _ in range(3)]
     for bare in slow:
@@ -266,8 +266,8 @@ def test_one_that_says_nothing_delays_nobody_and_is_refused_in_the_end(
     assert "it did not complete within 0.05 s" in capfd.readouterr().err
 
 
-def test_a_wrong_secret_is_told_so(channel: SocketsChannel) -> None:
-    """By a fixed answer that is no proof; nobody can be accepted by it."""
+def test_a_wrong_secret_gets_a_refusal(channel: SocketsChannel) -> None:
+    """The answer is constant and proves nothing."""
     listener = channel.listen()
     bare, answer = joined(listener, b"of another run")
     assert answer == authentication.REFUSAL
@@ -277,8 +277,8 @@ def test_a_wrong_secret_is_told_so(channel: SocketsChannel) -> None:
         listener.accept(shortly())
 
 
-def test_a_listener_that_cannot_prove_the_secret_is_left() -> None:
-    """Whoever takes over the port of a rank that died gets no message."""
+def test_a_listener_that_does_not_know_the_secret_gets_no_message() -> None:
+    """A process may take over the port of a dead rank."""
     with socket.create_server(("127.0.0.1", 0)) as impostor, ThreadPoolExecutor(1) as pool:
         channel = SocketsChannel(secret=SECRET)
         address = f"sockets:127.0.0.1:{impostor.getsockname()[1]}"
@@ -293,8 +293,8 @@ def test_a_listener_that_cannot_prove_the_secret_is_left() -> None:
         channel.close()
 
 
-def test_a_port_of_something_else_is_no_listener() -> None:
-    """It says so, rather than to wait for its deadline."""
+def test_a_port_of_another_program_is_rejected() -> None:
+    """At once, before the deadline."""
     with socket.create_server(("127.0.0.1", 0)) as other, ThreadPoolExecutor(1) as pool:
         channel = SocketsChannel()
         dialling = pool.submit(channel.connect, f"sockets:127.0.0.1:{other.getsockname()[1]}", soon())
@@ -306,8 +306,8 @@ def test_a_port_of_something_else_is_no_listener() -> None:
         channel.close()
 
 
-def test_closing_a_channel_wakes_who_connects() -> None:
-    """To an address where nobody listens, and to one that does not answer."""
+def test_closing_a_channel_wakes_connect() -> None:
+    """To an address without a listener, and to one that does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(2) as pool:
         channel = SocketsChannel()
         gone = channel.listen()
@@ -326,11 +326,10 @@ def test_closing_a_channel_wakes_who_connects() -> None:
 @pytest.mark.parametrize(("near_us", "address", "limited"), [
     (10**6, "127.0.0.3", True), (10**6, "127.0.0.2", False), (0, "127.0.0.3", False),
 ])  # fmt: skip
-def test_little_is_on_the_way_to_a_near_peer(
+def test_a_near_peer_gets_a_small_send_buffer(
     monkeypatch: pytest.MonkeyPatch, near_us: int, address: str, limited: bool
 ) -> None:
-    """By the round trip that the kernel has measured; to others, and to an address of its own, as much as the kernel
-    finds useful."""
+    """Decided by the round trip that the kernel has measured; other peers get the kernel's default."""
     monkeypatch.setattr(sockets, "NEAR_US", near_us)
     with socket.create_server(("127.0.0.2", 0)) as listener:
         bare = socket.create_connection(listener.getsockname(), PATIENCE_S, (address, 0))
@@ -343,8 +342,8 @@ def test_little_is_on_the_way_to_a_near_peer(
     there.close()
 
 
-def test_what_was_begun_goes_on_while_the_same_end_receives(channel: SocketsChannel) -> None:
-    """Both ends send more than any buffer takes, and each has one thread."""
+def test_a_started_send_progresses_while_the_same_end_receives(channel: SocketsChannel) -> None:
+    """Both ends send more than the buffers hold, with one thread each."""
     size = 32 << 20
 
     def work(end: Any) -> bytes:

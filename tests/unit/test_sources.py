@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd.attribution import record
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import read
-from dlobd.attribution.sources import kinds
+from dlobd.attribution.sources import kinds as source_kinds
 from dlobd.attribution.sources.missing import missing
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
-from dlobd.tracing import names
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
@@ -73,11 +73,11 @@ def _introduce(span_files: list[Path], bundle: Path) -> None:
         if own["forked"] and process.process.role == "python-worker":
             above = max((d for d in daemons if processes[d].opened_ns < process.opened_ns), key=_opened(processes))
             parent = known[above]["pid"]
-            forked = {"k": "i", "n": names.WORKER_FORKED, "t": process.opened_ns, "a": {"pid": own["pid"]}}
+            forked = {"k": "i", "n": kinds.WORKER_FORKED, "t": process.opened_ns, "a": {"pid": own["pid"]}}
             with above.open("a") as file:
                 file.write(json.dumps(forked) + "\n")
         elif own["forked"]:
-            above = next(p for p in span_files if processes[p].named(names.FORK_TRAINER))
+            above = next(p for p in span_files if processes[p].named(kinds.FORK_TRAINER))
             parent = known[above]["pid"]
             _told(above, own["pid"])
         lines = path.read_text().splitlines(keepends=True)
@@ -96,7 +96,7 @@ def _told(path: Path, pid: int) -> None:
     """The span in which a trainer was forked has its pid."""
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(
-        line.replace('"i":', f'"a":{{"pid":{pid}}},"i":', 1) if f'"n":"{names.FORK_TRAINER}"' in line else line
+        line.replace('"i":', f'"a":{{"pid":{pid}}},"i":', 1) if f'"n":"{kinds.FORK_TRAINER}"' in line else line
         for line in lines
     ))  # fmt: skip
 
@@ -157,14 +157,14 @@ def test_each_file_that_is_deleted_is_missed(run: str, name: str, tmp_path: Path
         return
     found = computed(path, run)
     assert said(found), found["warnings"]
-    kind = kinds.kind_of(name)
+    kind = source_kinds.kind_of(name)
     assert kind
     before = whole(run)
     if before["status"] != "ok":
         assert found["status"] == before["status"]  # what a job failed of stays the reason
         return
     claims_nothing(found, before)
-    decides = kind.decides and not (run == "native-run" and kind is kinds.DRIVER_LOG)
+    decides = kind.decides and not (run == "native-run" and kind is source_kinds.DRIVER_LOG)
     if decides:
         assert found["status"] == "invalid"
         assert next(check for check in found["checks"] if check["verdict"] == "fail")["code"] == "evidence-complete"
@@ -276,7 +276,7 @@ def test_a_script_that_silences_its_log_is_noticed(tmp_path: Path) -> None:
     log.write_text("".join(lines[: len(lines) // 2]))
     at_ns = int(lines[len(lines) // 2].split()[0])
     spans = next((path / "spans" / "driver").iterdir())
-    level = {"k": "i", "n": names.LOG_LEVEL, "t": at_ns, "a": {"level": "ERROR"}}
+    level = {"k": "i", "n": kinds.LOG_LEVEL, "t": at_ns, "a": {"level": "ERROR"}}
     spans.write_text(spans.read_text() + json.dumps(level) + "\n")
     Bundle(path).note_collected([], {})
     found = computed(path, "own-run")
@@ -291,20 +291,20 @@ def test_nodes_of_ones_own_cluster_are_counted(tmp_path: Path) -> None:
     """TFCluster.run says how many it starts; each runs a main function, which has a span."""
     path = copied("own-run", tmp_path)
     spans = next((path / "spans" / "driver").iterdir())
-    begin = {"k": "s", "l": "launcher", "n": names.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}
+    begin = {"k": "s", "l": "launcher", "n": kinds.TFCLUSTER_RUN, "i": 9999, "p": 1, "t": 3590000000000, "d": 10}
     spans.write_text(spans.read_text() + json.dumps({**begin, "a": {"nodes": 2}}) + "\n")
-    absent = [one for one in missing(Evidence(path)) if one.kind is kinds.RANK_SPANS]
+    absent = [one for one in missing(Evidence(path)) if one.kind is source_kinds.RANK_SPANS]
     assert [one.what for one in absent] == ["spans of 2 of 2 nodes of TFCluster.run"]
 
 
 @pytest.mark.parametrize("name", [*EXTRA, *sorted({name for run in RUNS for name in sources(run)})])
 def test_every_file_of_a_bundle_has_a_rule(name: str) -> None:
     """One that is new needs a row in the table: which layers it tells, and what is unknown without it."""
-    kind = kinds.kind_of(name)
+    kind = source_kinds.kind_of(name)
     assert kind is not None
     assert kind.unknown
 
 
 def test_a_file_without_a_rule_is_none_of_them() -> None:
     """So that the test above can fail."""
-    assert kinds.kind_of("evidence/something-new.json") is None
+    assert source_kinds.kind_of("evidence/something-new.json") is None

@@ -30,7 +30,8 @@ SPARKS_NAMES = {
 
 def found(lines: list[str]) -> dict[str, Any]:
     """The member `spark_metrics` of an event log."""
-    metrics = spark_metrics(event_log.tasks(lines), event_log.stage_calls(lines))
+    log = event_log.parse(lines)
+    metrics = spark_metrics(log.tasks, log.stage_calls)
     assert metrics is not None
     return metrics
 

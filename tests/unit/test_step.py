@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 import numpy as np
 import tensorflow as tf
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 from dlobd.job.models.softmax import build
 from dlobd.job.training.losses import softmax_cross_entropy
 from dlobd.job.training.optimisers import Sgd
@@ -52,7 +52,7 @@ workload = Workload(model, softmax_cross_entropy, Sgd(tf, model.trainable_variab
 step = Step(tf, job, workload, exchange)
 images = np.random.default_rng(0).random((6, 2, 2), np.float32)
 labels = np.arange(6, dtype=np.int32) % 3
-with tracing.span("tensorflow", "trainer"):
+with tracing.span(kinds.TRAINER):
     losses = [step(k, tf.constant(images), tf.constant(labels))[0] for k in range(3)]
 tracing.flush()
 print(losses)

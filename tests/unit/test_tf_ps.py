@@ -1,4 +1,4 @@
-"""TensorFlow's parameter servers: ranks that are processes, real servers of TensorFlow on loopback, a real store."""
+"""TensorFlow's parameter servers: ranks are processes, with real servers of TensorFlow on loopback and a real store."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from exchange_rank import gradients
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.channel import Channel
 from dlobd.network.exchanges import outside_step
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -63,7 +63,7 @@ tracing.flush()
 
 
 def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStack, list[subprocess.Popen[str]]]:
-    """Ranks that have the addresses a launcher would have told them; what is returned ends them."""
+    """Start ranks with the addresses of a launcher; return what ends them."""
     with ExitStack() as free:
         taken = [free.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
         peers = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in taken)
@@ -85,7 +85,7 @@ def started(spans: Path, ranks: int, servers: int, *more: str) -> tuple[ExitStac
 
 @pytest.mark.parametrize(("ranks", "servers"), [(2, 1), (3, 2)])
 def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ranks: int, servers: int) -> None:
-    """All parts are recorded; what the ranks sent to those that serve is told by the kernel."""
+    """All parts are recorded; the kernel counts the bytes to the serving ranks."""
     ends, processes = started(tmp_path, ranks, servers)
     with ends:
         for process in processes:
@@ -97,7 +97,7 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ra
             np.testing.assert_array_equal(other[number], found[0][number])
     recorded = sorted(recorder.read_all(tmp_path), key=_rank)
     for process in recorded:
-        for name in (names.PACK, names.WAIT_FOR_PEERS, names.WIRE, names.UNPACK):
+        for name in (kinds.PACK, kinds.WAIT_FOR_PEERS, kinds.WIRE, kinds.UNPACK):
             assert len(process.named(name)) == 3, name
     links = [transfers(process) for process in recorded]
     assert sorted(links[0]) != []
@@ -105,18 +105,18 @@ def test_means_are_those_of_numpy_and_the_transport_is_proved(tmp_path: Path, ra
         assert all(rank in (source, to) and source != to for source, to, *_ in mine)
         both = {link for other, some in enumerate(links) if other != rank for link in some}
         assert set(mine) <= both, "each transfer is told at both of its ends"
-    told = [TransportEvidence.from_attrs(i.attrs) for one in recorded if (i := one.instant(names.TRANSPORT))]
+    told = [TransportEvidence.from_attrs(i.attrs) for one in recorded if (i := one.instant(kinds.TRANSPORT))]
     plane = verdict("exchange", Channel.parse("tcp"), told)
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
 
 
 def transfers(process: Any) -> list[tuple[int, ...]]:
-    """(source, destination, bytes, buffer) of its last call."""
-    return [tuple(transfer) for transfer in process.named(names.WIRE)[-1].attrs["transfers"]]
+    """Return (source, destination, bytes, buffer) of the last call."""
+    return [tuple(transfer) for transfer in process.named(kinds.WIRE)[-1].attrs["transfers"]]
 
 
 def test_a_rank_that_is_killed_is_named_by_the_deadline(tmp_path: Path) -> None:
-    """By the driver's store: TensorFlow itself only knows that somebody did not come."""
+    """By the store: TensorFlow only knows that some rank is missing."""
     ends, processes = started(tmp_path, 3, 1, "dies")
     with ends:
         for process in processes:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.recorder import RecordedProcess
@@ -26,7 +27,9 @@ from dlobd.tracing.recorder import Recorder
 # a tree of spans: layer, name, attributes, children
 TREES = st.recursive(
     st.tuples(
-        st.sampled_from(["hdfs", "spark"]), st.text(max_size=8), st.dictionaries(st.just("bytes"), st.integers())
+        st.sampled_from(["hdfs", "spark"]),
+        st.text(max_size=8),
+        st.dictionaries(st.just("bytes"), st.integers(0, 2**63 - 1)),
     ),
     lambda inner: st.tuples(st.just("feed"), st.text(max_size=8), st.just({"n": 1}), st.lists(inner, max_size=4)),
     max_leaves=12,
@@ -54,7 +57,7 @@ def test_nested_spans_come_back_as_written(tmp_path_factory: pytest.TempPathFact
 
     def walk(tree: Any, parent: int) -> None:
         layer, name, attrs, *children = tree
-        with own.span(layer, name, None, **attrs):
+        with own.span(kinds.SpanKind(name, layer), None, **attrs):
             expected.append((layer, name, attrs, parent))
             here = len(expected)
             for child in children[0] if children else ():
@@ -84,9 +87,9 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
     """Everything that a span can carry survives, also what is known only at its end, and the error that ended it."""
     own = Recorder(tmp_path, "worker", 3, threaded=False)
     wait = {"waits_for": ["@trainers"], "cause": "poll", "cause_period_ns": 5}
-    with suppress(ZeroDivisionError), own.span("feed", "put", wait, block=1) as span:
+    with suppress(ZeroDivisionError), own.span(kinds.PUT, wait, block=1) as span:
         span.note(bytes=7)
-        own.instant("feed exhausted", blocks=2)
+        own.instant(kinds.FEED_EXHAUSTED, blocks=2)
         raise ZeroDivisionError
     own.close()
     process = only(tmp_path)
@@ -104,7 +107,7 @@ def test_a_wait_an_instant_and_a_late_attribute_come_back(tmp_path: Path) -> Non
 def test_a_process_may_become_something_else(tmp_path: Path) -> None:
     """The last word of a process about itself holds, also for spans that it recorded before."""
     own = Recorder(tmp_path, "python-worker", threaded=False)
-    with own.span("spark", "before"):
+    with own.span(kinds.SpanKind("before", "spark")):
         pass
     own.identify("chief", 0)
     own.close()
@@ -119,11 +122,11 @@ def test_threads_have_stacks_of_their_own(tmp_path: Path) -> None:
 
     def work() -> None:
         for _ in range(each):
-            with own.span("tensorflow", "outer"), own.span("hdfs", "inner"):
+            with own.span(kinds.SpanKind("outer", "tensorflow")), own.span(kinds.SpanKind("inner", "hdfs")):
                 pass
 
     threads = [threading.Thread(target=work, name=f"reader-{i}") for i in range(4)]
-    with own.span("tensorflow", "main"):
+    with own.span(kinds.SpanKind("main", "tensorflow")):
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -157,7 +160,7 @@ def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
     writer.start()
     try:
         for k in range(5_000):
-            own.instant("k", k=k)
+            own.instant(kinds.InstantKind("k"), k=k)
     finally:
         sys.setswitchinterval(interval)
         done.set()
@@ -169,17 +172,17 @@ def test_no_line_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
 def test_a_span_that_is_over_is_one_line_and_one_that_is_open_two(tmp_path: Path) -> None:
     """What was written while it was open gets its end later, with what was noted after; the order is that of begins."""
     own = Recorder(tmp_path, "worker", threaded=False)
-    with own.span("tensorflow", "trainer", None, k=1) as trainer:
-        with own.span("feed", "get", {"waits_for": ["@feeder"]}) as get:
+    with own.span(kinds.TRAINER, None, k=1) as trainer:
+        with own.span(kinds.GET) as get:
             get.note(bytes=7)
         own.flush()
         trainer.note(late=2)
-        with own.span("tensorflow", "step"):
+        with own.span(kinds.STEP):
             pass
     own.close()
     (path,) = tmp_path.glob("spans-*.jsonl")
-    kinds = [(line["k"], line.get("n")) for line in lines(path) if line["k"] in ("s", "b", "e")]
-    assert kinds == [("b", "trainer"), ("s", "get"), ("s", "step"), ("e", None)]
+    written = [(line["k"], line.get("n")) for line in lines(path) if line["k"] in ("s", "b", "e")]
+    assert written == [("b", "trainer"), ("s", "get"), ("s", "step"), ("e", None)]
     outer, inner, step = only(tmp_path).spans
     assert (outer.attrs, inner.attrs, inner.wait) == ({"k": 1, "late": 2}, {"bytes": 7}, {"waits_for": ["@feeder"]})
     assert [span.truncated for span in (outer, inner, step)] == [False, False, False]
@@ -200,9 +203,9 @@ def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        with own.span("tensorflow", "trainer"):
+        with own.span(kinds.TRAINER):
             for k in range(2_000):
-                with own.span("tensorflow", "step") as span:
+                with own.span(kinds.STEP) as span:
                     if k % 50 == 0:
                         time.sleep(0.001)  # it is written while it is open
                     span.note(k=k)
@@ -221,11 +224,11 @@ def test_no_end_is_lost_between_threads_and_the_writer(tmp_path: Path) -> None:
 def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
     """The counts of each cost line are those of all lines before it; the last flush has one; time only grows."""
     own = Recorder(tmp_path, "worker", threaded=False)
-    with own.span("tensorflow", "trainer"):
+    with own.span(kinds.TRAINER):
         for k in range(50):
-            with own.span("tensorflow", "step"):
-                own.instant("k", k=k)
-            own.past("spark", "call", 1, 2)
+            with own.span(kinds.STEP):
+                own.instant(kinds.InstantKind("k"), k=k)
+            own.past(kinds.SpanKind("call", "spark"), 1, 2)
             own.left_out()
             if k % 10 == 0:
                 own.flush(last=True)
@@ -253,7 +256,7 @@ def test_what_recording_cost_is_what_the_file_holds(tmp_path: Path) -> None:
 def test_spans_inside_a_long_span_are_written_meanwhile(tmp_path: Path) -> None:
     """The thread writes without being asked, so that a long training can be looked at while it runs."""
     own = Recorder(tmp_path, "worker", flush_s=0.01)
-    with own.span("tensorflow", "trainer"):
+    with own.span(kinds.TRAINER):
         until(lambda: list(tmp_path.glob("spans-*.jsonl")))
         (path,) = tmp_path.glob("spans-*.jsonl")
         until(lambda: path.read_text().endswith("\n"))
@@ -264,7 +267,7 @@ def test_spans_inside_a_long_span_are_written_meanwhile(tmp_path: Path) -> None:
 def test_a_file_can_go_on_after_close(tmp_path: Path) -> None:
     """A thread that ends its span after the exit handler ran still gets its line into the same file."""
     own = Recorder(tmp_path, "driver", threaded=False)
-    with own.span("spark", "late"):
+    with own.span(kinds.SpanKind("late", "spark")):
         own.close()
     assert [(span.name, span.truncated) for span in only(tmp_path).spans] == [("late", False)]
 
@@ -274,7 +277,7 @@ def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest
     (tmp_path / "no directory").write_text("")
     own = Recorder(tmp_path / "no directory", "worker", threaded=False)
     for _ in range(3):
-        with own.span("tensorflow", "step"):
+        with own.span(kinds.STEP):
             pass
     own.close()
     said = capsys.readouterr().err.splitlines()
@@ -287,10 +290,10 @@ def test_a_disk_that_refuses_does_not_end_the_job(tmp_path: Path, capsys: pytest
 def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every line that it refuses, the anchor and who writes included; the sum is said at the end."""
     own = Recorder(tmp_path, "worker", threaded=False)
-    with own.span("tensorflow", "trainer"):
+    with own.span(kinds.TRAINER):
         (tmp_path / f"spans-{os.getpid()}-{own._opened_ns}.jsonl").symlink_to("/dev/full")
         for _ in range(5):
-            own.instant("x")
+            own.instant(kinds.InstantKind("x"))
             own.flush()
     own.close()
     first, last = capsys.readouterr().err.splitlines()
@@ -304,7 +307,7 @@ def test_a_full_disk_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_values_that_json_does_not_know_are_written_as_text(tmp_path: Path) -> None:
     """An attribute such as a path or a numpy number never stops the writer."""
     own = Recorder(tmp_path, "driver", threaded=False)
-    with own.span("hdfs", "read", path=Path("/a b"), title="Zürich\n"):
+    with own.span(kinds.SpanKind("read", "hdfs"), path=Path("/a b"), title="Zürich\n"):
         pass
     own.close()
     assert only(tmp_path).spans[0].attrs == {"path": "/a b", "title": "Zürich\n"}
@@ -317,16 +320,16 @@ def test_a_span_costs_little(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     count = 2_000
 
     @contextmanager
-    def written_at_once(layer: str, name: str) -> Iterator[None]:
-        os.write(file, json.dumps({"k": "b", "l": layer, "n": name, "t": time.monotonic_ns()}).encode() + b"\n")
+    def written_at_once(kind: kinds.SpanKind) -> Iterator[None]:
+        os.write(file, json.dumps({"k": "b", "l": kind.layer, "n": kind, "t": time.monotonic_ns()}).encode() + b"\n")
         yield
         os.write(file, json.dumps({"k": "e", "t": time.monotonic_ns()}).encode() + b"\n")
 
     def ns(span: Callable[..., Any]) -> float:
         start_ns = time.perf_counter_ns()
-        with own.span("tensorflow", "trainer"):
+        with own.span(kinds.TRAINER):
             for _ in range(count):
-                with span("tensorflow", "step"):
+                with span(kinds.STEP):
                     pass
         return (time.perf_counter_ns() - start_ns) / count
 

@@ -30,14 +30,14 @@ def python(code: str, *arguments: str, check: bool = True, **variables: str) -> 
 
 FORK = """
 import os, sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 tracing.start(sys.argv[1], "python-worker", threaded=False)
-with tracing.span("spark", "parent"):
+with tracing.span(kinds.SpanKind("parent", "spark")):
     child = os.fork()
     if child == 0:
         # its parent's span is open here, and its end below must end nothing of the child
-        tracing.span("spark", "never ended").__enter__()
-        with tracing.span("tensorflow", "child"):
+        tracing.span(kinds.SpanKind("never ended", "spark")).__enter__()
+        with tracing.span(kinds.SpanKind("child", "tensorflow")):
             pass
         tracing.identify("worker", 1)
     else:
@@ -67,8 +67,8 @@ def test_a_forked_child_closes_its_parents_file(tmp_path: Path) -> None:
     """A trainer that lives long does not hold the file of the worker that forked it."""
     code = FORK.replace("pass", "print(*[os.readlink(f'/proc/self/fd/{f}') for f in os.listdir('/proc/self/fd')"
                         " if os.path.exists(f'/proc/self/fd/{f}')], sep='\\n')").replace(
-        'with tracing.span("spark", "parent"):',
-        'tracing.instant("x"); tracing.flush()\nwith tracing.span("spark", "parent"):',
+        'with tracing.span(kinds.SpanKind("parent", "spark")):',
+        'tracing.instant(kinds.SAVED); tracing.flush()\nwith tracing.span(kinds.SpanKind("parent", "spark")):',
     )  # fmt: skip
     done = python(code, str(tmp_path))
     parent, _ = recorder.read_all(tmp_path)
@@ -80,14 +80,14 @@ def test_no_thread_before_the_fork(tmp_path: Path) -> None:
     """A daemon that forks stays without threads; its children may have one."""
     code = """
 import os, sys, threading
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 tracing.start(sys.argv[1], "python-worker", threaded=False)
-with tracing.span("spark", "import"):
+with tracing.span(kinds.SpanKind("import", "spark")):
     pass
-tracing.instant("up")
+tracing.instant(kinds.InstantKind("up"))
 print(threading.active_count(), len(os.listdir("/proc/self/task")), flush=True)
 if os.fork() == 0:
-    with tracing.span("spark", "task"):
+    with tracing.span(kinds.SpanKind("task", "spark")):
         print(threading.active_count(), flush=True)
     os._exit(0)
 os.wait()
@@ -99,10 +99,10 @@ def test_what_nobody_records_costs_no_file(tmp_path: Path) -> None:
     """Before `start` spans and instants do nothing; a recorder without a line makes no file."""
     code = """
 import sys
-from dlobd import tracing
-with tracing.span("hdfs", "open") as span:
+from dlobd import spans as kinds, tracing
+with tracing.span(kinds.OPEN) as span:
     span.note(bytes=1)
-tracing.instant("x"); tracing.identify("worker", 1); tracing.flush()
+tracing.instant(kinds.InstantKind("x")); tracing.identify("worker", 1); tracing.flush()
 tracing.start(sys.argv[1], "driver")
 """
     python(code, str(tmp_path))
@@ -111,7 +111,10 @@ tracing.start(sys.argv[1], "driver")
 
 def test_an_ordinary_exit_writes_everything(tmp_path: Path) -> None:
     """A script that just ends leaves its last instant, without having asked for it."""
-    code = 'import sys; from dlobd import tracing; tracing.start(sys.argv[1], "driver"); tracing.instant("last")'
+    code = (
+        "import sys; from dlobd import spans as kinds, tracing; tracing.start(sys.argv[1], 'driver'); "
+        "tracing.instant(kinds.InstantKind('last'))"
+    )
     python(code, str(tmp_path))
     assert only(tmp_path).instant("last") is not None
 
@@ -120,9 +123,9 @@ def test_a_child_that_leaves_without_exit_handlers_has_written_its_spans(tmp_pat
     """PySpark's workers end by os._exit: whenever a thread's outermost span ends, its lines are on disk."""
     code = """
 import os, sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 tracing.start(sys.argv[1], "python-worker", threaded=False)
-with tracing.span("spark", "task"), tracing.span("feed", "put"):
+with tracing.span(kinds.SpanKind("task", "spark")), tracing.span(kinds.PUT):
     pass
 os._exit(0)
 """
@@ -134,10 +137,10 @@ def test_a_child_that_leaves_without_exit_handlers_has_said_what_recording_cost(
     """Nobody asks for it: the first write says it, and then one a second; tracing.flush says it again."""
     code = """
 import os, sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 tracing.start(sys.argv[1], "python-worker", threaded=False)
 for _ in range(3):
-    with tracing.span("spark", "task"):
+    with tracing.span(kinds.SpanKind("task", "spark")):
         pass
 if sys.argv[2] == "flush":
     tracing.flush()
@@ -154,15 +157,15 @@ def test_a_recorder_that_is_switched_off_records_nothing(tmp_path: Path) -> None
     """Not in the process, not in its children, and a start that says what the process is does no harm."""
     code = """
 import os, sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 assert tracing.start(sys.argv[1], "python-worker", threaded=False) is None
-with tracing.span("spark", "task") as span:
+with tracing.span(kinds.SpanKind("task", "spark")) as span:
     span.note(bytes=1)
     child = os.fork()
     if child == 0:
         tracing.start(sys.argv[1], "worker", 1)
-        with tracing.span("tensorflow", "trainer"):
-            tracing.instant("x")
+        with tracing.span(kinds.TRAINER):
+            tracing.instant(kinds.InstantKind("x"))
         tracing.left_out(); tracing.flush()
         os._exit(0)
 _, status = os.waitpid(child, 0)
@@ -178,16 +181,16 @@ def test_a_disk_that_is_full_for_a_while_costs_the_lines_of_that_while(tmp_path:
     """A write that is cut in the middle damages one line; what is lost is counted, in the file, once there is room."""
     code = """
 import os, resource, sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 own = tracing.start(sys.argv[1], "worker", threaded=False)
 most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-with tracing.span("tensorflow", "trainer"):
+with tracing.span(kinds.TRAINER):
     for k in range(100):
         if k in (10, 90):
             tracing.flush()
             room = own.cost.bytes + 500 if k == 10 else most
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, most))
-        with tracing.span("tensorflow", "step", k=k):
+        with tracing.span(kinds.STEP, k=k):
             pass
 """
     done = python(code, str(tmp_path))
@@ -204,12 +207,12 @@ with tracing.span("tensorflow", "trainer"):
 
 KILLED = """
 import sys, time
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 tracing.start(sys.argv[1], "worker", 1)
-with tracing.span("tensorflow", "trainer"):
+with tracing.span(kinds.TRAINER):
     k = 0
     while True:
-        with tracing.span("tensorflow", "step", k=k):
+        with tracing.span(kinds.STEP, k=k):
             time.sleep(0.002)
         k += 1
         print(k, time.monotonic_ns(), flush=True)
@@ -266,9 +269,9 @@ def test_an_exception_does_not_leave_spans_open(tmp_path: Path) -> None:
     """A crash by an exception runs through the `with` blocks: every span has its end and the error's name."""
     code = """
 import sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 tracing.start(sys.argv[1], "driver")
-with tracing.span("spark", "driver"), tracing.span("hdfs", "open"):
+with tracing.span(kinds.DRIVER), tracing.span(kinds.OPEN):
     raise RuntimeError("boom")
 """
     assert python(code, str(tmp_path), check=False).returncode == 1
@@ -283,10 +286,10 @@ def test_start_twice_only_says_what_the_process_has_become(tmp_path: Path) -> No
     """A process has one recorder, and so one file."""
     code = """
 import sys
-from dlobd import tracing
+from dlobd import spans as kinds, tracing
 first = tracing.start(sys.argv[1], "trainer")
 assert tracing.start(sys.argv[1] + "/other", "worker", 2) is first
-tracing.instant("x")
+tracing.instant(kinds.InstantKind("x"))
 """
     python(code, str(tmp_path))
     assert [path.suffix for path in tmp_path.iterdir()] == [".jsonl"]

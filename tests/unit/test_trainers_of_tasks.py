@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.lanes.assemble import _Waits
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.schema import Process
-from dlobd.tracing import names
 
 WORKER, TRAINER = 11, 12
 
@@ -33,8 +33,8 @@ def test_a_trainer_that_its_task_left_behind_is_in_no_task(begins_ns: int, paren
     perhaps before the trainer's main function, and it ends after it. Nothing else tells such a trainer from one that is
     the feed task's own Python worker, whose parent ran no start task."""
     task = SimpleNamespace(executor="1", id=7, start_ns=100)
-    worker = recorded(WORKER, 1, (names.START_TASK, 50, 95))
-    trainer = recorded(TRAINER, parent, (names.TRAINER, begins_ns, 180))
+    worker = recorded(WORKER, 1, (kinds.START_TASK, 50, 95))
+    trainer = recorded(TRAINER, parent, (kinds.TRAINER, begins_ns, 180))
     evidence: Any = SimpleNamespace(
         executor_containers={"1": "container"},
         executors={"1": SimpleNamespace(finished={7: 200})},

@@ -114,6 +114,14 @@ def test_each_fault_is_found_and_named(bundle: Path, how: Callable[[Results], No
     assert failed(bundle) == named
 
 
+def test_figures_are_numbers_that_json_has(bundle: Path) -> None:
+    """An accuracy of NaN is in the message only."""
+    change(bundle, _set(0, "test", {"samples": 2_000, "accuracy": math.nan}))
+    check = next(check for check in found(bundle) if check.code == "test-accuracy")
+    assert (check.verdict, check.left, check.right) == ("fail", None, main().min_accuracy)
+    assert "nan" in check.message
+
+
 def test_without_results_no_rank_reported(bundle: Path) -> None:
     """A missing or damaged record of the ranks counts as none."""
     path = bundle / "evidence" / "markers.json"

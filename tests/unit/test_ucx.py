@@ -1,4 +1,4 @@
-"""The channel library ucx: over shared memory, and over TCP between network namespaces; what is not there is said.
+"""Library ucx over shared memory, and over TCP between network namespaces.
 
 What all libraries must do is in tests/contract/test_channels.py.
 """
@@ -32,7 +32,7 @@ PATIENCE_S = 30.0
 
 
 def soon() -> float:
-    """A deadline that no healthy machine misses."""
+    """Return a deadline that every healthy machine meets."""
     return time.monotonic() + PATIENCE_S
 
 
@@ -44,7 +44,7 @@ def link() -> Iterator[list[Host]]:
 
 
 def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> None:
-    """Messages of any size, in parts, put and get; the verdict by counters, whatever UCX says."""
+    """Messages of all sizes, parts, put and get; the verdict follows from counters, not from UCX's report."""
     ends = [end(code, "tcp", INTERFACE, host) for code, host in zip((ECHO, ASK), link, strict=True)]
     evidence = met(ends)
     assert [one.lanes for one in evidence] == [(f"tcp/{INTERFACE}",)] * 2
@@ -56,7 +56,7 @@ def test_tcp_between_hosts_is_proved_by_their_interfaces(link: list[Host]) -> No
 
 
 def test_shared_memory_between_processes() -> None:
-    """Nothing that is counted carried it."""
+    """No counter moved by as much."""
     evidence = met([end(code, "shm", "") for code in (ECHO, ASK)])
     assert all(lane.partition("/")[0] in ("posix", "sysv", "cma") for one in evidence for lane in one.lanes)
     plane = verdict("exchange", Channel.parse("shm"), evidence)
@@ -65,7 +65,7 @@ def test_shared_memory_between_processes() -> None:
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureRequest) -> None:
-    """Long before the deadline of who waits for it."""
+    """Long before the receiver's deadline."""
     places: Sequence[Host | None] = request.getfixturevalue("link") if transport == "tcp" else (None, None)
     device = INTERFACE if transport == "tcp" else ""
     dies = end("end = listening()\nprint('here', flush=True)\ntime.sleep(60)", transport, device, places[0])
@@ -101,7 +101,7 @@ def test_a_peer_that_is_killed_is_named(transport: str, request: pytest.FixtureR
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Any, Any]]:
-    """Two connected ends over shared memory."""
+    """Connect two ends over shared memory."""
     here, there = UcxChannel(), UcxChannel()
     listener = there.listen()
     with ThreadPoolExecutor(1) as pool:
@@ -113,12 +113,12 @@ def ends() -> Iterator[tuple[Any, Any]]:
     there.close()
 
 
-def test_memory_is_reached_only_within_its_bounds(ends: tuple[Any, Any]) -> None:
-    """UCX does not check them on all transports: nothing of this reaches it."""
+def test_one_sided_access_checks_bounds(ends: tuple[Any, Any]) -> None:
+    """UCX does not check them on all transports."""
     one, other = ends
     memory = np.zeros(100, np.uint8)
     key = other.register(memory)
-    with pytest.raises(OutOfBounds, match="101 bytes at 0 are not within the 100"):
+    with pytest.raises(OutOfBounds, match="101 bytes at 0 are outside of the 100"):
         one.put(bytes(101), key, 0, soon())
     with pytest.raises(OutOfBounds, match="1 bytes at 100"):
         one.get(bytearray(1), key, 100, soon())
@@ -126,7 +126,7 @@ def test_memory_is_reached_only_within_its_bounds(ends: tuple[Any, Any]) -> None
         one.get(bytearray(1), key, -1, soon())
     changed = key[:40] + bytes([key[40] ^ 1]) + key[41:]
     for wrong in (b"", b"x" * 10, key[:-1], changed, one.register(np.zeros(10, np.uint8))):
-        with pytest.raises(OutOfBounds, match="registered no memory under this key"):
+        with pytest.raises(OutOfBounds, match="registered no memory with this key"):
             one.put(b"x", wrong, 0, soon())
     assert not memory.any()
     one.put(b"end", key, 97, soon())
@@ -135,7 +135,7 @@ def test_memory_is_reached_only_within_its_bounds(ends: tuple[Any, Any]) -> None
 
 
 def test_both_ends_may_send_large_messages_at_once(ends: tuple[Any, Any]) -> None:
-    """One thread sends while another receives, at each end: none waits for the other's buffer."""
+    """Each end sends in one thread and receives in another."""
     size, rounds = 3_000_000, 5
     with ThreadPoolExecutor(4) as pool:
         sent = [pool.submit(lambda e=e: [e.send(bytes(size), soon()) for _ in range(rounds)]) for e in ends]
@@ -145,8 +145,8 @@ def test_both_ends_may_send_large_messages_at_once(ends: tuple[Any, Any]) -> Non
             one.result(PATIENCE_S)
 
 
-def test_what_was_sent_before_close_arrives(ends: tuple[Any, Any]) -> None:
-    """And then the end is said."""
+def test_messages_sent_before_close_arrive(ends: tuple[Any, Any]) -> None:
+    """Afterwards the receiver gets PeerClosed."""
     one, other = ends
     one.send(b"last", soon())
     one.close()
@@ -156,23 +156,23 @@ def test_what_was_sent_before_close_arrives(ends: tuple[Any, Any]) -> None:
         other.recv(memory, soon())
 
 
-def test_a_send_that_was_given_up_is_not_believed(ends: tuple[Any, Any]) -> None:
-    """Its buffer is the caller's again at the deadline, whatever is in it by then; and the connection has ended."""
+def test_an_abandoned_send_is_not_delivered(ends: tuple[Any, Any]) -> None:
+    """The caller may reuse its buffer at the deadline, and the connection has ended."""
     one, other = ends
     message, into = np.full(5_000_000, 1, np.uint8), np.zeros(5_000_000, np.uint8)
     began_s = time.monotonic()
     with pytest.raises(DeadlinePassed):
         one.send(message, began_s + 0.3)
     message[:] = 9
-    with pytest.raises(PeerClosed, match="has given up a call"):
+    with pytest.raises(PeerClosed, match="has abandoned a call"):
         other.recv(into, soon())
-    with pytest.raises(PeerClosed, match="of no more use, as a call was given up"):
+    with pytest.raises(PeerClosed, match=r"cannot be used any more \(a call was abandoned"):
         one.send(b"next", soon())
 
 
 @pytest.mark.parametrize("cut", ["send", "recv"])
 def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> None:
-    """Over a slow link, half-way: nothing is written into the receiver's memory any more."""
+    """Over a slow link; the receiver's memory is not written any more."""
     code = """
         from dlobd.network.channels.base import DeadlinePassed, PeerClosed
         end, what = {how}(), {what!r}
@@ -202,12 +202,14 @@ def test_a_transfer_that_is_cut_ends_the_connection_at_both_ends(cut: str) -> No
     assert [one.returncode for one in both] == [0, 0], said
     cutting, told = [out.splitlines() for out, _ in (said if cut == "send" else said[::-1])]
     assert (cutting[0], cutting[2]) == ("DeadlinePassed", "True"), said
-    assert "of no more use, as a call was given up" in cutting[1]
+    assert "cannot be used any more (a call was abandoned" in cutting[1]
     assert (told[0], told[2]) == ("PeerClosed", "True"), said
 
 
-def test_who_lets_ucx_move_wakes_who_waits(ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that serves the peer's access takes UCX's event of a message; who receives must not sleep on."""
+def test_a_thread_that_makes_progress_wakes_the_receiver(
+    ends: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The serving thread may consume the wake-up for a message."""
     monkeypatch.setattr(worker, "TICK_S", 10 * PATIENCE_S)  # nobody wakes by chance
     one, other = ends
     keys = [each.register(np.zeros(10, np.uint8)) for each in ends]
@@ -228,8 +230,8 @@ def test_who_lets_ucx_move_wakes_who_waits(ends: tuple[Any, Any], monkeypatch: p
         echoing.result(PATIENCE_S)
 
 
-def test_memory_of_an_owner_that_has_closed_is_not_reached(ends: tuple[Any, Any]) -> None:
-    """Shared memory would still be there."""
+def test_memory_of_a_closed_owner_is_not_accessed(ends: tuple[Any, Any]) -> None:
+    """Shared memory would still exist."""
     one, other = ends
     memory = np.zeros(100, np.uint8)
     key = other.register(memory)
@@ -245,7 +247,7 @@ def test_memory_of_an_owner_that_has_closed_is_not_reached(ends: tuple[Any, Any]
 
 
 def test_a_channel_may_close_while_a_connection_is_made() -> None:
-    """UCX's context ends after the last worker: before, this was a segmentation fault."""
+    """UCX's context is destroyed after the last worker; the other order was a segmentation fault."""
     for _ in range(20):
         guest, there = SocketsChannel(), UcxChannel()
         listener = there.listen()
@@ -262,7 +264,7 @@ def test_a_channel_may_close_while_a_connection_is_made() -> None:
 
 
 def test_a_channel_may_close_in_the_middle_of_large_messages() -> None:
-    """Whoever sends or receives at either end is told; UCX aborts where a worker ends in the middle of a copy."""
+    """Both ends get an error; UCX aborts if a worker is destroyed during a copy."""
     size = 3_000_000
 
     def carry(call: Callable[[Any, float], Any]) -> None:
@@ -287,7 +289,7 @@ def test_a_channel_may_close_in_the_middle_of_large_messages() -> None:
 
 
 def test_a_wrong_secret_is_refused() -> None:
-    """UCX does not authenticate, but nobody learns a UCX address without it."""
+    """UCX does not authenticate, but its address is sent only to authenticated peers."""
     here, there = UcxChannel("shm", "", b"mine"), UcxChannel("shm", "", b"yours")
     listener = there.listen()
     with pytest.raises(ChannelError):
@@ -305,8 +307,8 @@ def test_a_wrong_secret_is_refused() -> None:
         ("ipoib", "", "needs the name of its interface"),
     ],
 )
-def test_what_is_not_there_is_one_line(transport: str, device: str, words: str) -> None:
-    """Before UCX is asked, which would take another way or none."""
+def test_a_missing_device_is_an_error_of_one_line(transport: str, device: str, words: str) -> None:
+    """Before UCX starts, which would fall back."""
     if transport == "rdma" and Path("/sys/class/infiniband").exists() and os.listdir("/sys/class/infiniband"):
         pytest.skip("this host has an RDMA device")
     with pytest.raises(DlobdError) as error:
@@ -315,19 +317,19 @@ def test_what_is_not_there_is_one_line(transport: str, device: str, words: str) 
     assert "\n" not in str(error.value)
 
 
-def test_a_transport_that_it_does_not_have_is_refused() -> None:
-    """With those that it has."""
-    with pytest.raises(UsageError, match="it carries tcp, ipoib, rdma, shm"):
+def test_an_unsupported_transport_is_an_error() -> None:
+    """The message lists the supported ones."""
+    with pytest.raises(UsageError, match="use tcp or ipoib or rdma or shm"):
         UcxChannel("memory")
 
 
-def test_a_preset_has_no_other_transport() -> None:
-    """A second one in UCX_TLS would be a silent fallback."""
+def test_settings_have_no_second_transport() -> None:
+    """It would be a silent fallback."""
     assert settings("shm", "") == {"TLS": "posix,sysv,cma"}
 
 
-def test_the_library_that_is_named_is_the_only_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What was tried is said; no other one is taken instead."""
+def test_a_named_library_has_no_alternative(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The message lists what was tried."""
     wrong = tmp_path / "libucp.so.0"
     wrong.write_text("no library")
     monkeypatch.setenv(library.VARIABLE, str(wrong))
@@ -337,15 +339,15 @@ def test_the_library_that_is_named_is_the_only_one(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def _forgotten() -> Iterator[None]:
-    """What was loaded is looked for again, in this test and after it."""
+    """Clear the cache of the loaded library during this test."""
     library._load.cache_clear()
     yield
     library._load.cache_clear()
 
 
 @pytest.mark.usefixtures("_forgotten")
-def test_an_old_one_of_the_system_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its version is read elsewhere: two libucp in one process do not work."""
+def test_an_old_system_library_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its version is read in another process: two libucp in one process do not work."""
     monkeypatch.delenv(library.VARIABLE, raising=False)
     (path,) = library._of_mpich()
     loaded: list[str] = []
@@ -362,18 +364,18 @@ def test_an_old_one_of_the_system_is_passed_over(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("_forgotten")
-def test_no_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the ways to get one."""
+def test_no_library_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says how to install one."""
     monkeypatch.delenv(library.VARIABLE, raising=False)
     monkeypatch.setattr(library, "_of_system", lambda: ["/nowhere/libucp.so.0"])
     monkeypatch.setattr(library, "_of_mpich", list)
-    with pytest.raises(SetupError, match=r"system /nowhere/libucp\.so\.0: it does not say its version") as error:
+    with pytest.raises(SetupError, match=r"system /nowhere/libucp\.so\.0: it does not report its version") as error:
         UcxChannel().listen()
     assert "pip install mpich" in str(error.value)
 
 
-def test_its_environment_is_as_it_was() -> None:
-    """UCX's own variables are set for the moment in which it is loaded."""
+def test_the_environment_is_restored() -> None:
+    """UCX's variables are set only while it is loaded."""
     before = dict(os.environ)
     assert library.load().version[0] == 1
     assert dict(os.environ) == before

@@ -1,4 +1,4 @@
-"""By what bytes went: the verdict on constructed hosts, and the kernel's own counters against real bytes."""
+"""The verdict on constructed hosts, and the kernel's counters against real bytes."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from dlobd.network.verdict.rules import plane_of_addresses, verdict
 
 
 def decided(case: Case, tmp_path: Path) -> Plane:
-    """The verdict on a constructed case."""
+    """Return the verdict on a constructed case."""
     return verdict("exchange", Channel.parse(case.asked), case.ranks(tmp_path))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_verdict_is_the_right_one(case: Case, tmp_path: Path) -> None:
-    """Kind, device, interface, whether it is soft, and whether it is what was asked for."""
+def test_the_verdict_on_constructed_hosts(case: Case, tmp_path: Path) -> None:
+    """Kind, device, interface, software device, and agreement."""
     plane = decided(case, tmp_path)
     found = (plane.kind, plane.agrees, plane.device, plane.interface, plane.soft)
     expected = (case.kind, case.agrees, case.device, case.interface, case.soft)
     assert found == expected, "\n".join((f"{case.name}: {found} instead of {expected}", *plane.evidence))
 
 
-def test_what_is_not_what_was_asked_for_is_one_line(tmp_path: Path) -> None:
-    """With both names; where they agree, or where it is not known, there is none."""
+def test_a_disagreement_is_one_line(tmp_path: Path) -> None:
+    """With both names; empty if they agree, or if the kind is unknown."""
     for number, case in enumerate(CASES):
         line = decided(case, tmp_path / str(number)).disagreement()
         assert bool(line) == (case.agrees is False), case.name
@@ -59,19 +59,19 @@ def test_what_is_not_what_was_asked_for_is_one_line(tmp_path: Path) -> None:
 
 
 def test_without_evidence_nothing_is_known() -> None:
-    """Neither by what, nor whether it agrees."""
+    """Neither kind nor agreement."""
     plane = verdict("exchange", Channel.parse("rdma@mlx5_0:1"), [])
     assert (plane.kind, plane.agrees, plane.disagreement()) == ("unknown", None, "")
 
 
-def test_where_nothing_was_asked_for_nothing_disagrees(tmp_path: Path) -> None:
-    """The kind is told all the same."""
+def test_no_requested_channel_means_no_disagreement(tmp_path: Path) -> None:
+    """The kind is known nevertheless."""
     plane = verdict("exchange", None, CASES[0].ranks(tmp_path))
     assert (plane.kind, plane.agrees) == ("verbs", None)
 
 
-def test_bytes_between_ranks_of_one_host_are_said_to_go_over_lo(tmp_path: Path) -> None:
-    """Whose address it was is said too."""
+def test_bytes_between_ranks_of_one_host_go_over_lo(tmp_path: Path) -> None:
+    """The evidence names the interface of the address."""
     (case,) = (case for case in CASES if case.name == "tcp on one host")
     plane = decided(case, tmp_path)
     assert plane.addresses == ("10.0.0.1", "sockets:10.0.0.1:4711")
@@ -79,7 +79,7 @@ def test_bytes_between_ranks_of_one_host_are_said_to_go_over_lo(tmp_path: Path) 
 
 
 def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None:
-    """What a rank reads from HDFS meanwhile is no sign that its gradients went by TCP."""
+    """A rank's traffic with HDFS says nothing about its gradients."""
     host = Host(tmp_path)
     host.interface("lo", "127.0.0.1", 772, 65536)
     before = host.read()
@@ -89,7 +89,7 @@ def test_connections_with_others_than_ranks_do_not_count(tmp_path: Path) -> None
 
 
 def test_a_library_that_counts_nothing_is_judged_by_its_connections(tmp_path: Path) -> None:
-    """As TensorFlow's collectives are."""
+    """Such as TensorFlow's collectives."""
     hosts = [Host(tmp_path / name, name) for name in ("a", "b")]
     for number, host in enumerate(hosts, 1):
         host.interface("eth0", f"10.0.0.{number}")
@@ -138,7 +138,7 @@ def test_a_rank_that_ended_first_is_known_by_where_it_listened(tmp_path: Path) -
 
 
 def test_one_direction_is_not_enough(tmp_path: Path) -> None:
-    """A device that only sent as much did not carry what was received."""
+    """A device that only sent did not carry what was received."""
     host = Host(tmp_path)
     host.device("mlx5_0")
     before = host.read()
@@ -147,8 +147,8 @@ def test_one_direction_is_not_enough(tmp_path: Path) -> None:
     assert verdict("exchange", Channel.parse("rdma@mlx5_0:1"), ranks).agrees is False
 
 
-def test_other_planes_are_told_by_their_addresses(tmp_path: Path) -> None:
-    """Spark's and HDFS's TCP is IPoIB where the address is that of such an interface."""
+def test_other_planes_are_judged_by_their_addresses(tmp_path: Path) -> None:
+    """Spark's and HDFS's TCP is IPoIB if the address belongs to such an interface."""
     host = Host(tmp_path)
     host.interface("eth0", "10.0.0.1")
     host.interface("ib0", "10.1.0.1", 32)
@@ -175,7 +175,7 @@ def test_other_planes_are_told_by_their_addresses(tmp_path: Path) -> None:
 def test_addresses_of_other_planes_must_lie_in_the_network(
     tmp_path: Path, addresses: list[str], kind: str, agrees: bool | None
 ) -> None:
-    """An address in it that no rank's host has, and a host's name, are not known; one outside is known to be so."""
+    """Host names and addresses of unknown hosts are unknown; one outside disagrees."""
     first, second = Host(tmp_path / "a", "host-a"), Host(tmp_path / "b", "host-b")
     first.interface("lo", "127.0.0.1", 772, 65536)
     first.interface("eth1", "10.77.2.1")
@@ -186,8 +186,8 @@ def test_addresses_of_other_planes_must_lie_in_the_network(
     assert not plane.disagreement() or plane.disagreement().endswith("is not in 10.77.2.0/24")
 
 
-def test_what_is_not_in_the_network_is_named(tmp_path: Path) -> None:
-    """The interface's name does not tell."""
+def test_addresses_outside_the_network_are_named(tmp_path: Path) -> None:
+    """The interface's name would not help."""
     (case,) = (case for case in CASES if case.name == "a network that one host did not use")
     assert decided(case, tmp_path).disagreement() == (
         "exchange: tcp@10.0.0.0/24 was asked for, and tcp (eth0) was used: 10.3.0.2 is not in 10.0.0.0/24"
@@ -216,12 +216,12 @@ def test_what_is_not_in_the_network_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_counter_wraps_or_is_unknown(before: int | None, after: int | None, unit: int, expected: int | None) -> None:
-    """32 and 64 bits wrap; one that was reset, stands at its end, or is missing says nothing."""
+    """32 and 64 bits wrap; a reset, saturated or missing counter is unknown."""
     assert counted(before, after, unit) == expected
 
 
 def test_an_interface_that_came_or_went_is_unknown() -> None:
-    """Not 0, whatever its counters say."""
+    """Not 0."""
     empty = Snapshot("a", "net", 0, (), (), ())
     one = InterfaceCounts("eth0", 1, 1500, (), Counts(5, 5, 5, 5))
     with_it = dataclasses.replace(empty, interfaces=(one,))
@@ -231,7 +231,7 @@ def test_an_interface_that_came_or_went_is_unknown() -> None:
 
 
 def test_evidence_survives_json(tmp_path: Path) -> None:
-    """As it does in an instant of the recorder."""
+    """As in an instant of the recorder."""
     host = Host(tmp_path)
     host.interface("eth0", "10.0.0.1")
     host.device("rxe0", "Ethernet", "eth0", soft=True)
@@ -245,8 +245,8 @@ def test_evidence_survives_json(tmp_path: Path) -> None:
     assert found.after.sockets == tuple(sockets)
 
 
-def test_a_device_that_keeps_its_counters_is_read_when_they_are_new(tmp_path: Path) -> None:
-    """The kernel tells what it read before for `lifespan` milliseconds."""
+def test_cached_counters_are_read_after_they_expire(tmp_path: Path) -> None:
+    """The kernel caches them for `lifespan` milliseconds."""
     host = Host(tmp_path)
     host.device("rxe0", "Ethernet", "eth0", soft=True)
     put(tmp_path / "sys/class/infiniband/rxe0/ports/1/hw_counters/lifespan", 30)
@@ -257,8 +257,8 @@ def test_a_device_that_keeps_its_counters_is_read_when_they_are_new(tmp_path: Pa
 # ---- headers
 
 
-def test_headers_are_added_and_taken_off() -> None:
-    """Both ways agree where packets are full, and nothing is said where the MTU is not known."""
+def test_headers_are_added_and_removed() -> None:
+    """Both ways agree for full packets; without an MTU the result is None."""
     for framing, mtu, payload in (("tcp", 1500, 1448), ("ipoib", 2044, 1992), ("roce", 1024, 1024)):
         wire = byte_counts.wire_bytes(10 * payload, framing, mtu)  # type: ignore[arg-type]
         assert wire is not None
@@ -269,8 +269,8 @@ def test_headers_are_added_and_taken_off() -> None:
     assert byte_counts.wire_bytes(1448, "tcp", 40) is None
 
 
-def test_the_mtu_of_roce_is_what_the_interface_leaves() -> None:
-    """The largest of InfiniBand's sizes that fits."""
+def test_the_mtu_of_roce_follows_from_the_interface() -> None:
+    """It is the largest size of InfiniBand that fits."""
     found = [byte_counts.roce_mtu_bytes(mtu) for mtu in (1500, 9000, 4200, 300, None)]
     assert found == [1024, 4096, 4096, None, None]
 
@@ -289,12 +289,12 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def name_of(end: socket.socket) -> str:
-    """Its own address, as evidence writes it."""
+    """Return a socket's own address, as in evidence."""
     return f"127.0.0.1:{end.getsockname()[1]}"
 
 
 def exchange(sender: socket.socket, receiver: socket.socket, size: int) -> None:
-    """All of it, however small the buffers are."""
+    """Send all bytes, for any size of the buffers."""
     thread = threading.Thread(target=sender.sendall, args=(bytes(size),))
     thread.start()
     left = size
@@ -304,7 +304,7 @@ def exchange(sender: socket.socket, receiver: socket.socket, size: int) -> None:
 
 
 def test_a_connections_own_counters_are_its_bytes(pair: tuple[socket.socket, socket.socket]) -> None:
-    """To the byte, at both ends, and its addresses are told."""
+    """To the byte, at both ends, with its addresses."""
     client, server = pair
     before = own_sockets()
     exchange(client, server, 3_000_001)
@@ -318,8 +318,8 @@ def test_a_connections_own_counters_are_its_bytes(pair: tuple[socket.socket, soc
     assert (other.sent_bytes, other.received_bytes) == (0, 3_000_001)
 
 
-def test_what_is_no_connection_has_no_counters(tmp_path: Path) -> None:
-    """A file, a listener, a datagram, a descriptor that is closed; none of them is leaked or closed."""
+def test_other_descriptors_have_no_counters(tmp_path: Path) -> None:
+    """A file, a listener, a datagram socket, a closed descriptor; none is leaked or closed."""
     count = len(os.listdir("/proc/self/fd"))
     with (
         open(tmp_path / "file", "w") as file,
@@ -333,7 +333,7 @@ def test_what_is_no_connection_has_no_counters(tmp_path: Path) -> None:
 
 
 def test_a_default_timeout_makes_connections_unknown(pair: tuple[socket.socket, socket.socket]) -> None:
-    """Python would make a library's own socket non-blocking when it looks at it."""
+    """Python would make the library's socket non-blocking."""
     socket.setdefaulttimeout(5)
     try:
         assert own_sockets() is None
@@ -343,7 +343,7 @@ def test_a_default_timeout_makes_connections_unknown(pair: tuple[socket.socket, 
 
 
 def test_connections_of_ipv6_sockets_have_addresses_of_ipv4() -> None:
-    """gRPC's sockets are such."""
+    """gRPC uses such sockets."""
     with socket.create_server(("::ffff:127.0.0.1", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
         client = socket.create_connection(("127.0.0.1", listener.getsockname()[1]))
         server, _ = listener.accept()
@@ -353,7 +353,7 @@ def test_connections_of_ipv6_sockets_have_addresses_of_ipv4() -> None:
 
 
 def test_this_host_is_read(pair: tuple[socket.socket, socket.socket]) -> None:
-    """Its interfaces have their addresses; what loopback carries between two snapshots is at least what was sent."""
+    """Interfaces have addresses; loopback's counters include the sent bytes."""
     before = Snapshot.read()
     exchange(*pair, 2_000_000)
     after = Snapshot.read()
@@ -407,7 +407,7 @@ print(json.dumps(attrs))
 
 @pytest.fixture
 def namespaces() -> Iterator[tuple[str, str]]:
-    """Two network namespaces with one link between them, made here and taken down again."""
+    """Two network namespaces with a link between them."""
     ip = shutil.which("ip")
     if ip is None or os.geteuid() != 0:
         pytest.skip("network namespaces need root and ip")
@@ -434,7 +434,7 @@ def namespaces() -> Iterator[tuple[str, str]]:
 
 
 def ranks_in(places: tuple[str, str], size: int, tmp_path: Path) -> list[TransportEvidence]:
-    """Two processes in network namespaces send each other so many bytes; what they recorded."""
+    """Let two processes in network namespaces exchange bytes; return their evidence."""
     script = tmp_path / "rank.py"
     script.write_text(RANK)
     ranks = [
@@ -457,7 +457,7 @@ def ranks_in(places: tuple[str, str], size: int, tmp_path: Path) -> list[Transpo
 
 
 def test_counters_of_a_link_agree_with_what_was_sent(namespaces: tuple[str, str], tmp_path: Path) -> None:
-    """Within 1 % after headers, on both hosts and in both directions; and the verdict is tcp over that link."""
+    """Within 1 % without headers, on both hosts and in both directions; the verdict is tcp over that link."""
     size = 20_000_000
     evidence = ranks_in(namespaces, size, tmp_path)
     again = [sum(end.again_bytes for end in one.after.sockets or ()) for one in evidence]
@@ -481,7 +481,7 @@ def test_counters_of_a_link_agree_with_what_was_sent(namespaces: tuple[str, str]
 
 
 def test_two_ranks_of_one_host_use_loopback_by_any_address(namespaces: tuple[str, str], tmp_path: Path) -> None:
-    """The link's own counters do not move, and the verdict says whose address it was."""
+    """The link's counters do not move, and the evidence names the interface of the address."""
     evidence = ranks_in((namespaces[0], namespaces[0]), 2_000_000, tmp_path)
     link = evidence[0].after.since(evidence[0].before).interface("eth1")
     assert link is not None
@@ -492,7 +492,7 @@ def test_two_ranks_of_one_host_use_loopback_by_any_address(namespaces: tuple[str
 
 
 def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
-    """As doctor does it over RDMA devices; here over loopback, by the library that is always there."""
+    """As doctor does over RDMA devices; here over loopback."""
     evidence = TransportEvidence.from_attrs(probe("sockets", "tcp", "lo", 0.05))
     plane = verdict("transfer", Channel.parse("tcp@lo"), [evidence])
     assert (plane.kind, plane.interface, plane.agrees) == ("tcp", "lo", True), plane.evidence
@@ -502,7 +502,7 @@ def test_a_second_of_bytes_to_itself_is_proved_by_its_connections() -> None:
 
 
 def test_the_probe_is_a_process_of_its_own_and_fails_in_one_line() -> None:
-    """Its last line says why; a device that is not there is not replaced by another."""
+    """A missing device is not replaced by another."""
     command = [sys.executable, "-m", "dlobd.network.verdict.probe", "sockets", "tcp", "eth-none"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 1

@@ -1,1 +1,1 @@
-"""What would lower the overhead of a run: each cause with its evidence, the setting, and a bound of what it saves."""
+"""Findings: causes of overhead with their evidence, the setting to change, and an upper bound of the saving."""

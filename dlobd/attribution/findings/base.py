@@ -1,27 +1,26 @@
-"""The contract of a remedy: it looks at a case, and says what it would take out of the trace, if anything."""
+"""Contract of a rule: it reads the context of a run, and returns a candidate finding or None."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from dlobd.attribution.degrees import degree
+from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.what_if import Kept, WhatIf
+from dlobd.attribution.what_if import Retain, WhatIf
 from dlobd.layers import LAYERS
 from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
 
 MOST_NAMES = 4
-"""So many names of spans are told as evidence."""
+"""Number of span names in the evidence of a finding."""
 
 
 @dataclass(frozen=True)
-class Case:
-    """What a remedy may look at. `core_waits` and `environment_cache` are those members of run.json."""
+class Context:
+    """Input of a rule. `core_waits` and `environment_cache` are those members of run.json."""
 
     evidence: Evidence
     chosen: Runnable
@@ -32,12 +31,12 @@ class Case:
 
     @cached_property
     def what_if(self) -> WhatIf:
-        """The trace, ready to be replayed."""
+        """The trace, ready for replays."""
         return WhatIf(self.trace)
 
     @cached_property
     def outer(self) -> Mapping[str, Span]:
-        """By the id of a span the one that it lies in, as its lane was counted."""
+        """The parent of each span after normalisation of its lane, by the ID of the span."""
         found: dict[str, Span] = {}
         for lane in self.what_if.lanes.values():
             open_: list[Span] = []
@@ -49,26 +48,27 @@ class Case:
         return found
 
     def spans_around(self, span: Span) -> Iterator[Span]:
-        """A span and those that it lies in, from the inside."""
+        """Yields a span and its ancestors, innermost first."""
         at: Span | None = span
         while at is not None:
             yield at
             at = self.outer.get(at.id)
 
     def share(self, ns: int) -> str:
-        """`1.234 s of 30.047 s`."""
+        """Returns a text such as `1.234 of 30.047 s`."""
         return f"{ns / 1e9:.3f} of {self.trace.wall_ns / 1e9:.3f} s"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """What a remedy says of a case.
+class Candidate:
+    """A finding before its bound is computed by a replay.
 
     Attributes:
-        ns: of the wall, that the cause has.
-        kept: what of the trace would be left; None: `saves_ns` bounds it, as the cause is not one of spans.
-        uncertain_ns: by how much the boundaries of what is taken out may move.
-        rest: as in `dlobd.bundle.finding.Finding`.
+        ns: wall time of the cause.
+        retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
+        uncertain_ns: uncertainty of the boundaries of the removed time.
+
+    The other attributes are those of `dlobd.bundle.finding.Finding`.
     """
 
     finding: str
@@ -78,28 +78,28 @@ class Draft:
     evidence: tuple[str, ...]
     remedy: str
     unless: str
-    kept: Kept | None = None
+    retain: Retain | None = None
     saves_ns: int = 0
     uncertain_ns: int = 0
 
 
-Remedy = Callable[[Case], Draft | None]
+Finder = Callable[[Context], Candidate | None]
 
 
 @dataclass
-class Taken:
-    """The part of the attributed wall that some spans have."""
+class WallShare:
+    """The share of the attributed wall that belongs to some spans."""
 
     ns: int = 0
     uncertain_ns: int = 0
-    lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, degree, source
+    lengths: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)  # layer, name, quality, source
     counts: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
 
     def add(self, segment: Segment, span: Span) -> None:
-        """One more piece of the wall, of that span."""
+        """Adds a piece of the wall that belongs to `span`."""
         length_ns = segment.end_ns - segment.start_ns
         name = span.cause if segment.kind == "cause" else span.name
-        key = (segment.layer, name, degree(segment), span.source)
+        key = (segment.layer, name, quality(segment), span.source)
         self.ns += length_ns
         self.uncertain_ns += min(length_ns, span.resolution_ns)
         self.lengths[key] += length_ns
@@ -107,22 +107,17 @@ class Taken:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """The largest of them, one line each."""
+        """The largest entries, one line per entry."""
         return tuple(_line(*key, ns, self.counts[key]) for key, ns in self.lengths.most_common(MOST_NAMES))
 
 
-def taken(case: Case, wanted: Callable[[Span, bool], bool]) -> Taken:
-    """What of the wall belongs to wanted spans; the second argument: to the rest of a wait, or to a sleep."""
-    found = Taken()
-    for segment in case.attribution.segments:
+def wall_share(context: Context, wanted: Callable[[Span, bool], bool]) -> WallShare:
+    """Sums the wall time of wanted spans. The second argument of `wanted` is that of `Retain`."""
+    found = WallShare()
+    for segment in context.attribution.segments:
         if segment.span is not None and wanted(segment.span, segment.kind != "span"):
             found.add(segment, segment.span)
     return found
-
-
-def any_of(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a name fits one of several; a star stands for any words."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _line(layer: str, name: str, how: str, source: str, ns: int, count: int) -> str:

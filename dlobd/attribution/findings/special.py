@@ -1,4 +1,4 @@
-"""Remedies that are no matter of spans of one name: stragglers, short steps, a cold start, a busy machine."""
+"""Rules that depend on more than the kind of a span: stragglers, short steps, a cold start, a busy machine."""
 
 from __future__ import annotations
 
@@ -7,92 +7,84 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
-from dlobd.attribution.findings.base import Case, Draft, Remedy, taken
+from dlobd.attribution.findings.base import Candidate, Context, Finder, wall_share
 from dlobd.attribution.findings.rules import Rule, S
 from dlobd.schema import Experiment, Span
-from dlobd.tracing import names
+from dlobd.spans import CHECKPOINT, STEP
 
 SHORT_STEP_NS = 10_000_000
-"""Of shorter steps a good part is what a step costs however few samples it has: a call into TensorFlow, and messages
-of all ranks in each collective."""
+"""A good part of a shorter step does not depend on the number of samples: a call into TensorFlow, and the messages of
+each collective."""
 
 SMALL_BATCH = 32
-"""Samples a worker: from there on the batch is a matter of training, and none of overhead."""
+"""Samples per worker. The size of a larger batch is a decision about training, not about overhead."""
 
 LARGER = 10
-"""So much larger a batch is what the bound of short steps assumes, and that a step is as long as before."""
+"""Factor of the batch size that the bound of short steps assumes, with steps as long as before."""
 
 MOST = Fraction(2, 3)
-"""A rank that is the last in less than that of the lost time is no straggler: ranks take turns."""
+"""Share of the lost time from which on the last rank is a straggler; below it ranks take turns."""
 
 MUCH_LONGER = 3
-"""Times the median of its kind."""
-
-PAUSES = (names.CHECKPOINT, names.EVALUATE, names.SAVE_MODEL)
-"""What the chief does while the others wait for it."""
-
-IN_STEP = (names.STEP, names.FORWARD_AND_BACKWARD, names.APPLY, names.EXCHANGE, names.PACK, names.WAIT_FOR_PEERS,
-           names.WIRE, names.UNPACK, names.PUSH, names.PULL, names.AGREE)  # fmt: skip
+"""Length of an outlier, as a multiple of the median."""
 
 COLD = Rule(
     "cold-start", "tensorflow", "Python's packages were imported, and their files were not in memory",
-    (("tensorflow", names.IMPORT_TENSORFLOW), ("spark", names.IMPORT_PYSPARK), ("spark", "import *"),
-     ("launcher", names.IMPORT_TENSORFLOWONSPARK), ("launcher", names.IMPORT_DISTRIBUTOR)),
     "run it once more: the page cache of each node is warm then; or an environment on a faster disk, and nodes with "
     "memory to keep it",
     "the next run is as slow: then it is not the disk",
     at_least_ns=5 * S // 2,
 )  # fmt: skip
-"""2.5 s is what the same import of TensorFlow took with its files in memory, where it had taken 25 s without."""
+"""The same import of TensorFlow took 2.5 s with its files in memory, and 25 s without."""
 
 
-def checkpoints(case: Case) -> Draft | None:
-    """What checkpoints take by their number: of one much longer than the others, the rest is another cause's."""
-    every = [span for span in case.trace.spans if span.name == names.CHECKPOINT and span.layer == "tensorflow"]
+def checkpoints(context: Context) -> Candidate | None:
+    """Finds time of checkpoints that a smaller number of them saves; the excess of an outlier has another cause."""
+    every = [span for span in context.trace.spans if span.kind is CHECKPOINT]
     usual_ns = round(statistics.median(span.end_ns - span.start_ns for span in every)) if every else 0
 
     def around(span: Span) -> Span | None:
-        return next((one for one in case.spans_around(span) if one.name == names.CHECKPOINT), None)
+        return next((one for one in context.spans_around(span) if one.kind is CHECKPOINT), None)
 
-    def kept(span: Span, waited: bool) -> Fraction | int:
+    def retain(span: Span, waited: bool) -> Fraction | int:
         one = around(span)
         length_ns = one.end_ns - one.start_ns if one else 0
         return Fraction(max(0, length_ns - MUCH_LONGER * usual_ns), length_ns) if length_ns > 0 else 1
 
-    found = taken(case, lambda span, waited: around(span) is not None)
+    found = wall_share(context, lambda span, waited: around(span) is not None)
     if not found.ns:
         return None
-    return Draft(
+    return Candidate(
         "checkpoints", "tensorflow",
         f"Training stood still for {len(every)} checkpoints, half of them within {usual_ns / 1e9:.3f} s: "
-        f"{case.share(found.ns)}.",
+        f"{context.share(found.ns)}.",
         found.ns, found.evidence, "checkpoint_every_steps: fewer of them",
         "each is so long because HDFS was slow: then hdfs-data, name-node or close-retry says so too",
-        kept=kept, uncertain_ns=found.uncertain_ns,
+        retain=retain, uncertain_ns=found.uncertain_ns,
     )  # fmt: skip
 
 
-def cold_start(case: Case) -> Draft | None:
-    """Imports of a run whose environment was not in memory."""
-    found = case.environment_cache
-    draft = COLD(case) if found and found["state"] in ("cold", "partly") else None
-    if draft is None or found is None:
+def cold_start(context: Context) -> Candidate | None:
+    """Finds imports of a run whose environment was not in memory."""
+    found = context.environment_cache
+    candidate = COLD(context) if found and found["state"] in ("cold", "partly") else None
+    if candidate is None or found is None:
         return None
     parts = (
         f"{part['part']}: {part['before_bytes'] / 1e6:.0f} of {part['after_bytes'] / 1e6:.0f} MB were in memory"
         for part in found["parts"]
         if part["state"] in ("cold", "partly")
     )
-    return replace(draft, evidence=(*draft.evidence, *parts))
+    return replace(candidate, evidence=(*candidate.evidence, *parts))
 
 
-def straggler(case: Case) -> Draft | None:
-    """One rank that the others wait for: in start-up, or step after step.
+def straggler(context: Context) -> Candidate | None:
+    """Finds a rank that is the last in most collectives, in start-up or step after step.
 
-    Without it the next to last rank is the last: of each collective that is what it costs, but for what that rank does
-    for all: checkpoints and evaluations, which are findings of their own."""
-    groups = case.what_if.members
-    pauses = [span for span in case.trace.spans if span.name in PAUSES]
+    Without that rank the last but one is the last: the difference is the cost, without checkpoints and evaluations,
+    which that rank does for all and which have findings of their own."""
+    groups = context.what_if.members
+    pauses = [span for span in context.trace.spans if span.kind.pauses_training]
     late: Counter[str] = Counter()
     times: Counter[str] = Counter()
     uncertain: Counter[str] = Counter()
@@ -110,9 +102,9 @@ def straggler(case: Case) -> Draft | None:
     lane, ns = late.most_common(1)[0]
     if Fraction(ns, sum(late.values())) < MOST:
         return None
-    host = next(span.process.host for span in case.trace.spans if span.lane == lane)
-    return Draft(
-        "straggler", "tensorflow", f"The other ranks waited for {lane}: {case.share(ns)}.", ns,
+    host = next(span.process.host for span in context.trace.spans if span.lane == lane)
+    return Candidate(
+        "straggler", "tensorflow", f"The other ranks waited for {lane}: {context.share(ns)}.", ns,
         (
             f"{lane} on {host} was the last of all ranks at {times[lane]} of {len(groups)} collectives",
             f"by {ns / 1e9:.3f} of {sum(late.values()) / 1e9:.3f} s by which any rank was the last",
@@ -128,44 +120,44 @@ def _overlap_ns(between: tuple[int, int], span: Span) -> int:
     return max(0, min(between[1], span.end_ns) - max(between[0], span.start_ns))
 
 
-def short_steps(case: Case) -> Draft | None:
-    """Many steps of few samples, each so short that most of it is not computing."""
+def short_steps(context: Context) -> Candidate | None:
+    """Finds many short steps of few samples, which mostly do not compute."""
     lengths: dict[str, list[int]] = defaultdict(list)
-    for span in case.trace.spans:
-        if span.layer == "tensorflow" and span.name == names.STEP and span.call:
+    for span in context.trace.spans:
+        if span.kind is STEP and span.call:
             lengths[span.lane].append(span.end_ns - span.start_ns)
     medians = [statistics.median(each) for each in lengths.values()]
-    if not isinstance(case.chosen, Experiment) or case.chosen.batch_size >= SMALL_BATCH:
+    if not isinstance(context.chosen, Experiment) or context.chosen.batch_size >= SMALL_BATCH:
         return None
     if not medians or max(medians) > SHORT_STEP_NS:
         return None
 
     def wanted(span: Span, waited: bool) -> bool:
-        return not waited and span.layer in ("tensorflow", "channel") and span.name in IN_STEP
+        return not waited and "short-steps" in span.kind.findings
 
-    found = taken(case, wanted)
+    found = wall_share(context, wanted)
     if not found.ns:
         return None
-    count, now = max(map(len, lengths.values())), case.chosen.batch_size
-    return Draft(
+    count, now = max(map(len, lengths.values())), context.chosen.batch_size
+    return Candidate(
         "short-steps", "tensorflow",
-        f"{count} steps, half of them shorter than {max(medians) / 1e6:.2f} ms: {case.share(found.ns)}.",
+        f"{count} steps, half of them shorter than {max(medians) / 1e6:.2f} ms: {context.share(found.ns)}.",
         found.ns, found.evidence,
         f"batch_size = {LARGER * now} instead of {now}, with a learning rate to match",
         "accuracy is worse with fewer steps; or a step takes as much longer as it has more samples",
-        kept=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1, uncertain_ns=found.uncertain_ns,
+        retain=lambda span, waited: Fraction(1, LARGER) if wanted(span, waited) else 1, uncertain_ns=found.uncertain_ns,
     )  # fmt: skip
 
 
-def contention(case: Case) -> Draft | None:
-    """Cores that other processes of the machine had, while the run waited for one."""
-    found = case.core_waits
+def contention(context: Context) -> Candidate | None:
+    """Finds waits for cores that other processes used."""
+    found = context.core_waits
     if not found or not found["held_up_ns"]:
         return None
     whole, held_up_ns = found["whole"], found["held_up_ns"]
-    return Draft(
+    return Candidate(
         "contention", "client",
-        f"The run waited for cores that other processes had: {case.share(held_up_ns)}.", held_up_ns,
+        f"The run waited for cores that other processes had: {context.share(held_up_ns)}.", held_up_ns,
         (f"other processes used {found['foreign_cpu_ns'] / 1e9:.1f} s of CPU (/proc, sampled)",
          f"the wall's threads waited for a core: {whole['waiting_ns'] / 1e9:.3f} s, at least "  # noqa: ISC004
          f"{whole['waiting_lo_ns'] / 1e9:.3f} (schedstat)"),
@@ -176,11 +168,11 @@ def contention(case: Case) -> Draft | None:
     )  # fmt: skip
 
 
-SPECIAL: dict[str, Remedy] = {
+SPECIAL: dict[str, Finder] = {
     "checkpoints": checkpoints,
     "cold-start": cold_start,
     "straggler": straggler,
     "short-steps": short_steps,
     "contention": contention,
 }
-"""Name to remedy."""
+"""Rules by the code of their finding."""

@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.recorder import RecordedSpan
-from dlobd.tracing import names
 
 
 def given_ns(gets: Sequence[RecordedSpan], puts: Sequence[RecordedSpan]) -> dict[int, int]:
@@ -26,9 +26,9 @@ def room_ns(puts: Sequence[RecordedSpan], gets: Sequence[RecordedSpan], capacity
 def without_reads(spans: Sequence[RecordedSpan]) -> list[tuple[int, int]]:
     """When the feed tasks of one Python worker did not read a block, which Spark hands over; in order and apart."""
     found = []
-    reads = sorted((span.start_ns, span.end_ns) for span in spans if span.name == names.READ_BLOCK)
+    reads = sorted((span.start_ns, span.end_ns) for span in spans if span.name == kinds.READ_BLOCK)
     for task in spans:
-        if task.name != names.FEED_TASK:
+        if task.name != kinds.FEED_TASK:
             continue
         begun_ns = task.start_ns
         for start_ns, end_ns in reads[bisect_left(reads, (task.start_ns,)) : bisect_left(reads, (task.end_ns,))]:

@@ -1,12 +1,13 @@
-"""The lane of the YARN application: from the submit RPC over the ApplicationMaster's start to its end."""
+"""Builds the lane of the YARN application: from the submit RPC over the start of the ApplicationMaster to its end."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from dlobd.attribution.importers import event_log, rpc
+from dlobd import spans as kinds
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
@@ -15,37 +16,30 @@ from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.builder import LaneBuilder
 from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind
 
 LANE = "application"
 RM_LOG = "RM log"
 NM_LOG = "NM log"
 RM_REST = "RM REST"
 REST_RESOLUTION_NS = 1_000_000
-"""REST speaks of milliseconds."""
-NM_HEARTBEAT = "NodeManager heartbeat (yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s)"
-NM_HEARTBEAT_SET = "NodeManager heartbeat, by the driver's settings"
-NM_HEARTBEAT_NS = 1_000_000_000
-AM_HEARTBEAT = "ApplicationMaster heartbeat (spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s)"
-AM_HEARTBEAT_NS = 3_000_000_000
-AM_HEARTBEAT_READ = "ApplicationMaster asks while containers are missing (intervals of its log)"
+"""REST has milliseconds."""
 
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
     """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
-    settings = event_log.hadoop_settings(evidence.event_log)
+    settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
-        return {"cause": NM_HEARTBEAT_SET, "cause_period_ns": int(set_ms) * 1_000_000}
-    return {"cause": NM_HEARTBEAT, "cause_period_ns": NM_HEARTBEAT_NS}
+        return kinds.NM_HEARTBEAT_SET.fields(int(set_ms) * 1_000_000)
+    return kinds.NM_HEARTBEAT.fields()
 
 
 def build(evidence: Evidence, host: str) -> list[Span]:
-    """The application's spans; empty where it was never submitted."""
+    """Returns the spans of the application; none if it was never submitted."""
     lane = LaneBuilder(LANE, Process(host, "application-master", 0, 0))
     app = evidence.yarn.application.at
-    lane.add(
-        "yarn", "accept application", app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.ACCEPT_APPLICATION, app.get("SUBMITTED"), app.get("ACCEPTED"), RM_LOG, resolution_ns=RESOLUTION_NS)
     asked_ns, source = (app["ACCEPTED"], RM_LOG) if "ACCEPTED" in app else (app.get("SUBMITTED"), RM_REST)
     for container in evidence.attempts.ams[:-1]:
         asked_ns, source = _add_lost_attempt(lane, evidence, container, asked_ns, source), RM_LOG
@@ -57,22 +51,22 @@ def build(evidence: Evidence, host: str) -> list[Span]:
     python = evidence.driver_process
     until_ns = unregister or finished
     if evidence.cluster_mode:
-        # the container's process is the driver: its start ends where its Python's begins
-        name = "AM runs the driver"
+        # the container's process is the driver: its start ends at the start of its Python
+        kind = kinds.AM_RUNS_DRIVER
         until_ns = (max((span.end_ns for span in python.spans), default=None) if python else None) or until_ns
     else:
-        name = "AM serves the driver"  # an idle ApplicationMaster only waits for its driver
-    lane.add("spark", name, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
+        kind = kinds.AM_SERVES_DRIVER  # an idle ApplicationMaster only waits for its driver
+    lane.add(kind, from_ns, until_ns, f"AM log, {RM_LOG}", waits_for=("driver",))
     _add_jvm(lane, evidence, last, from_ns)
-    lane.add("spark", "AM stops", until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
-    lane.add("yarn", "unregister application", unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.AM_STOPS, until_ns, unregister or finished, "AM log", resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.UNREGISTER_APPLICATION, unregister, finished, "AM log, " + RM_LOG, resolution_ns=RESOLUTION_NS)
     return lane.spans
 
 
 def _add_start(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """An ApplicationMaster's container and process, until it serves or is the driver. Returns when it does."""
+    """Adds an ApplicationMaster's container and process until it serves or is the driver. Returns that time."""
     marks = evidence.yarn.containers.get(container, Marks()).at
     am = evidence.am_log_of(container)
     life = evidence.container_jvm(container) if container else None
@@ -84,23 +78,21 @@ def _add_start(
         from_ns = python.process.start_ns if python else None
         registering_ns = None
     else:
-        # it registers, and requests containers at once
+        # it registers, and requests containers immediately
         from_ns = running_ns or (am.requested.at_ns if am.requested else None)
         registering_ns = am.registering.at_ns if am.registering else None
     add_process_start(
         lane,
-        "AM",
+        AM_START,
         (marks.get("RUNNING"), life.start_ns if life else None, am.first.at_ns if am.first else None),
         (registering_ns or from_ns, "/proc" if evidence.cluster_mode else "AM log", from_ns is None),
     )
-    lane.add(
-        "yarn", "register application", registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.REGISTER_APPLICATION, registering_ns, running_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
     return from_ns
 
 
 def lost_ns(evidence: Evidence, container: str) -> int | None:
-    """When the ApplicationMaster of a lost attempt was gone, as far as any log says."""
+    """Returns the last known time of the ApplicationMaster of a lost attempt."""
     life, marks = evidence.container_jvm(container), evidence.yarn.containers.get(container, Marks()).at
     last = evidence.container_log(container)[-1:]
     ends = (life.exit_ns if life else None, marks.get("EXITED"), last[0].at_ns if last else None)
@@ -110,22 +102,23 @@ def lost_ns(evidence: Evidence, container: str) -> int | None:
 def _add_lost_attempt(
     lane: LaneBuilder, evidence: Evidence, container: str, asked_ns: int | None, asked_source: str
 ) -> int | None:
-    """An attempt whose ApplicationMaster was lost. With the driver in it all of it was lost, else the driver went on.
-    Returns when the next attempt was made."""
+    """Adds an attempt whose ApplicationMaster was lost. Returns the start of the next attempt.
+
+    In cluster mode the driver and its work are lost with it; in client mode the driver continues."""
     gone_ns, number = lost_ns(evidence, container), attempt_of(container)
     again_ns = evidence.yarn.attempts.get(number + 1, Marks()).at.get("SUBMITTED") or gone_ns
     if evidence.cluster_mode:
-        lane.add("spark", "lost attempt", asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.LOST_ATTEMPT, asked_ns, gone_ns, f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
     else:
         from_ns = _add_start(lane, evidence, container, asked_ns, asked_source)
         _add_jvm(lane, evidence, container, from_ns)
-        lane.add("spark", "AM serves the driver", from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=("driver",))
-    lane.add("yarn", "notice lost attempt", gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.AM_SERVES_DRIVER, from_ns, gone_ns, f"AM log, {NM_LOG}", waits_for=("driver",))
+    lane.add(kinds.NOTICE_LOST_ATTEMPT, gone_ns, again_ns, f"{NM_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS)
     return again_ns
 
 
 def lost_attempts(evidence: Evidence) -> Iterator[str]:
-    """A line for each attempt of the application that was made again."""
+    """Yields a line for each attempt of the application that was repeated."""
     for container in evidence.attempts.ams[:-1]:
         gone_ns, number = lost_ns(evidence, container), attempt_of(container)
         begun_ns = evidence.yarn.containers.get(container, Marks()).at.get("ALLOCATED")
@@ -135,7 +128,7 @@ def lost_attempts(evidence: Evidence) -> Iterator[str]:
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence, container: str, registered_ns: int | None) -> None:
-    """What the ApplicationMaster's JVM says of its start. In cluster mode the lane is the driver's from then on."""
+    """Adds phases of the ApplicationMaster's JVM. In cluster mode the driver's lane continues after them."""
     if not container:
         return
     lines = evidence.container_log(container)
@@ -161,31 +154,32 @@ def add_container_start(
     allocated_by: dict[str, Any],
     asking: Asking | None = None,
 ) -> None:
-    """A container from its request to the start of its process: the same steps for the AM and for executors.
+    """Adds a container from its request to the start of its process, with the same steps for AM and executors.
 
     Args:
-        asking: how the ApplicationMaster asks for executors' containers, if it says so.
-        begun: when the process itself says that it began, and where: the end of what no daemon's log tells apart.
-        allocated_by: the heartbeat that its allocation waits for, as fields of a span.
+        asking: the times at which the ApplicationMaster requests containers, if its log shows them.
+        begun: start of the process and its source, for steps that no log of a daemon separates.
+        allocated_by: heartbeat that the allocation waits for, as fields of a span.
     """
     begun_ns, begun_source = begun
     if "ALLOCATED" not in marks:
         until = (marks["START_REQUEST"], NM_LOG) if "START_REQUEST" in marks else begun
-        steps_ = "allocate and launch" if "START_REQUEST" in marks else "allocate, localise and start"
+        launched = "START_REQUEST" in marks
+        kind = kinds.ALLOCATE_AND_LAUNCH_CONTAINER if launched else kinds.ALLOCATE_TO_START_CONTAINER
         source, resolution_ns = f"{asked_source}, {until[1]}", _resolution_ns(asked_source)
-        lane.add("yarn", f"{steps_} {what} container", asked_ns, until[0], source, resolution_ns=resolution_ns)
+        lane.add(kind, asked_ns, until[0], source, detail=what, resolution_ns=resolution_ns)
     elif "START_REQUEST" not in marks:
         handed_ns = marks.get("ACQUIRED") or marks["ALLOCATED"]
         source = f"{RM_LOG}, {begun_source}"
         lane.add(
-            "yarn", f"localise and start {what} container", handed_ns, begun_ns, source, resolution_ns=RESOLUTION_NS
+            kinds.LOCALISE_AND_START_CONTAINER, handed_ns, begun_ns, source, detail=what, resolution_ns=RESOLUTION_NS
         )
     lane.add(
-        "yarn",
-        f"allocate {what} container",
+        kinds.ALLOCATE_CONTAINER,
         asked_ns,
         marks.get("ALLOCATED"),
         f"{asked_source}, {RM_LOG}",
+        detail=what,
         resolution_ns=RESOLUTION_NS,
         # the CapacityScheduler allocates when a node reports
         **allocated_by,
@@ -193,62 +187,73 @@ def add_container_start(
     _add_hand_out(lane, marks, what, asking)
     taken_ns = marks.get("ACQUIRED")
     # the ResourceManager itself launches its AM's container; executors' are launched by the AM
-    launcher = ("yarn", "launch AM container") if what == "AM" else ("spark", "AM launches executor container")
-    lane.add(
-        *launcher, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS
-    )  # fmt: skip
-    for verb, opens, closes in (
-        ("prepare", "START_REQUEST", "LOCALIZING"),
-        ("localise", "LOCALIZING", "SCHEDULED"),
-        ("start", "SCHEDULED", "RUNNING"),
+    launch = kinds.LAUNCH_AM_CONTAINER if what == "AM" else kinds.AM_LAUNCHES_CONTAINER
+    lane.add(launch, taken_ns, marks.get("START_REQUEST"), f"{RM_LOG}, {NM_LOG}", resolution_ns=RESOLUTION_NS)
+    for kind, opens, closes in (
+        (kinds.PREPARE_CONTAINER, "START_REQUEST", "LOCALIZING"),
+        (kinds.LOCALISE_CONTAINER, "LOCALIZING", "SCHEDULED"),
+        (kinds.START_CONTAINER, "SCHEDULED", "RUNNING"),
     ):
-        lane.add(
-            "yarn", f"{verb} {what} container", marks.get(opens), marks.get(closes), NM_LOG, resolution_ns=RESOLUTION_NS
-        )
+        lane.add(kind, marks.get(opens), marks.get(closes), NM_LOG, detail=what, resolution_ns=RESOLUTION_NS)
 
 
 def _add_hand_out(lane: LaneBuilder, marks: dict[str, int], what: str, asking: Asking | None) -> None:
-    """An allocated container until it is handed over: the ResourceManager takes its AM's itself; an executor's waits
-    until the AM asks again, which YARN has told it to do now and then. What it asks later than that is Spark's."""
+    """Adds the time from the allocation of a container to its handover.
+
+    The ResourceManager itself takes the AM's container. An executor's container waits for the next request of the AM,
+    whose interval YARN sets; a later request is Spark's time."""
     allocated_ns, handed_ns = marks.get("ALLOCATED"), marks.get("ACQUIRED")
     if allocated_ns is None or handed_ns is None or what == "AM" or asking is None:
-        heartbeat = {} if what == "AM" else {"cause": AM_HEARTBEAT, "cause_period_ns": AM_HEARTBEAT_NS}
-        lane.add("yarn", f"hand out {what} container", allocated_ns, handed_ns, RM_LOG, resolution_ns=RESOLUTION_NS,
+        heartbeat = {} if what == "AM" else kinds.AM_HEARTBEAT.fields()
+        lane.add(kinds.HAND_OUT_CONTAINER, allocated_ns, handed_ns, RM_LOG, detail=what, resolution_ns=RESOLUTION_NS,
                  **heartbeat)  # fmt: skip
         return
     before_ns, next_ns = asking.around(allocated_ns)
     due_ns = min(max(next_ns, allocated_ns), handed_ns)
     if before_ns < next_ns:
         lane.add(
-            "yarn", f"hand out {what} container", allocated_ns, due_ns, f"{RM_LOG}, AM log",
-            resolution_ns=RESOLUTION_NS, cause=AM_HEARTBEAT_READ, cause_period_ns=next_ns - before_ns,
+            kinds.HAND_OUT_CONTAINER, allocated_ns, due_ns, f"{RM_LOG}, AM log",
+            detail=what, resolution_ns=RESOLUTION_NS, **kinds.AM_HEARTBEAT_READ.fields(next_ns - before_ns),
         )  # fmt: skip
     else:
-        due_ns = allocated_ns  # it had not begun to ask
-    lane.add(
-        "spark", f"AM asks for {what} container", due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS
-    )
+        due_ns = allocated_ns  # before its first request
+    lane.add(kinds.AM_ASKS_FOR_CONTAINER, due_ns, handed_ns, f"AM log, {RM_LOG}", resolution_ns=RESOLUTION_NS)
 
 
 def _resolution_ns(source: str) -> int:
     return REST_RESOLUTION_NS if source == RM_REST else RESOLUTION_NS
 
 
+class ProcessStart(NamedTuple):
+    """Kinds of spans and sources of the start of a container's process."""
+
+    script: SpanKind
+    boots: SpanKind
+    registers: SpanKind
+    jvm_log: str
+    log: str
+
+
+AM_START = ProcessStart(kinds.AM_LAUNCH_SCRIPT, kinds.AM_JVM_BOOTS, kinds.AM_REGISTERS, "AM JVM log", "AM log")
+EXECUTOR_START = ProcessStart(
+    kinds.EXECUTOR_LAUNCH_SCRIPT, kinds.EXECUTOR_JVM_BOOTS, kinds.EXECUTOR_REGISTERS, "executor JVM log", "executor log"
+)
+
+
 def add_process_start(
     lane: LaneBuilder,
-    what: str,
+    start: ProcessStart,
     begun: tuple[int | None, int | None, int | None],
     ended: tuple[int | None, str, bool],
 ) -> None:
-    """A container's process from its start to its registration, as far as its own records tell the parts apart.
+    """Adds the process of a container from its start to its registration, in the parts that its own records show.
 
     Args:
-        begun: when the NodeManager started it, when its JVM began, and when it first logged.
-        ended: when it was registered or was gone, the source of that, and whether it was cut short.
+        begun: start by the NodeManager, start of the JVM, and first line of its log.
+        ended: registration or end, the source of that time, and True if it never registered.
     """
     running_ns, jvm_ns, logged_ns = begun
     end_ns, end_source, truncated = ended
-    jvm_log, own_log = f"{what} JVM log", f"{what} log"
-    lane.add("spark", f"{what} launch script", running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {jvm_log}")
-    lane.add("spark", f"{what} JVM boots", jvm_ns, logged_ns or end_ns, f"{jvm_log}, {own_log}")
-    lane.add("spark", f"{what} registers", logged_ns, end_ns, f"{own_log}, {end_source}", truncated=truncated)
+    lane.add(start.script, running_ns, jvm_ns or logged_ns or end_ns, f"{NM_LOG}, {start.jvm_log}")
+    lane.add(start.boots, jvm_ns, logged_ns or end_ns, f"{start.jvm_log}, {start.log}")
+    lane.add(start.registers, logged_ns, end_ns, f"{start.log}, {end_source}", truncated=truncated)

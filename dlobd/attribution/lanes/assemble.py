@@ -1,8 +1,8 @@
-"""A bundle's evidence becomes one trace. Pure: the same files give the same trace, without a cluster.
+"""Assembles the evidence of a bundle into one trace. Pure: the same files give the same trace, without a cluster.
 
     client -> driver -> { application, executor-1 .. executor-n } -> rank-0 .. rank-(n-1)
 
-Each arrow is a wait of the lane on the left for the lane on the right; the modules `*_lane` say which.
+Each arrow is a wait of the left lane for the right lane; each lane has a module.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.timestamp import widened_event, widened_span
 from dlobd.attribution.lanes import anatomy, causality, exchange, hdfs_use, native
 from dlobd.attribution.lanes import application as application_lane
 from dlobd.attribution.lanes import driver as driver_lane
@@ -26,10 +28,9 @@ from dlobd.attribution.lanes.ranks import TRAINING, Rank, last_executor
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.sources.missing import missing, not_measured, unknown
 from dlobd.schema import MAIN_LANE, NOT_PART, NotMeasured, Process, Span, Trace
-from dlobd.tracing import names
 
-FEEDS = (names.FEED_JOB, names.TFCLUSTER_TRAIN)
-"""Waits of the driver that end with Spark's tasks, and that the trainers hold up."""
+FEEDS = (kinds.FEED_JOB, kinds.TFCLUSTER_TRAIN)
+"""Waits of the driver that end with Spark's tasks, and that trainers can delay."""
 
 IN_OWN_MAIN = NotMeasured(
     "channel",
@@ -43,7 +44,7 @@ WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Work
 
 
 def assemble(bundle: Path) -> Trace:
-    """The trace of a run.
+    """Returns the trace of a run.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
@@ -52,7 +53,7 @@ def assemble(bundle: Path) -> Trace:
 
 
 def assembled(evidence: Evidence) -> Trace:
-    """The same for evidence that is used further: what its alignment moved is known afterwards.
+    """The trace of a run whose evidence the caller uses as well.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
@@ -74,10 +75,10 @@ def assembled(evidence: Evidence) -> Trace:
         )  # fmt: skip
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
-        puts = [put for process in evidence.recorded_in(container) for put in process.named(names.PUT)]
+        puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]
         for rank in here:
             inside = any(rank is other for other, _, _ in in_task)
-            # the same role may have been elsewhere before
+            # the same role may have run on another executor before
             other_ns = [r.end_ns for r in ranks if r.lane == rank.lane and r.start_ns < rank.start_ns]
             before_ns = min(max([*other_ns, rank.start_ns if start_ns is None else start_ns]), rank.start_ns)
             own = executor_lane.lane_of(executor)
@@ -89,7 +90,7 @@ def assembled(evidence: Evidence) -> Trace:
     if evidence.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
-    spans = [evidence.alignment.span(span) for span in unknown(spans, absences)]
+    spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
@@ -97,8 +98,8 @@ def assembled(evidence: Evidence) -> Trace:
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
         not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
-        startup=tuple(map(evidence.alignment.event, startup)),
-        teardown=tuple(map(evidence.alignment.event, teardown)),
+        startup=tuple(map(widened_event, startup)),
+        teardown=tuple(map(widened_event, teardown)),
         clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
     )
 
@@ -110,7 +111,7 @@ def _not_measured(evidence: Evidence, ranks: Sequence[Rank]) -> tuple[NotMeasure
 
 
 def _inside(spans: Iterable[Span], start_ns: int, end_ns: int) -> Iterator[Span]:
-    """The part inside the window: the driver of an application submitted by hand outlives it."""
+    """Yields spans cut to the window: the driver of an application submitted by hand outlives it."""
     for span in spans:
         begin_ns, until_ns = max(span.start_ns, start_ns), min(span.end_ns, end_ns)
         if begin_ns < until_ns:
@@ -126,14 +127,14 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
     if evidence.by_hand:
         lane.add(
-            "client", "application", window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
+            kinds.APPLICATION, window["exec_ns"], window["exit_ns"], application_lane.RM_REST,
             waits_for=(application_lane.LANE,), resolution_ns=application_lane.REST_RESOLUTION_NS,
         )  # fmt: skip
         return lane.spans
     submitted = driver_lane.SUBMITTER if evidence.cluster_mode else driver_lane.LANE
-    lane.add("client", "start spark-submit", window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
+    lane.add(kinds.START_SPARK_SUBMIT, window["exec_ns"], window["started_ns"], driver_lane.CLIENT)
     lane.add(
-        "client", "wait for spark-submit", window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
+        kinds.WAIT_FOR_SPARK_SUBMIT, window["started_ns"], window["exit_ns"], driver_lane.CLIENT,
         waits_for=(submitted,),
     )  # fmt: skip
     return lane.spans
@@ -145,7 +146,7 @@ def _tasks(evidence: Evidence, executor: str) -> list[Any]:
 
 
 class _Waits:
-    """Finds what released a recorded wait. Recorded waits name it by role, because no process knows lanes."""
+    """Finder of the release of recorded waits. A recorded wait contains a role, because no process knows lanes."""
 
     def __init__(self, evidence: Evidence, ranks: Sequence[Rank]) -> None:
         self._evidence = evidence
@@ -153,13 +154,13 @@ class _Waits:
         self._containers = evidence.executor_containers
         self._tasks = {executor: _tasks(evidence, executor) for executor in self._containers}
         self._finished = {executor: log.finished for executor, log in evidence.executors.items()}
-        # the lanes in which reservations were handed in, and when
-        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(names.REGISTER_RESERVATION))
-        # TensorFlowOnSpark as published does not tell; its last start task to begin is the last to reserve
-        self._starts = sorted((s.start_ns, lane) for s, lane in self._named(names.START_TASK))
+        # times and lanes of reservations
+        self._reservations = sorted((s.end_ns, lane) for s, lane in self._named(kinds.REGISTER_RESERVATION))
+        # TensorFlowOnSpark as published records no reservations; the last start task to begin reserves last
+        self._starts = sorted((s.start_ns, lane) for s, lane in self._named(kinds.START_TASK))
 
     def _named(self, name: str) -> Iterator[tuple[RecordedSpan, str]]:
-        """The spans of that name in all containers, with their lanes."""
+        """Yields the spans of a kind in all containers, with their lanes."""
         for executor, container in self._containers.items():
             for process in self._evidence.recorded_in(container):
                 for span in process.named(name):
@@ -170,20 +171,20 @@ class _Waits:
         return own or executor_lane.lane_of(executor)
 
     def exit_of(self, rank: Rank) -> int | None:
-        """When the executor's task saw its trainer's process end, if it waited for it."""
+        """Returns the time at which the executor's task saw its trainer's process end, if it waited for it."""
         container = self._containers[rank.executor]
-        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(names.WAIT_FOR_TRAINER)]
+        ends = [s.end_ns for p in self._evidence.recorded_in(container) for s in p.named(kinds.WAIT_FOR_TRAINER)]
         return max(ends, default=None)
 
     def in_task(self, rank: Rank) -> tuple[int, int] | None:
-        """From when to when a trainer ran inside a Spark task; None if it was forked beside it."""
+        """Returns start and end of a trainer inside a Spark task; None for a process beside the task."""
         if not rank.whole:
             return rank.start_ns, rank.end_ns
-        trainer = next(iter(rank.named(names.TRAINER)), None)
+        trainer = next(iter(rank.named(kinds.TRAINER)), None)
         if trainer is None or not rank.process.forked:
-            return None  # a process of its own, which the task waits for by a recorded wait
+            return None  # a separate process, for which the task waits in a recorded wait
         if self._left_behind(rank):
-            return None  # the feed's task may begin before it has, and end after it
+            return None  # the feed's task may begin before the trainer, and end after it
         for _, task in self._tasks[rank.executor]:
             end_ns = self._finished[rank.executor].get(task.id)
             if task.start_ns <= trainer.start_ns and (end_ns is None or trainer.end_ns <= end_ns):
@@ -191,14 +192,16 @@ class _Waits:
         return None
 
     def _left_behind(self, rank: Rank) -> bool:
-        """Whether a task started the trainer as a process of its own, and ended: so TensorFlowOnSpark feeds one."""
+        """Returns True if a task started the trainer as a process and ended: the trainer is fed."""
         here = self._evidence.recorded_in(self._containers[rank.executor])
-        started = {process.process.pid for process in here if process.named(names.START_TASK)}
+        started = {process.process.pid for process in here if process.named(kinds.START_TASK)}
         return rank.process.parent in started
 
     def held_ns(self, wait: RecordedSpan) -> int | None:
-        """Until when trainers held up a feed: none of them is at work, and the last task's has taken its blocks. None
-        for a wait that is no feed's, or where the trainers threw blocks away."""
+        """Returns the end of the time in which trainers delayed a feed.
+
+        Then all are idle, and the last task's blocks are consumed. None for a wait that is not for a feed, or if the
+        trainers discarded blocks."""
         if wait.name not in FEEDS or (last := last_task(self._evidence, wait)) is None:
             return None
         task = last[1]
@@ -211,8 +214,10 @@ class _Waits:
         return None if taken_ns is None else min(max(taken_ns, *busy), wait.end_ns) if busy else taken_ns
 
     def _slept_for(self, sleep: RecordedSpan, trainer: Rank) -> dict[str, Any]:
-        """TFCluster.shutdown sleeps until Spark has no job any more: it is released by the last task of the one that
-        ended, which a trainer inside of it holds up; else by the trainer's own end."""
+        """Returns the release of a sleep in TFCluster.shutdown, which lasts until Spark has no job.
+
+        The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
+        trainer."""
         jobs = [j for j in self._evidence.driver_log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
@@ -223,29 +228,29 @@ class _Waits:
         return {"waits_for": (trainer.lane,), "released_ns": None if at_work else max(done_ns, sleep.start_ns)}
 
     def resolve(self, span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        """Fields of Span for a recorded wait."""
+        """Returns fields of Span for a recorded wait."""
         target = next(iter(wait.get("waits_for", ())), "")
-        if target == names.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
+        if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._reservations, span.end_ns)):
             return {**wait, "waits_for": (last[1],), "released_ns": last[0]}
-        if target == names.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
+        if target == kinds.WAIT_LAST_RESERVATION and (last := _last_before(self._starts, span.end_ns)):
             return {**wait, "waits_for": (last[1],)}
-        if target == names.WAIT_TRAINERS:
+        if target == kinds.WAIT_TRAINERS:
             meant = [r for r in self._ranks if r.start_ns < span.end_ns and r.finished > (False, span.start_ns)]
             training = [rank for rank in meant if rank.role in TRAINING]
             trainer = max(training or meant, key=lambda rank: rank.finished, default=None)
             if trainer is None:
                 return {**wait, "waits_for": ()}
-            if span.name == names.SLEEP:
+            if span.name == kinds.SLEEP:
                 return {**wait, **self._slept_for(span, trainer)}
-            if span.name == names.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
-                return {"waits_for": (trainer.lane,)}  # told, not seen: no poll delayed it
-            done = trainer.named(names.WRITE_DONE_MARKER)
-            # the marker is there before the call that writes it has returned
-            released = min(done[-1].end_ns, span.end_ns) if done and span.name == names.AWAIT_TRAINERS else None
+            if span.name == kinds.AWAIT_TRAINERS and last_notice_ns(self._evidence.driver_process, span):
+                return {"waits_for": (trainer.lane,)}  # by notice: no poll delayed it
+            done = trainer.named(kinds.WRITE_DONE_MARKER)
+            # the marker exists before the call that writes it returns
+            released = min(done[-1].end_ns, span.end_ns) if done and span.name == kinds.AWAIT_TRAINERS else None
             return {**wait, "waits_for": (trainer.lane,), "released_ns": released}
         return {**wait, "waits_for": tuple(w for w in wait.get("waits_for", ()) if not w.startswith("@"))}
 
 
 def _last_before(marks: Sequence[tuple[int, str]], end_ns: int) -> tuple[int, str] | None:
-    """The last of dated lanes that lies before a wait's end: a script may start several clusters."""
+    """Returns the last mark before the end of a wait: a script may start several clusters."""
     return max((mark for mark in marks if mark[0] <= end_ns), default=None)

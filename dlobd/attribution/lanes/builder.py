@@ -1,4 +1,4 @@
-"""Makes spans with ids, and carries recorded spans over into a lane."""
+"""Makes spans with IDs, and copies recorded spans to a lane."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.errors import BundleError
 from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind, cause_of, kind_of
 
 OWN_MARK = "own mark"
 
 
 class LaneBuilder:
-    """Collects the spans of one lane."""
+    """Collector of the spans of one lane."""
 
     def __init__(self, lane: str, process: Process) -> None:
         self.lane = lane
         self.process = process
         self.spans: list[Span] = []
 
-    def add(self, layer: str, name: str, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
-        """Adds [start, end) unless a bound is unknown or the interval is empty: what is not known is not drawn.
+    def add(self, kind: SpanKind, start_ns: int | None, end_ns: int | None, source: str, **more: Any) -> None:
+        """Adds [start, end), unless a bound is unknown or the interval is empty.
 
-        One that ends before it starts is added: its sources contradict each other, which `nesting` counts as a clip."""
+        A span that ends before it starts is added: its sources contradict each other, and `nesting` counts a clip."""
         if start_ns is None or end_ns is None or end_ns == start_ns:
             return
         process = more.pop("process", self.process)
         span_id = f"{self.lane}/{len(self.spans)}"
-        self.spans.append(Span(span_id, None, layer, name, process, self.lane, start_ns, end_ns, source=source, **more))
+        self.spans.append(Span(span_id, None, kind, process, self.lane, start_ns, end_ns, source=source, **more))
 
     def add_recorded(
         self,
@@ -35,27 +37,33 @@ class LaneBuilder:
         spans: Iterable[RecordedSpan] | None = None,
         resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]] = lambda span, wait: wait,
     ) -> None:
-        """Adds what `process` recorded.
+        """Adds recorded spans of `process`.
 
         Args:
-            spans: which of it; None for all of its main thread.
-            resolve: turns a recorded wait, whose lanes are symbolic (`@feeder`), into fields of Span.
+            spans: the spans to add; None: all spans of its main thread.
+            resolve: turns a recorded wait, which names roles (`@feeder`), into fields of Span.
+
+        Raises:
+            BundleError: the registry has no such kind of span.
         """
         prefix = f"{self.lane}/{process.process.pid}-{process.opened_ns}"
         for span in [s for s in process.spans if not s.thread] if spans is None else spans:
             wait = dict(resolve(span, dict(span.wait)))
             wait["waits_for"] = tuple(wait.get("waits_for", ()))
+            if cause := wait.get("cause"):
+                wait["cause_kind"] = cause_of(cause)
+            kind, detail = _registered(span, process)
             self.spans.append(
                 Span(
                     f"{prefix}-{span.id}",
                     f"{prefix}-{span.parent}" if span.parent else None,
-                    span.layer,
-                    span.name,
+                    kind,
                     process.process,
                     self.lane,
                     span.start_ns,
-                    # the last span begun before its process died has no known length
+                    # a span without an end has no known length
                     span.end_ns if span.truncated else max(span.end_ns, span.start_ns + 1),
+                    detail=detail,
                     source=OWN_MARK,
                     truncated=span.truncated,
                     attrs=span.attrs,
@@ -66,8 +74,17 @@ class LaneBuilder:
             )
 
 
+def _registered(span: RecordedSpan, process: RecordedProcess) -> tuple[SpanKind, str]:
+    if (found := kind_of(span.layer, span.name)) is None:
+        raise BundleError(
+            f"{process.path} has a span of unknown kind: layer {span.layer!r}, name {span.name!r}.",
+            "read the run with the version of dlobd that recorded it",
+        )
+    return found
+
+
 def _key(span: RecordedSpan) -> str:
-    """What the members of one collective share: `step 7`."""
+    """Returns the key that all members of a collective share, such as `step 7`."""
     return f"{span.rendezvous} {span.call}" if span.rendezvous and span.call is not None else span.rendezvous
 
 
@@ -77,7 +94,7 @@ def of_threads(
     spans: Sequence[RecordedSpan],
     resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
 ) -> list[Span]:
-    """What other threads of a process recorded: they work at the same time, so that each has a lane of its own."""
+    """Returns spans of the other threads of a process; each thread works in parallel and has a lane of its own."""
     found: list[Span] = []
     for thread in sorted({span.thread for span in spans if span.thread}):
         beside = LaneBuilder(f"{lane}/{thread}", process.process)

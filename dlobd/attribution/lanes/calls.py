@@ -1,6 +1,6 @@
-"""Calls of Hadoop's RPC clients as spans of YARN and HDFS, inside the span of Spark that they interrupt.
+"""Places calls of Hadoop's RPC clients as spans of YARN and HDFS, inside the span of Spark that they interrupt.
 
-Only those of the thread that carries the lane: what other threads call meanwhile holds nothing up by itself.
+Only calls of the lane's own thread count: calls of other threads delay nothing by themselves.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes.builder import LaneBuilder
+from dlobd.layers import YARN
 from dlobd.schema import Span
 
 
@@ -21,26 +23,26 @@ def place(
     source: str,
     elsewhere: Sequence[tuple[int, int]] = (),
 ) -> None:
-    """Places the calls of the lane's own thread.
+    """Adds the calls of the lane's own thread.
 
-    Not those inside a wait for another lane that is not over yet, such as a poll for a state: they do not delay it.
+    Leaves out calls inside a wait for another lane before its release, such as a poll of a state: they do not delay it.
 
     Args:
-        carries: whether the thread of a call carries the lane then.
-        elsewhere: when something else carries the lane, in order and apart: what a call takes then is left out.
+        carries: returns True if the call's thread executes the lane at that time.
+        elsewhere: sorted, disjoint intervals in which another thread executes the lane; they are left out.
     """
     waits = [span for span in lane.spans if span.waits_for]
     for call in calls:
         if not carries(call) or any(_holds(wait, call.start_ns) for wait in waits):
             continue
         attrs = {"path": call.path} if call.path else {}
-        name = f"{call.method} RPC" if call.layer == "yarn" else f"{call.method} NameNode"
+        kind = kinds.RPC if call.layer == YARN else kinds.NAMENODE_CALL
         for start_ns, end_ns in _without(call.start_ns, call.end_ns, elsewhere):
-            lane.add(call.layer, name, start_ns, end_ns, source, resolution_ns=RESOLUTION_NS, attrs=attrs)
+            lane.add(kind, start_ns, end_ns, source, detail=call.method, resolution_ns=RESOLUTION_NS, attrs=attrs)
 
 
 def _without(start_ns: int, end_ns: int, others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """[start_ns, end_ns) without the `others`, which are in order and apart."""
+    """Yields the parts of [start_ns, end_ns) outside of `others`, which are sorted and disjoint."""
     for begun_ns, ended_ns in others[bisect_right(others, start_ns, key=lambda other: other[1]) :]:
         if begun_ns >= end_ns:
             break
@@ -56,8 +58,9 @@ def _holds(wait: Span, at_ns: int) -> bool:
 
 
 def poll_ns(calls: Sequence[Call], method: str, end_ns: int) -> int | None:
-    """How long a poller slept before its last call of `method` that began before `end_ns`: from the answer to the call
-    before it, of the same thread. None where there are not two."""
+    """Returns the sleep of a poller before its last call of `method` that began before `end_ns`.
+
+    It lasts from the answer to the previous call of the same thread; None without two such calls."""
     last, before = None, None
     for call in calls:
         if call.method == method and call.start_ns < end_ns:

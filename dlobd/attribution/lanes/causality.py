@@ -1,7 +1,7 @@
-"""What cannot have happened in this order: a message received before it was sent, a wait that ended before its release.
+"""Finds contradictions of causality: a message received before it was sent, a wait that ended before its release.
 
-The messages are Spark's own, logged at both ends by other processes than those whose clocks were compared: a check of
-the alignment that does not depend on it. On one clock it checks the logs.
+The messages are Spark's own. Both ends are logged by other processes than those whose clocks were compared, so that
+they check the alignment independently. With one clock they check the logs.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from collections.abc import Iterable, Iterator
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS, LogLine
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.schema import Clip, Span
 
 
 def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
-    """Messages between the driver and its executors that came before they went, by more than stamps are uncertain."""
+    """Yields messages between driver and executors that arrived before they were sent, beyond the uncertainty."""
     for what, sent_ns, received_ns in _messages(evidence):
         if sent_ns is None or received_ns is None:
             continue
-        error_ns = 2 * RESOLUTION_NS + evidence.alignment.error_ns(sent_ns) + evidence.alignment.error_ns(received_ns)
+        error_ns = 2 * RESOLUTION_NS + error_of(sent_ns) + error_of(received_ns)
         if sent_ns - received_ns > error_ns:
             yield Clip("inconsistent", what, sent_ns - received_ns)
 
 
 def _messages(evidence: Evidence) -> Iterator[tuple[str, int | None, int | None]]:
-    """What was said, when it was sent, and when it was received."""
+    """Yields the messages with the times at which they were sent and received."""
     driver = evidence.driver_log
     for executor, log in evidence.executors.items():
         here, registered = lane_of(executor), _at(driver.registered.get(executor))
@@ -45,7 +46,7 @@ def _at(line: LogLine | None) -> int | None:
 
 
 def reversed_waits(spans: Iterable[Span]) -> Iterator[Clip]:
-    """Waits that ended before what released them, by more than both are uncertain."""
+    """Yields waits that ended before their release, beyond the uncertainty of both."""
     for span in spans:
         if span.released_ns is None or span.truncated:
             continue

@@ -1,7 +1,7 @@
-"""The driver's lane: its Python, and the JVM's work under its calls.
+"""Builds the driver's lane: its Python, and the JVM's work under its calls.
 
-In client mode it begins with spark-submit's JVM, whose child the Python is. In cluster mode spark-submit is a lane of
-its own that waits for the application, and the driver lives in the ApplicationMaster's container.
+In client mode it begins with spark-submit's JVM, the parent of the Python process. In cluster mode spark-submit has a
+lane of its own that waits for the application, and the driver runs in the ApplicationMaster's container.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
@@ -22,7 +23,6 @@ from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.attribution.lanes.tasks import critical
 from dlobd.schema import Process, Span
-from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 LANE = "driver"
@@ -31,11 +31,6 @@ SUBMIT_LOG = "spark-submit log"
 JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
 AUDIT_LOG = "NN audit log"
-REPORT_POLL = "Spark's application report poll (spark.yarn.report.interval, 1 s)"
-REPORT_POLL_SEEN = "Spark's application report poll, between its last two calls"
-REPORT_POLL_NS = 1_000_000_000
-READY_POLL = "Spark's wait for registered executors (0.1 s poll)"
-READY_POLL_NS = 100_000_000
 
 Resolve = Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]]
 HeldNs = Callable[[RecordedSpan], int | None]
@@ -44,18 +39,18 @@ HeldNs = Callable[[RecordedSpan], int | None]
 def build(
     evidence: Evidence, host: str, last_executor: str | None, resolve: Resolve, held_ns: HeldNs = lambda wait: None
 ) -> list[Span]:
-    """The spans of the driver, and in cluster mode those of spark-submit, which then is a lane of its own.
+    """Returns the spans of the driver, and in cluster mode also those of spark-submit's own lane.
 
     Args:
-        last_executor: the executor that registered last, if any did.
-        resolve: names the lanes of recorded waits.
-        held_ns: until when trainers held up a feed that was waited for; None for any other wait.
+        last_executor: the last executor that registered, if any.
+        resolve: replaces the roles in a recorded wait by lanes.
+        held_ns: end of the time in which trainers delayed a feed; None for any other wait.
     """
     driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
     threads = of_threads(LANE, python, python.spans, resolve) if python else []
     if evidence.by_hand:
-        # the window begins after spark-submit did, and ends before it
+        # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return driver.spans
     if evidence.cluster_mode:
@@ -75,13 +70,12 @@ def build(
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
-    """From exec to the SparkSubmit JVM, and on to whatever it starts at `next_ns`."""
+    """Adds the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
     window, life = evidence.window, evidence.submit_jvm
     jvm_ns = life.start_ns if life else None
-    lane.add("spark", "spark-submit script", window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
+    lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
     lane.add(
-        "spark",
-        "SparkSubmit JVM starts",
+        kinds.SUBMIT_JVM_STARTS,
         jvm_ns,
         next_ns or window["exit_ns"],
         f"{JVM_LOG}, /proc",
@@ -94,30 +88,30 @@ def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> No
 def _add_driver(
     lane: LaneBuilder, evidence: Evidence, last_executor: str | None, resolve: Resolve, held_ns: HeldNs
 ) -> None:
-    """The driver's Python from its start to its end, with the JVM's work under its calls."""
+    """Adds the driver's Python from start to end, with the JVM's work under its calls."""
     python = evidence.driver_process
     if python is None:
         return
     first_ns = python.spans[0].start_ns if python.spans else python.last_ns
     start_ns = python.process.start_ns
-    lane.add("spark", "driver Python starts", start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
+    lane.add(kinds.DRIVER_PYTHON_STARTS, start_ns, first_ns, f"/proc, {OWN_MARK}", resolution_ns=tick_ns())
     lane.add_recorded(python, resolve=resolve)
     _add_context(lane, evidence, python, last_executor)
     _add_jobs(lane, evidence, python, held_ns)
     _add_stop(lane, evidence, python)
     _add_jvm(lane, evidence)
-    for wait in python.named(names.AWAIT_TRAINERS):
-        lane.add("launcher", "last notice heard", last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
+    for wait in python.named(kinds.AWAIT_TRAINERS):
+        lane.add(kinds.LAST_NOTICE_HEARD, last_notice_ns(python, wait), wait.end_ns, OWN_MARK)
 
 
 def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | None:
-    """When the driver had heard the last rank say that it is done, inside of its wait for them; None if it did not."""
-    told = [i.at_ns for i in python.instants if i.name == names.RANK_DONE] if python else []
+    """Returns the time of the last rank's done notice inside a wait for trainers; None without one."""
+    told = [i.at_ns for i in python.instants if i.name == kinds.RANK_DONE] if python else []
     return max((at_ns for at_ns in told if wait.start_ns <= at_ns < wait.end_ns), default=None)
 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
-    """What the JVM did in the thread that Python's calls wait for."""
+    """Adds the JVM's work in the thread that Python's calls wait for."""
     context = evidence.driver_log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
@@ -128,31 +122,30 @@ def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Client mode: the driver's Python ends, its JVM stops, spark-submit is gone."""
+    """Adds the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
     python, life = evidence.driver_process, evidence.driver_jvm
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
         return
     last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
     exit_ns = life.exit_ns if life else None
-    lane.add("spark", "driver Python exits, JVM stops", last_ns, exit_ns or window_end_ns, f"{OWN_MARK}, {JVM_LOG}")
-    lane.add("spark", "JVM process exits", exit_ns, window_end_ns, f"{JVM_LOG}, {CLIENT}")
+    lane.add(kinds.DRIVER_PYTHON_EXITS, last_ns, exit_ns or window_end_ns, f"{OWN_MARK}, {JVM_LOG}")
+    lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window_end_ns, f"{JVM_LOG}, {CLIENT}")
 
 
 def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Cluster mode: spark-submit stages, submits, and looks once a second whether the application has ended."""
+    """Adds spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
     log, life, window = evidence.submit_log, evidence.submit_jvm, evidence.window
     assigned = log.points.get("application id")
     _add_start(lane, evidence, assigned.at_ns if assigned else None)
     submitted = log.points.get("submitted")
-    lane.add("spark", "prepare submission", assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
+    lane.add(kinds.PREPARE_SUBMISSION, assigned.at_ns if assigned else None, _at(log, "submitting"), SUBMIT_LOG)
     _add_submission(lane, evidence)
     exit_ns = (life.exit_ns if life else None) or window["exit_ns"]
-    # clients are told FINISHED before the ResourceManager is through with it
+    # clients see FINISHED before the ResourceManager has completed it
     finished_ns = evidence.yarn.application.at.get("FINISHED")
     lane.add(
-        "spark",
-        "wait for the application",
+        kinds.WAIT_FOR_APPLICATION,
         submitted.at_ns if submitted else None,
         exit_ns,
         f"{SUBMIT_LOG}, {JVM_LOG}",
@@ -161,17 +154,15 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
         **_report_poll(evidence.submit_calls, exit_ns),
     )
-    lane.add("spark", "JVM process exits", exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
+    lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
     jvm.add_phases(lane, evidence.submit_lines, jvm.SUBMISSION, SUBMIT_LOG)
     calls.place(lane, evidence.submit_calls, lambda call: call.thread == "main", SUBMIT_LOG)
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
-    """The poll of a wait that ended at `end_ns`, and its period, which two calls in a row show: fields of a span."""
-    seen_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
-    if seen_ns is None:
-        return {"cause": REPORT_POLL, "cause_period_ns": REPORT_POLL_NS}
-    return {"cause": REPORT_POLL_SEEN, "cause_period_ns": seen_ns}
+    """Returns the poll of a wait that ended at `end_ns` as fields of a span; two successive calls show its period."""
+    read_ns = calls.poll_ns(made, "getApplicationReport", end_ns)
+    return kinds.REPORT_POLL.fields() if read_ns is None else kinds.REPORT_POLL_READ.fields(read_ns)
 
 
 def _at(log: DriverLog, name: str) -> int | None:
@@ -179,44 +170,40 @@ def _at(log: DriverLog, name: str) -> int | None:
 
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
-    """Staging and the submit RPC."""
+    """Adds staging and the submit RPC."""
     log = evidence.submit_log
     permitted = {call.path: call.end_ns for call in evidence.submit_calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
         attrs = {"purpose": "staging", "path": path}
         if path in permitted:
             lane.add(
-                "hdfs", "upload to staging", line.at_ns, permitted[path], SUBMIT_LOG,
+                kinds.UPLOAD_TO_STAGING, line.at_ns, permitted[path], SUBMIT_LOG,
                 resolution_ns=RESOLUTION_NS, attrs=attrs,
             )  # fmt: skip
             continue
-        # Spark sets the file's permission once it is copied: the NameNode's record of that is the upload's end
+        # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
         done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
-            "hdfs",
-            "write staging",
+            kinds.WRITE_STAGING,
             line.at_ns,
             done or next_line_ns,
             f"{SUBMIT_LOG}, {AUDIT_LOG if done else SUBMIT_LOG}",
             resolution_ns=RESOLUTION_NS,
             attrs=attrs,
         )
-    lane.add(
-        "yarn", "submit RPC", _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.SUBMIT_RPC, _at(log, "submitting"), _at(log, "submitted"), SUBMIT_LOG, resolution_ns=RESOLUTION_NS)
 
 
 def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, last_executor: str | None) -> None:
-    """Inside `SparkContext(...)`: the JVM's own start, then waiting for the ApplicationMaster and for the executors."""
-    context = next(iter(python.named(names.SPARK_CONTEXT)), None)
+    """Adds the parts of `SparkContext(...)`: the JVM's start, and the waits for the ApplicationMaster and executors."""
+    context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
     if context is None:
         return
     log = evidence.driver_log
     if evidence.cluster_mode:
         registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
         lane.add(
-            "spark",
-            "SparkEnv and UI start",
+            kinds.SPARK_ENV_STARTS,
             _at(log, "JVM SparkContext"),
             registered_ns,
             f"{DRIVER_LOG}, {RM_LOG}",
@@ -224,27 +211,26 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
         )
         registering = evidence.application_master.registering
         lane.add(
-            "yarn", "register application", registering.at_ns if registering else None, registered_ns,
+            kinds.REGISTER_APPLICATION, registering.at_ns if registering else None, registered_ns,
             f"{DRIVER_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
         waiting_ns = registered_ns
     elif not evidence.on_yarn:
-        for name, opens, closes in (
-            ("SparkEnv and UI start", "JVM SparkContext", "connecting"),
-            ("register with Master", "connecting", "connected"),
+        for kind, opens, closes in (
+            (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
+            (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
         ):
-            lane.add("spark", name, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
         waiting_ns = _at(log, "connected")
     else:
-        for name, opens, closes in (
-            ("SparkEnv and UI start", "JVM SparkContext", "application id"),
-            ("prepare submission", "application id", "submitting"),
+        for kind, opens, closes in (
+            (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
+            (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
         ):
-            lane.add("spark", name, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
         waiting_ns = _at(log, "running")
         lane.add(
-            "spark",
-            "wait for the ApplicationMaster",
+            kinds.WAIT_FOR_AM,
             _at(log, "submitted"),
             waiting_ns or context.end_ns,
             DRIVER_LOG,
@@ -255,24 +241,22 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
         )
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = _at(log, "ready") or context.end_ns
-    # Spark goes on without those that take longer than maxRegisteredResourcesWaitingTime: they released nothing
+    # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
     in_time = registered is not None and registered.at_ns <= ready_ns
     lane.add(
-        "spark",
-        "wait for executors",
+        kinds.WAIT_FOR_EXECUTORS,
         waiting_ns,
         ready_ns,
         DRIVER_LOG,
         resolution_ns=RESOLUTION_NS,
         waits_for=(lane_of(last_executor),) if last_executor else (),
         released_ns=registered.at_ns if registered and in_time else None,
-        cause=READY_POLL,
-        cause_period_ns=READY_POLL_NS,
+        **kinds.EXECUTORS_POLL.fields(),
     )
 
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
-    """Spark jobs. One inside a recorded wait was submitted for that wait: only its submission is the driver's own."""
+    """Adds Spark jobs. A job inside a recorded wait belongs to it: only its submission is the driver's own time."""
     spans = [span for span in python.spans if not span.thread]
     waits = [span for span in spans if span.wait]
     calls = [span for span in spans if span.attrs.get("jvm_call")]
@@ -285,11 +269,11 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
             free.append(job)
             continue
         lane.add(
-            "spark", f"submit job {job.name}", around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
-            resolution_ns=RESOLUTION_NS,
+            kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
+            detail=job.name, resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     if evidence.own:
-        # nothing in this lane waits for what other threads submit
+        # this lane does not wait for jobs of other threads
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
     else:
         within = [([job], evidence.window["exit_ns"]) for job in free]
@@ -298,7 +282,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
 
 
 def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None:
-    """The task whose result the driver had last, of the jobs that it submitted inside of a wait."""
+    """Returns the last completed task of the jobs that were submitted inside a wait; None without one."""
     ended = [
         (task.end_ns, task.id, job, task)
         for job in evidence.driver_log.jobs
@@ -310,61 +294,59 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
 
 
 def _add_end_of_feed(lane: LaneBuilder, evidence: Evidence, wait: RecordedSpan, held_ns: int | None) -> None:
-    """What a feed's job takes when the trainers hold it up no more: its last task ends and reports, the job ends.
+    """Adds the end of a feed's job after the trainers stop delaying it: its last task ends and reports, the job ends.
 
     Args:
-        held_ns: until when trainers held it up; None for a wait that is no feed's.
+        held_ns: end of the time in which trainers delayed it; None for a wait that is not for a feed.
     """
     if held_ns is None or (last := last_task(evidence, wait)) is None:
         return
     job, task = last
     assert task.end_ns is not None
     lane.add(
-        "spark", f"wait for tasks of {job.name}", min(held_ns, task.end_ns), task.end_ns, DRIVER_LOG,
-        resolution_ns=RESOLUTION_NS, waits_for=(lane_of(task.executor),),
+        kinds.WAIT_FOR_TASKS, min(held_ns, task.end_ns), task.end_ns, DRIVER_LOG,
+        detail=job.name, resolution_ns=RESOLUTION_NS, waits_for=(lane_of(task.executor),),
     )  # fmt: skip
     lane.add(
-        "spark", f"end job {job.name}", max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}",
-        resolution_ns=RESOLUTION_NS,
+        kinds.END_JOB, max(held_ns, task.end_ns), wait.end_ns, f"{DRIVER_LOG}, {OWN_MARK}",
+        detail=job.name, resolution_ns=RESOLUTION_NS,
     )  # fmt: skip
 
 
 def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_ns: int) -> None:
-    """Jobs that this lane waits for, one after another or at once, until `end_ns` at the latest."""
+    """Adds jobs that this lane waits for, sequential or concurrent, until `end_ns`."""
     free_ns = 0
     for job in jobs:
         if job.end_ns is not None and job.start_ns >= free_ns:
             free_ns = min(job.end_ns, end_ns)
-            lane.add("spark", f"job {job.name}", job.start_ns, free_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kinds.JOB, job.start_ns, free_ns, DRIVER_LOG, detail=job.name, resolution_ns=RESOLUTION_NS)
     finished = {name: log.finished for name, log in evidence.executors.items()}
     log = evidence.driver_log
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
         lane.add(
-            "spark", f"{'wait for tasks' if link.executor else 'lost task'} of {link.job}", link.start_ns, link.end_ns,
-            f"{DRIVER_LOG}, {EXECUTOR_LOG}", resolution_ns=RESOLUTION_NS,
+            kinds.WAIT_FOR_TASKS if link.executor else kinds.LOST_TASK, link.start_ns, link.end_ns,
+            f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=link.job, resolution_ns=RESOLUTION_NS,
             waits_for=(lane_of(link.executor),) if link.executor else (),
         )  # fmt: skip
 
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
-    """Inside `SparkContext.stop`: the event log's last bytes and its rename are HDFS's time."""
+    """Adds the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
     closing = evidence.driver_log.points.get("event log closing")
-    stop = next(iter(python.named(names.SPARK_CONTEXT_STOP)), None)
+    stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:
         return
     attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
     made = [call for call in rpc.calls(evidence.driver_lines) if call.start_ns > closing.at_ns]
     last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
     if last is not None:
-        lane.add(
-            "hdfs", "stop event log", closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs
-        )
+        lane.add(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs)
         return
     renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
-        "hdfs", "close event log", closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
+        kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",
         resolution_ns=RESOLUTION_NS,
         attrs=attrs,
     )  # fmt: skip

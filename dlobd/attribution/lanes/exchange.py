@@ -1,4 +1,4 @@
-"""What a run's exchange of gradients says of its own time."""
+"""Time of a run's exchange of gradients that has no number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dlobd.axes import EXCHANGES, RENAMED_EXCHANGES
 from dlobd.schema import NotMeasured
 
 BEFORE = "tf-ring"
-"""The exchange of bundles whose job does not name one: there was no other."""
+"""The exchange of a job that does not name one."""
 
 
 def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
-    """Why the exchange has no number; empty where it has.
+    """Returns the reason why the exchange has no number; empty if it has one.
 
     Args:
         job: `dlobd.job.description.Job` as a dict.

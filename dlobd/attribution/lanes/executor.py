@@ -1,10 +1,11 @@
-"""The lane of one executor: its container's start, its JVM, its tasks, and what its Python workers recorded."""
+"""Builds the lane of one executor: start of its container, JVM, tasks, and spans of its Python workers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
@@ -14,30 +15,28 @@ from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
 from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
-from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import (
+    EXECUTOR_START,
     RM_LOG,
     add_container_start,
     add_process_start,
     lost_ns,
     nm_heartbeat,
 )
+from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.ranks import ROLES, Rank
 from dlobd.schema import Process, Span
-from dlobd.tracing import names
 from dlobd.tracing.clock import tick_ns
 
 DRIVER_LOG = "driver log"
 AM_LOG = "AM log"
 EXECUTOR_LOG = "executor log"
-FEED_JOIN = "TensorFlowOnSpark feed join poll (sleep 1 s)"
-FEED_JOIN_PERIOD_NS = 1_000_000_000
 TASK_THREAD = "Executor task launch worker for task "
 
 
 def lane_of(executor: str) -> str:
-    """The lane of executor `executor`, Spark's executor id."""
+    """Returns the lane of an executor by Spark's executor ID."""
     return f"executor-{executor}"
 
 
@@ -50,13 +49,13 @@ def build(
     resolve: Callable[[RecordedSpan, dict[str, Any]], dict[str, Any]],
     in_task: Sequence[tuple[Rank, int, int]],
 ) -> list[Span]:
-    """An executor's spans.
+    """Returns the spans of an executor.
 
     Args:
         tasks: the executor's tasks with their jobs, in the order of their start.
-        ranks: the trainers that ran here, if any.
-        resolve: names the lanes of recorded waits.
-        in_task: from when to when trainers ran inside a Spark task.
+        ranks: the trainers on this executor.
+        resolve: replaces the roles in a recorded wait by lanes.
+        in_task: trainers inside a Spark task, with start and end.
     """
     container = evidence.executor_containers[executor]
     marks = evidence.yarn.containers.get(container, Marks()).at
@@ -68,13 +67,13 @@ def build(
     _add_wait_for_am(lane, evidence, container, accepted_ns)
     if am.requested is None or requested == am.requested.at_ns:
         lane.add(
-            "spark", "AM prepares its request", accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
+            kinds.AM_PREPARES_REQUEST, accepted_ns, requested, f"{RM_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    else:  # in place of another one, of which the ApplicationMaster had to hear first
+    else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
         lost = [at_ns for at_ns in evidence.driver_log.gone.values() if requested is not None and at_ns < requested]
         lane.add(
-            "yarn", "notice lost executor", max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
+            kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     if accepted_ns is not None and requested is not None and not evidence.cluster_mode:
@@ -91,7 +90,7 @@ def build(
     if not evidence.on_yarn:
         connected = evidence.driver_log.points.get("connected")
         lane.add(
-            "spark", "Master and Worker start executor", connected.at_ns if connected else None,
+            kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
             life.start_ns if life else None, f"{DRIVER_LOG}, executor JVM log", resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     registered = evidence.driver_log.registered.get(executor)
@@ -99,7 +98,7 @@ def build(
     end_ns = _end(evidence, container, marks)
     add_process_start(
         lane,
-        "executor",
+        EXECUTOR_START,
         (marks.get("RUNNING"), life.start_ns if life else None, log.first.at_ns if log.first else None),
         (ready_ns or end_ns, DRIVER_LOG, ready_ns is None),
     )
@@ -109,20 +108,20 @@ def build(
     _add_tasks(lane, tasks, log.finished, ready_ns, end_ns)
     _add_parts(lane, evidence, executor, tasks)
     for rank, start_ns, until_ns in in_task:
-        lane.add("spark", "trainer in task", start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
+        lane.add(kinds.TRAINER_IN_TASK, start_ns, until_ns, OWN_MARK, waits_for=(rank.lane,))
 
     room = _room(evidence.recorded_in(container), ranks)
 
     def own(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        if span.name == names.PUT and (at_ns := room.get(span.start_ns)) is not None:
-            # from then on there is room: what it still takes is the pipe's own time
+        if span.name == kinds.PUT and (at_ns := room.get(span.start_ns)) is not None:
+            # there is room from then on: the rest is the pipe's own time
             if at_ns <= span.start_ns:
                 return {}
-            if at_ns < span.end_ns:  # else room came so late that the pipe took the block in parts
-                lane.add("feed", "write block", at_ns, span.end_ns, OWN_MARK)
-        if wait.get("waits_for") == [names.WAIT_TRAINER]:
+            if at_ns < span.end_ns:  # otherwise the pipe took the block in parts
+                lane.add(kinds.WRITE_BLOCK, at_ns, span.end_ns, OWN_MARK)
+        if wait.get("waits_for") == [kinds.WAIT_TRAINER]:
             rank = latest(ranks, span.end_ns)
-            if rank and span.name == names.SLEEP and not rank.finished[0]:
+            if rank and span.name == kinds.SLEEP and not rank.finished[0]:
                 wait["released_ns"] = min(max(rank.finished[1], span.start_ns), span.end_ns)
             return {**wait, "waits_for": (rank.lane,) if rank else ()}
         return resolve(span, wait)
@@ -134,13 +133,13 @@ def build(
             continue
         if not process.forked:
             lane.add(
-                "spark", "start Python daemon", process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
+                kinds.START_PYTHON_DAEMON, process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
                 resolution_ns=tick_ns(), process=process.process,
             )  # fmt: skip
         if evidence.own and process.forked and process.spans:
-            # PySpark's own modules, until its first function is unpickled; inside the task that waits for it
+            # imports of PySpark until the first function is unpickled, inside the task that waits for them
             lane.add(
-                "spark", "Python worker starts", process.opened_ns, process.spans[0].start_ns, OWN_MARK,
+                kinds.PYTHON_WORKER_STARTS, process.opened_ns, process.spans[0].start_ns, OWN_MARK,
                 process=process.process,
             )  # fmt: skip
         spans, beside = _one_at_a_time(_outside(process, ranks), taken if evidence.own and process.forked else [])
@@ -154,17 +153,17 @@ def build(
 
 
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
-    """Before an executor of a later attempt is asked for: until there is another ApplicationMaster."""
+    """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
     if before and not evidence.cluster_mode:
         lane.add(
-            "spark", "wait for another ApplicationMaster", lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
+            kinds.WAIT_FOR_NEXT_AM, lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
             resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION,),
         )  # fmt: skip
 
 
 def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = False) -> list[RecordedSpan]:
-    """What a Python worker did as itself, and not as a rank: its main thread, or its others."""
+    """Returns spans of a Python worker outside of its ranks: of its main thread, or of its other threads."""
     as_rank = {id(span) for rank in ranks if rank.process is process for span in rank.spans}
     return [span for span in process.spans if bool(span.thread) == threads and id(span) not in as_rank]
 
@@ -172,8 +171,9 @@ def _outside(process: RecordedProcess, ranks: Sequence[Rank], threads: bool = Fa
 def _one_at_a_time(
     spans: Sequence[RecordedSpan], taken: list[tuple[int, int]]
 ) -> tuple[list[RecordedSpan], list[RecordedSpan]]:
-    """Spans of one Python worker for its executor's lane, and those for a lane beside it: one task may have several
-    workers, which hand each other rows. `taken` is when others work, and grows."""
+    """Separates concurrent spans of a Python worker, which go to a lane beside the executor's lane.
+
+    One task may have several workers that exchange rows. Extends `taken`, the intervals in which workers are busy."""
     tops = [span for span in spans if not span.parent]
     beside = [t for t in tops if any(t.start_ns < end_ns and start_ns < t.end_ns for start_ns, end_ns in taken)]
     taken += [(top.start_ns, top.end_ns) for top in tops if top not in beside]
@@ -185,25 +185,26 @@ def _one_at_a_time(
 
 
 def _room(processes: Sequence[RecordedProcess], ranks: Sequence[Rank]) -> dict[int, int]:
-    """Start of each put -> when there was room for it, where the feed is a pipe, whose size is known."""
-    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(names.FEED_PIPE))), None)
+    """Maps the start of each put to the time at which the pipe had room for it; empty if the feed is not a pipe."""
+    capacity = next((pipe.attrs["capacity_bytes"] for p in processes if (pipe := p.instant(kinds.FEED_PIPE))), None)
     if capacity is None:
         return {}
-    gets = [get for rank in ranks for get in rank.named(names.GET)]
-    return room_ns([put for process in processes for put in process.named(names.PUT)], gets, capacity)
+    gets = [get for rank in ranks for get in rank.named(kinds.GET)]
+    return room_ns([put for process in processes for put in process.named(kinds.PUT)], gets, capacity)
 
 
 def latest(ranks: Sequence[Rank], before_ns: int) -> Rank | None:
-    """The trainer that was the last to start."""
+    """Returns the trainer that started last before `before_ns`."""
     return max((rank for rank in ranks if rank.start_ns < before_ns), key=lambda rank: rank.start_ns, default=None)
 
 
 def consumed_ns(rank: Rank, before_ns: int) -> int | None:
-    """When the trainer had taken the last block, or given back its last results, before the end of a feed task; not
-    known where it threw blocks away."""
-    if any(span.start_ns < before_ns for span in rank.named(names.TERMINATE_FEED)):
+    """Returns the time at which the trainer had consumed the feed; None if it discarded blocks.
+
+    That is its last get of a block, or its last put of results, before the end of a feed task."""
+    if any(span.start_ns < before_ns for span in rank.named(kinds.TERMINATE_FEED)):
         return None
-    spans = rank.named(names.GET) + rank.named(names.PUT_RESULTS)
+    spans = rank.named(kinds.GET) + rank.named(kinds.PUT_RESULTS)
     return max((span.end_ns for span in spans if span.end_ns <= before_ns), default=None)
 
 
@@ -214,42 +215,40 @@ def _add_tasks(
     ready_ns: int | None,
     end_ns: int | None,
 ) -> None:
-    """Scheduling, running, and idling until the driver has the next job."""
+    """Adds the scheduling and the run of tasks, and the idle time until the driver has the next job."""
     free_ns = ready_ns
-    # a task without an end was over when the next one began: an executor of one core runs one at a time
+    # a task without an end had ended before the next start: an executor with one core runs one task at a time
     starts = [task.start_ns for _, task in tasks]
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)
         lane.add(
-            "spark", "wait for a job", free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=("driver",),
+            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=("driver",),
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-        lane.add("spark", "schedule task", asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.SCHEDULE_TASK, asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
         begun_ns, *offered = job.stages.get(task.stage, [0])
         if offered and asked_ns <= begun_ns:  # the executor waited for its stage
-            lane.add("spark", "submit stage", begun_ns, offered[0], DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-            lane.add("spark", "offer task", offered[0], task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kinds.SUBMIT_STAGE, begun_ns, offered[0], DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kinds.OFFER_TASK, offered[0], task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
         done_ns = finished.get(task.id)
         free_ns = done_ns or next_ns
         lane.add(
-            "spark", f"task of {job.name}", task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}",
+            kinds.TASK, task.start_ns, free_ns, f"{DRIVER_LOG}, {EXECUTOR_LOG}", detail=job.name,
             resolution_ns=RESOLUTION_NS, truncated=done_ns is None, attrs={"task": task.id, "job": job.id},
         )  # fmt: skip
-        # the driver may give it the next task before it has looked at this one's result
+        # the driver may send the next task before it handles the result of this task
         told_ns = min(filter(None, (task.end_ns, next_ns)), default=None)
         if done_ns is not None and told_ns is not None and done_ns < told_ns:
             lane.add(
-                "spark", f"report task of {job.name}", done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}",
-                resolution_ns=RESOLUTION_NS,
+                kinds.REPORT_TASK, done_ns, told_ns, f"{EXECUTOR_LOG}, {DRIVER_LOG}",
+                detail=job.name, resolution_ns=RESOLUTION_NS,
             )  # fmt: skip
             free_ns = told_ns
-    lane.add(
-        "spark", "wait for a job", free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS
-    )
+    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS)
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequence[tuple[Job, Task]]) -> None:
-    """What the executor's JVM does in the thread of each task, as far as it says so."""
+    """Adds the work of the executor's JVM in the thread of each task, if its log shows it."""
     container, log = evidence.executor_containers[executor], evidence.executors[executor]
     processes = [p for p in evidence.recorded_in(container) if not p.forked and p.process.role not in ROLES]
     daemons = [p.process.start_ns for p in processes if p.process.start_ns]
@@ -257,22 +256,22 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequ
     for _, task in tasks:
         got, running, python = (found.get(task.id) for found in (log.got, log.running, log.python))
         if split := log.splits.get(task.id):
-            lane.add("spark", "open input", split.at_ns, python, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
-        lane.add("spark", "send task", task.start_ns, got, sources, resolution_ns=RESOLUTION_NS)
-        lane.add("spark", "start task thread", got, running, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+            lane.add(kinds.OPEN_INPUT, split.at_ns, python, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.SEND_TASK, task.start_ns, got, sources, resolution_ns=RESOLUTION_NS)
+        lane.add(kinds.START_TASK_THREAD, got, running, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
         lane.add(
-            "spark", "deserialise task", running, log.deserialised.get(task.id), EXECUTOR_LOG,
+            kinds.DESERIALISE_TASK, running, log.deserialised.get(task.id), EXECUTOR_LOG,
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
         begun_ns = min((at_ns for at_ns in daemons if python is not None and at_ns > python), default=None)
         if begun_ns is not None and begun_ns < log.finished.get(task.id, begun_ns):
             lane.add(
-                "spark", "launch Python daemon", python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns()
+                kinds.LAUNCH_PYTHON_DAEMON, python, begun_ns, f"{EXECUTOR_LOG}, /proc", resolution_ns=tick_ns()
             )  # fmt: skip
-    for name, found in (("read broadcast", log.broadcasts), ("deserialise function", log.functions)):
+    for kind, found in ((kinds.READ_BROADCAST, log.broadcasts), (kinds.DESERIALISE_FUNCTION, log.functions)):
         for begun_ns, ended_ns in found:
-            lane.add("spark", name, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
-    # the thread of a task reads its input while the Python worker works, which only a read of a block waits for
+            lane.add(kind, begun_ns, ended_ns, EXECUTOR_LOG, resolution_ns=RESOLUTION_NS)
+    # the thread of a task reads input while the Python worker works; only a read of a block waits for that thread
     in_python = [apart for process in evidence.recorded_in(container) for apart in without_reads(process.spans)]
     calls.place(
         lane, rpc.calls(evidence.container_log(container)), lambda call: call.thread.startswith(TASK_THREAD),
@@ -281,18 +280,18 @@ def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequ
 
 
 def _add_joins(lane: LaneBuilder, process: RecordedProcess, ranks: Sequence[Rank]) -> None:
-    """After its last block a feed task waits until the trainer has taken everything; stock looks once a second."""
-    exhausted = [instant for instant in process.instants if instant.name == names.FEED_EXHAUSTED]
-    for feed in process.named(names.FEED_TASK):
+    """Adds the wait of a feed task, after its last block, for the trainer to consume all; stock polls once a second."""
+    exhausted = [instant for instant in process.instants if instant.name == kinds.FEED_EXHAUSTED]
+    for feed in process.named(kinds.FEED_TASK):
         ends = [instant for instant in exhausted if feed.start_ns <= instant.at_ns <= feed.end_ns]
         if ends:
             rank = latest(ranks, feed.end_ns)
-            period_ns = ends[-1].attrs.get("join_poll_ns", FEED_JOIN_PERIOD_NS)
+            period_ns = ends[-1].attrs.get("join_poll_ns", kinds.FEED_JOIN_POLL.period_ns)
             lane.add(
-                "feed", "join queue", ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
+                kinds.JOIN_QUEUE, ends[-1].at_ns, feed.end_ns, OWN_MARK, process=process.process,
                 waits_for=(rank.lane,) if rank else (),
                 released_ns=consumed_ns(rank, feed.end_ns) if rank else None,
-                cause=FEED_JOIN if period_ns else "", cause_period_ns=period_ns, truncated=feed.truncated,
+                truncated=feed.truncated, **(kinds.FEED_JOIN_POLL.fields(period_ns) if period_ns else {}),
             )  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""What HDFS was used for: operations, bytes, and time.
+"""Sums the use of HDFS: operations, bytes, and time.
 
-Time is a number where dlobd's own client measured it, or where a log shows both ends; else it is an interval.
+Time is a number if dlobd's own client measured it, or if a log shows both ends; else it is an interval.
 
-From when a task was about to open its input until the last of its blocks was sent is an upper bound: it holds calls of
-the NameNode and connections, and what the reader did meanwhile. Of what a NodeManager localises it is the DataNodes'
-durations, which include the reader's back-pressure. Bytes over the fastest transfer of the same run is a lower one.
+The upper bound of a read by Spark lasts from the line before the task opens its input until its last block was sent; it
+contains calls of the NameNode, connections, and the reader's own work. The upper bound of localisation by a NodeManager
+is the sum of the DataNodes' durations, which contain the reader's back-pressure. The lower bound is the number of bytes
+divided by the rate of the fastest transfer of the run.
 """
 
 from __future__ import annotations
@@ -13,28 +14,30 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.importers.hdfs import CLOSE_RETRY, CLOSE_RETRY_SEEN, CloseRetry, Transfer
+from dlobd.attribution.importers.hdfs import CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.executor import lane_of
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
+from dlobd.layers import HDFS
 from dlobd.schema import Interval, Span
-from dlobd.tracing import names
 
 CLIENT_TRACE = "DN client trace"
 AUDIT_LOG = "NN audit log"
 ALL_CALLS = "all calls of the NameNode"
 MARKER_LOOKS = "of these, looks for done-markers"
 OPENED = f"executor log, {CLIENT_TRACE}"
-COMPLETE = "complete NameNode"
-"""The client's call that closes a file, where it logs its calls."""
+COMPLETE = "complete"
+"""The client's call of the NameNode that closes a file."""
+VERBS = {kinds.READ_FILE: "read", kinds.WRITE_FILE: "write", kinds.STREAM: "read"}
 MIN_RATE_BYTES = 1 << 20
-"""Only transfers of this size say anything about the peak rate; small ones measure latency."""
+"""Smallest transfer that measures the peak rate; smaller transfers measure latency."""
 
 
 def intervals(evidence: Evidence) -> list[Interval]:
-    """HDFS time inside other layers' spans: input read by executors' JVMs, and localisation by NodeManagers."""
+    """Returns HDFS time inside spans of other layers: input of executors' JVMs, and localisation by NodeManagers."""
     rate = _peak_bytes_per_s(evidence.transfers)
     found: list[Interval] = []
     for executor, log in evidence.executors.items():
@@ -42,11 +45,11 @@ def intervals(evidence: Evidence) -> list[Interval]:
             end = log.finished.get(task) or evidence.window["exit_ns"]
             reads = _reads(evidence.transfers, evidence.blocks.get(split.path, set()), split.at_ns, end)
             if reads:
-                # from the line that says that it is about to open the file: what comes before the first byte, at the
-                # NameNode or until a DataNode accepts, no log of HDFS has
+                # from the line before it opens the file: no log of HDFS has the time before the first byte, at the
+                # NameNode or until a DataNode accepts
                 last = max(t.end_ns for t in reads)
                 bounds = _at_peak_ns(split.bytes, rate), last - split.at_ns
-                found.append(_interval("read input", "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
+                found.append(_interval(kinds.READ_INPUT, "spark", lane_of(executor), split.at_ns, last, bounds, OPENED))
     for container, marks in sorted(evidence.yarn.containers.items()):
         opened, closed = marks.at.get("LOCALIZING"), marks.at.get("SCHEDULED")
         if opened is None or closed is None:
@@ -61,10 +64,10 @@ def intervals(evidence: Evidence) -> list[Interval]:
 
 
 def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
-    """The client's sleeps inside writes, with their cause: HDFS's time, but a setting's and not a disk's."""
-    with_path = [span for span in spans if span.layer == "hdfs" and span.attrs.get("path")]
-    tries = [span for span in with_path if span.name == COMPLETE]
-    written = [span for span in with_path if span.name != COMPLETE]
+    """Returns the client's sleeps inside writes: time of HDFS that a setting causes, not a disk."""
+    with_path = [span for span in spans if span.layer == HDFS and span.attrs.get("path")]
+    tries = [span for span in with_path if _completes(span)]
+    written = [span for span in with_path if not _completes(span)]
     found: list[Span] = []
     for retry in evidence.close_retries:
         path = retry.path.removesuffix(".inprogress")
@@ -75,8 +78,12 @@ def close_retries(evidence: Evidence, spans: Iterable[Span]) -> list[Span]:
     return found
 
 
+def _completes(span: Span) -> bool:
+    return span.kind is kinds.NAMENODE_CALL and span.detail == COMPLETE
+
+
 def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, int]:
-    """From when to when the client slept: between two of its own calls where it logged these."""
+    """Returns start and end of a client's sleep, between two of its own calls if it logged them."""
     starts_ns = min((t.end_ns for t in tries if t.start_ns <= retry.at_ns < t.end_ns), default=retry.at_ns)
     next_ns = min((t.start_ns for t in tries if t.start_ns >= starts_ns), default=write.end_ns)
     return starts_ns, min(starts_ns + retry.delay_ns, next_ns, write.end_ns)
@@ -84,19 +91,17 @@ def _sleep(write: Span, retry: CloseRetry, tries: Iterable[Span]) -> tuple[int, 
 
 def _retry_span(write: Span, retry: CloseRetry, slept: tuple[int, int], number: int) -> Span:
     by: dict[str, Any] = (
-        {"cause": CLOSE_RETRY, "source": "NN log, client's default"}
+        {**kinds.CLOSE_RETRY.fields(retry.delay_ns), "source": "NN log, client's default"}
         if retry.next_ns is None
-        else {"cause": CLOSE_RETRY_SEEN, "source": "NN log"}
+        else {**kinds.CLOSE_RETRY_READ.fields(retry.delay_ns), "source": "NN log"}
     )
     return Span(
         f"{write.id}/retry-{number}",
         None,
-        "hdfs",
-        "sleep before closing again",
+        kinds.SLEEP_BEFORE_CLOSE,
         write.process,
         write.lane,
         *slept,
-        cause_period_ns=retry.delay_ns,
         **by,
         resolution_ns=RESOLUTION_NS,
     )
@@ -115,7 +120,7 @@ def _at_peak_ns(size: int, rate: float | None) -> int:
 
 
 def _reads(transfers: Iterable[Transfer], blocks: set[str], start: int, end: int) -> list[Transfer]:
-    # one input file is read by one task at a time, so that block and time name the task
+    # one task at a time reads an input file, so that block and time identify the task
     return [t for t in transfers if t.operation == "HDFS_READ" and t.block in blocks and start <= t.end_ns <= end]
 
 
@@ -125,12 +130,12 @@ def _peak_bytes_per_s(transfers: Iterable[Transfer]) -> float | None:
 
 
 def outages(evidence: Evidence) -> list[str]:
-    """Reads and writes that the run survived by another replica, one line each."""
+    """Returns a line for each failed DataNode whose reads and writes succeeded at another replica."""
     given_up = Counter(
         (instant.attrs["address"], instant.attrs["how"])
         for process in evidence.processes
         for instant in process.instants
-        if instant.name == names.DATANODE_GIVEN_UP
+        if instant.name == kinds.DATANODE_GIVEN_UP
     )
     return [
         f"the DataNode at {address} {how}: {count} reads and writes were tried at another one"
@@ -139,23 +144,22 @@ def outages(evidence: Evidence) -> list[str]:
 
 
 def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> list[dict[str, Any]]:
-    """One row a purpose: operations, bytes, ns where it is a number, [lo_ns, hi_ns], and the sources of both ends.
+    """Returns a row per purpose: operations, bytes, ns if it is a number, [lo_ns, hi_ns], and the sources of both ends.
 
-    Sums over all lanes, which overlap: this is what HDFS was asked for, not a part of the wall.
-    """
+    The sums are over all lanes, which overlap: they are no share of the wall."""
     rows: dict[str, dict[str, Any]] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
         if span.layer != "hdfs" or not purpose:
             continue
         begin, _, end = span.source.partition(", ")
-        verb = span.name.split(" ")[0]
-        if verb == names.STREAM and purpose != names.INPUT:  # whose row was called so before anything else was streamed
-            verb = names.READ
-        name = purpose if verb not in (names.READ, names.WRITE) or purpose == "staging" else f"{verb} {purpose}"
+        verb = VERBS.get(span.kind, "")
+        if span.kind is kinds.STREAM and purpose == kinds.INPUT:
+            verb = ""  # the row "read input" is the interval of Spark's own reads
+        name = f"{verb} {purpose}" if verb else purpose
         row = rows.setdefault(name, _row(name, 0, begin, end or begin))
         row["operations"] += 1
-        row["ns"] += max(0, span.end_ns - span.start_ns)  # one that ends before it starts is counted as a clip
+        row["ns"] += max(0, span.end_ns - span.start_ns)  # a span that ends before its start is counted as a clip
         row["bytes"] += span.attrs.get("bytes", 0)
     for row in rows.values():
         row["lo_ns"] = row["hi_ns"] = row["ns"]
@@ -171,8 +175,8 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         row["operations"] += 1
         row["lo_ns"] += interval.lo_ns
         row["hi_ns"] += interval.hi_ns
-    if "read input" in rows:
-        rows["read input"]["bytes"] = sum(
+    if kinds.READ_INPUT in rows:
+        rows[kinds.READ_INPUT]["bytes"] = sum(
             split.bytes for log in evidence.executors.values() for split in log.splits.values()
         )
     if "localise" in rows:
@@ -181,8 +185,9 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
 
 
 def _calls(evidence: Evidence) -> list[dict[str, Any]]:
-    """How often the NameNode was asked in the window, by everybody, and by the driver for ranks' markers: dlobd's own
-    part, which trains nothing. No log says how long these calls took."""
+    """Returns the number of NameNode calls in the window: all of them, and the driver's looks for ranks' markers.
+
+    The looks are dlobd's own overhead. No log has the length of these calls."""
     start_ns, end_ns = evidence.window["exec_ns"], evidence.window["exit_ns"]
     asked = [a for a in evidence.audits if start_ns <= a.at_ns < end_ns]
     if not asked:
@@ -201,7 +206,7 @@ def _row(purpose: str, ns: int | None, begin: str, end: str) -> dict[str, Any]:
 
 
 def _written(evidence: Evidence, paths: set[str]) -> int | None:
-    """Bytes that DataNodes wrote while the staging files were created; None where there is no client trace."""
+    """Returns the bytes that DataNodes wrote during the creation of the staging files; None without a client trace."""
     times = [a.at_ns for a in evidence.audits if a.path in paths]
     if not times or not evidence.transfers:
         return None
@@ -225,5 +230,4 @@ def _localised(evidence: Evidence) -> int:
 
 
 def _size(evidence: Evidence) -> int | None:
-    path = evidence.path / files.EVENT_LOG
-    return path.stat().st_size if path.exists() else None
+    return reading.size(evidence.path / files.EVENT_LOG)

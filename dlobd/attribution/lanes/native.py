@@ -1,4 +1,4 @@
-"""The trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
+"""Assembles the trace of a job without Spark, YARN and HDFS: the parent process and its ranks.
 
 client -> driver (the parent) -> rank-0 .. rank-(n-1)
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.lanes import exchange
@@ -16,7 +17,7 @@ from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder
 from dlobd.attribution.lanes.ranks import Rank
 from dlobd.attribution.sources.missing import missing, not_measured, unknown
 from dlobd.schema import MAIN_LANE, NOT_PART, Event, NotMeasured, Process, Span, Trace
-from dlobd.tracing import names
+from dlobd.spans import InstantKind
 from dlobd.tracing.clock import tick_ns
 
 CLIENT = "client clock"
@@ -28,7 +29,7 @@ PLAIN_PROCESSES = tuple(
 
 
 def assemble(evidence: Evidence) -> Trace:
-    """The trace of a native run.
+    """Returns the trace of a native run.
 
     Raises:
         BundleError: nothing was started, so that there is no window.
@@ -64,28 +65,28 @@ def _rank(process: RecordedProcess) -> Rank:
 
 def _client(window: dict[str, Any], host: str) -> list[Span]:
     lane = LaneBuilder(MAIN_LANE, Process(host, MAIN_LANE, 0, 0))
-    lane.add("client", "start parent process", window["exec_ns"], window["started_ns"], CLIENT)
-    lane.add("client", "wait for parent process", window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
+    lane.add(kinds.START_PARENT, window["exec_ns"], window["started_ns"], CLIENT)
+    lane.add(kinds.WAIT_FOR_PARENT, window["started_ns"], window["exit_ns"], CLIENT, waits_for=(PARENT,))
     return lane.spans
 
 
 def _parent(evidence: Evidence, host: str, ranks: list[Rank]) -> list[Span]:
-    """The parent's Python: its start, what it recorded, its exit."""
+    """Returns the spans of the parent's Python: its start, its recorded spans, its exit."""
     window, python = evidence.window, evidence.driver_process
     lane = LaneBuilder(PARENT, Process(host, "driver", 0, window["pid"]))
     if python is None:
         return []
 
     def resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
-        if names.WAIT_TRAINERS not in wait.get("waits_for", ()):
+        if kinds.WAIT_TRAINERS not in wait.get("waits_for", ()):
             return _resolve(span, wait)
-        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last to end releases it
+        return {**wait, "waits_for": tuple(rank.lane for rank in ranks)}  # the last rank to end releases it
 
     first_ns = min((span.start_ns for span in python.spans), default=python.opened_ns)
     last_ns = max((span.end_ns for span in python.spans), default=python.last_ns)
-    lane.add("launcher", "parent Python starts", window["started_ns"], first_ns, f"{CLIENT}, {OWN_MARK}")
+    lane.add(kinds.PARENT_PYTHON_STARTS, window["started_ns"], first_ns, f"{CLIENT}, {OWN_MARK}")
     lane.add_recorded(python, resolve=resolve)
-    lane.add("launcher", "parent Python exits", last_ns, window["exit_ns"], f"{OWN_MARK}, {CLIENT}")
+    lane.add(kinds.PARENT_PYTHON_EXITS, last_ns, window["exit_ns"], f"{OWN_MARK}, {CLIENT}")
     return lane.spans
 
 
@@ -94,32 +95,32 @@ def _resolve(span: RecordedSpan, wait: dict[str, Any]) -> dict[str, Any]:
 
 
 def _exit_of(parent: RecordedProcess | None, rank: RecordedProcess) -> int | None:
-    """When the parent saw the rank's process end."""
-    exits = [i for i in parent.instants if i.name == names.RANK_EXITED] if parent else []
+    """Returns the time at which the parent saw the rank's process end."""
+    exits = [i for i in parent.instants if i.name == kinds.RANK_EXITED] if parent else []
     return next((instant.at_ns for instant in exits if instant.attrs.get("rank") == rank.rank), None)
 
 
 def _anatomy(evidence: Evidence, ranks: list[Rank]) -> tuple[tuple[Event, ...], tuple[Event, ...]]:
-    """Startup along the rank that took its first step last, teardown along the chief."""
+    """Returns start-up along the rank whose first step was last, and teardown along the chief."""
     window, parent = evidence.window, evidence.driver_process
-    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(names.FIRST_STEP_DONE))]
+    firsts = [(at.at_ns, rank) for rank in ranks if (at := rank.process.instant(kinds.FIRST_STEP_DONE))]
     slowest = max(firsts, key=lambda pair: pair[0])[1] if firsts else None
     chief = next((rank.process for rank in ranks if rank.role == "chief"), None)
-    startup = [Event("parent process exec", window["exec_ns"], CLIENT)]
-    teardown = [Event("parent process exit", window["exit_ns"], CLIENT)]
+    startup = [Event(kinds.PARENT_EXEC, window["exec_ns"], CLIENT)]
+    teardown = [Event(kinds.PARENT_EXIT, window["exit_ns"], CLIENT)]
     if parent and parent.process.start_ns is not None:
-        startup.append(Event("parent Python up", parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
+        startup.append(Event(kinds.PARENT_PYTHON_UP, parent.process.start_ns, "/proc", resolution_ns=tick_ns()))
     if slowest:
         process = slowest.process
-        startup.append(Event("rank process up", process.opened_ns, OWN_MARK, lane=slowest.lane))
-        startup += _instants(process, names.TENSORFLOW_IMPORTED, names.RANKS_JOINED, names.FIRST_BATCH)
-        startup += _instants(process, names.FIRST_STEP_DONE)
+        startup.append(Event(kinds.RANK_PROCESS_UP, process.opened_ns, OWN_MARK, lane=slowest.lane))
+        startup += _instants(process, kinds.TENSORFLOW_IMPORTED, kinds.RANKS_JOINED, kinds.FIRST_BATCH)
+        startup += _instants(process, kinds.FIRST_STEP_DONE)
     if chief:
-        teardown += _instants(chief, names.LAST_STEP_DONE, names.SAVED, names.EVALUATED)
+        teardown += _instants(chief, kinds.LAST_STEP_DONE, kinds.SAVED, kinds.EVALUATED)
     if parent:
-        teardown += _instants(parent, names.LAUNCHER_SHUT_DOWN)
+        teardown += _instants(parent, kinds.LAUNCHER_SHUT_DOWN)
     return tuple(sorted(startup, key=lambda e: e.at_ns)), tuple(sorted(teardown, key=lambda e: e.at_ns))
 
 
-def _instants(process: RecordedProcess, *names: str) -> list[Event]:
-    return [Event(name, at.at_ns, OWN_MARK) for name in names if (at := process.instant(name))]
+def _instants(process: RecordedProcess, *events: InstantKind) -> list[Event]:
+    return [Event(event, at.at_ns, OWN_MARK) for event in events if (at := process.instant(event))]

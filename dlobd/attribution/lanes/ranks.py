@@ -1,4 +1,4 @@
-"""Who trained: one rank a trainer, whether it was a process of its own or a part of a Python worker's life."""
+"""Finds the trainers of a run: one rank per trainer, which is a process or a part of a Python worker's life."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
-from dlobd.tracing import names
 
 _REQUESTS = re.compile(r"Submitted (\d+) unlocalized container requests")
 ROLES = ("chief", "master", "worker", "ps", "evaluator")
 TRAINING = ("chief", "master", "worker")
-"""Those that end by themselves: a ps or an evaluator is told to."""
+"""Roles that end by themselves; a ps or an evaluator ends on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
     """A trainer on an executor.
 
-    `main` is the user's main function, where the script was the user's own; `whole` whether the process was nothing but
-    the trainer, from `start_ns` to `end_ns`.
-    """
+    `main` is the user's main function, if the script is the user's own. `whole` is True if the process was only the
+    trainer, from `start_ns` to `end_ns`."""
 
     process: RecordedProcess
     executor: str
@@ -35,34 +34,34 @@ class Rank:
 
     @property
     def lane(self) -> str:
-        """rank-0 for the chief, rank-(i + 1) for worker i; other roles by their name."""
+        """`rank-0` for the chief, `rank-(i + 1)` for worker i; other roles by their name."""
         if self.role in TRAINING:
             return f"rank-{self.index + 1 if self.role == 'worker' else self.index}"
         return f"{self.role}-{self.index}"
 
     @property
     def spans(self) -> list[RecordedSpan]:
-        """What it recorded, in all its threads."""
+        """Its recorded spans, of all threads."""
         if self.whole:
             return self.process.spans
         return [s for s in self.process.spans if self.start_ns <= s.start_ns and s.end_ns <= self.end_ns]
 
     def named(self, name: str) -> list[RecordedSpan]:
-        """All its spans of that name."""
+        """Returns all its spans of a kind."""
         return [span for span in self.spans if span.name == name]
 
     @property
     def finished(self) -> tuple[bool, int]:
-        """Orders ranks by when they had done their work; one that never did comes last."""
+        """Order of ranks by the end of their work; a rank without an end is last."""
         if self.main is not None:
             return self.main.truncated, self.main.end_ns
-        # a process may live on: inside a Spark task it is Spark's own Python worker
-        done = self.named(names.WRITE_DONE_MARKER)
+        # the process may continue: inside a Spark task it is Spark's own Python worker
+        done = self.named(kinds.WRITE_DONE_MARKER)
         return not done, done[-1].end_ns if done else self.process.last_ns
 
 
 def ranks(evidence: Evidence) -> list[Rank]:
-    """All trainers, by executor and time. The same role may come again where a script trains several times."""
+    """Returns all trainers, by executor and time. A role may occur again if a script trains several times."""
     found: list[Rank] = []
     for executor, container in evidence.executor_containers.items():
         for process in evidence.recorded_in(container):
@@ -72,13 +71,14 @@ def ranks(evidence: Evidence) -> list[Rank]:
 
 
 def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
-    """Whether it is one of dlobd's parameter servers, which train nothing. A ps of a script is TensorFlow's."""
+    """Returns True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
     return process.process.role == "ps" and not evidence.own
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:
-    """The executor that registered last, of those that `found` trained on, and of as many as were requested at first:
-    one that replaces a lost executor holds nothing up."""
+    """Returns the last registered executor of those on which `found` trained.
+
+    Only as many count as were requested at first: a replacement of a lost executor delays nothing."""
     trained = {rank.executor for rank in found} or evidence.executors.keys()
     registered = sorted((line.at_ns, e) for e, line in evidence.driver_log.registered.items() if e in trained)
     requested = evidence.application_master.requested

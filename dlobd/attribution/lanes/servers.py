@@ -1,4 +1,4 @@
-"""The lanes of dlobd's parameter servers: one for each worker of a server, because they are served at the same time."""
+"""Builds the lanes of dlobd's parameter servers: one per worker of a server, as a server serves workers in parallel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlobd.schema import Span
 
 
 def build(evidence: Evidence) -> Iterator[Span]:
-    """What all servers recorded, in lanes such as ps-0/rank-1."""
+    """Yields the recorded spans of all servers, in lanes such as ps-0/rank-1."""
     for process in evidence.processes:
         if is_server(evidence, process):
             yield from of_threads(f"ps-{process.process.index}", process, process.spans, lambda span, wait: wait)

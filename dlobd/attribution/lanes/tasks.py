@@ -1,4 +1,4 @@
-"""Which attempts of Spark's tasks a job hung on, and which of them were in vain. Pure."""
+"""Finds the critical attempts of Spark's tasks, and the attempts that were lost. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ _NONE: Mapping[str, int] = {}
 
 
 class Link(NamedTuple):
-    """A stretch of a job: its name, the executor of the task that it waited for, from when to when. Without an executor
-    it is what an attempt took that had to be made again."""
+    """An interval of a job, and the executor of the task that the job waited for.
+
+    Without an executor it is the time of an attempt that had to be repeated."""
 
     job: str
     executor: str
@@ -22,7 +23,7 @@ class Link(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """An attempt of a task that another one did the work of."""
+    """An attempt of a task whose result came from another attempt, the winner."""
 
     job: Job
     task: Task
@@ -30,13 +31,14 @@ class Lost(NamedTuple):
 
     @property
     def again(self) -> bool:
-        """Whether the work was done again after it, and not by another attempt beside it."""
+        """True if the work was repeated after this attempt, False if a concurrent attempt did it."""
         return self.task.start_ns < self.winner.start_ns
 
 
 def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
-    """Attempts whose result the driver had from another attempt: of an executor that died, of a task that failed, or of
-    one that a speculative attempt overtook. Of a task that never succeeded nothing is said."""
+    """Yields attempts whose result came from another attempt: of a lost executor, a failed task or a slow task.
+
+    Yields nothing of a task that never succeeded."""
     for job in jobs:
         done: dict[tuple[int, int], Task] = {}
         for task in sorted((t for t in job.tasks if t.end_ns is not None), key=lambda t: t.end_ns or 0):
@@ -48,7 +50,7 @@ def lost(jobs: Iterable[Job]) -> Iterator[Lost]:
 
 
 def lost_work(evidence: Evidence) -> Iterator[str]:
-    """A line for each attempt in vain. Its time is in the wall only where a job hung on it."""
+    """Yields a line for each lost attempt. Its time is in the wall only if a job waited for it."""
     for one in lost(evidence.driver_log.jobs):
         log = evidence.executors.get(one.task.executor)
         ended_ns = log.finished.get(one.task.id) if log else None
@@ -70,21 +72,22 @@ def critical(
     gone: Mapping[str, int] = _NONE,
     registered: Mapping[str, int] = _NONE,
 ) -> Iterator[Link]:
-    """What the end of `jobs` hung on, the last first. Each is the task that ended last before the next began: its stage
-    or its executor was what that waited for. Before a task that was made again there is the attempt that was lost; and
-    between them the start of an executor, if it was made by one that there was not yet.
+    """Yields the critical intervals of `jobs`, last first.
+
+    Each is the task that ended last before the next began: the next waited for its stage or its executor. A lost
+    attempt precedes its repetition; between them lies the start of the executor, if it was new.
 
     Args:
-        finished: executor to its tasks' ends, as its log has them.
-        end_ns: until when is looked.
-        gone, registered: executor to when the driver gave it up, and to when it had it.
+        finished: ends of tasks by executor, from the executor's log.
+        end_ns: end of the search.
+        gone, registered: by executor, the times of its loss and of its registration at the driver.
     """
     jobs = list(jobs)
     in_vain = {one.task.id: one for one in lost(jobs)}
-    # the first of several is set last
+    # the first of several overwrites the others
     failed = {one.winner.id: one.task for one in sorted(in_vain.values(), key=_latest_first) if one.again}
     ended = sorted(
-        # an executor may still clean up when its job is over
+        # an executor may still clean up after the end of its job
         (min(finished[task.executor][task.id], job.end_ns or end_ns, end_ns), task.start_ns, task.id, task, job)
         for job in jobs
         for task in job.tasks

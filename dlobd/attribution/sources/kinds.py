@@ -1,10 +1,10 @@
-"""THE table of sources: which files they are, which layers they tell, and what is unknown without them.
+"""Table of the kinds of evidence: their files, the layers whose time they show, and the consequence of their absence.
 
-A source that decides is one on which the breakdown depends: a run without it is invalid. Without the others some
-figures, audits or bounds are missing, and the layers' numbers stay what they are.
+The breakdown depends on a decisive kind: a run without it is invalid. Without another kind some figures, checks or
+bounds are missing, and the numbers of the layers stay the same.
 
-`hides` are names of spans whose own time may be another layer's where the source is missing: attribution leaves it
-unattributed. All others say what they say without it.
+Without a kind that has a `missing` code, the own time of some spans may belong to another layer: attribution leaves
+that time unattributed. The rows of these kinds of spans contain the code in their column `hidden_by`.
 """
 
 from __future__ import annotations
@@ -13,44 +13,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dlobd.bundle import files
-from dlobd.tracing import names
-
-IN_TASKS = ("task of *", "trainer in task", "not yet forked", "wait for a job", "wait for tasks of *", "job *")
-"""What holds the work of Python in executors."""
-
-WAITS = (
-    names.AWAIT_RESERVATIONS, names.AWAIT_TRAINERS, names.FEED_JOB, names.BARRIER_JOB, names.TFCLUSTER_TRAIN,
-    names.TFCLUSTER_INFERENCE, names.TFCLUSTER_RUN, names.TFCLUSTER_SHUTDOWN, names.INPUT_SPLITS, "JVM: *",
-    names.WAIT_FOR_RANKS, names.WAIT_FOR_TRAINER, names.ALL_GATHER_ADDRESSES, names.GET, names.AWAIT_BLOCK,
-    names.TELL_PLACES, names.AWAIT_PLACE,
-)  # fmt: skip
-"""Calls that wait for another process: what that one did is unknown without its record."""
-
-MEETINGS = (
-    names.JOIN_RANKS, names.FIRST_STEP, names.STEP, names.EXCHANGE, names.WAIT_FOR_PEERS, names.WIRE, names.AGREE,
-    names.PUSH, names.PULL, names.LEAVE_SERVERS,
-)  # fmt: skip
-"""Collectives: without one member it is not known for whom the others waited."""
-
-STEPS = (
-    "allocate, localise and start * container", "allocate and launch * container", "localise and start * container",
-    "launch * container", "AM asks for * container", "AM launches * container",
-)  # fmt: skip
-"""What is between a container's request and its process, as far as not both daemons tell it."""
-
-START = ("SparkSubmit JVM starts", "wait for spark-submit", "wait for parent process", "wait for the application")
+from dlobd.layers import CHANNEL, FEED, HDFS, LAUNCHER, SPARK, TENSORFLOW, USER, YARN
+from dlobd.spans import EvidenceFile
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of source.
+    """One kind of evidence.
 
     Attributes:
-        files: globs below the bundle; a star does not stop at a slash.
-        tells: the layers whose time it tells.
-        unknown: what is unknown without it, in words.
-        decides: whether the breakdown depends on it.
-        hides: names of spans, as in `fnmatch`.
+        files: globs below the bundle; a star also matches slashes.
+        tells: layers whose time it shows.
+        unknown: consequence of its absence, in words.
+        decides: True if the breakdown depends on it.
+        missing: its code in the column `hidden_by` of span kinds; None if no span depends on it.
     """
 
     name: str
@@ -58,46 +34,69 @@ class Kind:
     tells: tuple[str, ...]
     unknown: str
     decides: bool = False
-    hides: tuple[str, ...] = ()
+    missing: EvidenceFile | None = None
 
 
-_PYTHON = ("launcher", "feed", "hdfs", "tensorflow", "channel", "user")
+_PYTHON = (LAUNCHER, FEED, HDFS, TENSORFLOW, CHANNEL, USER)
 
 DRIVER_SPANS = Kind(
-    "spans of the driver", ("spans/driver/*",), ("yarn", "spark", *_PYTHON), "what its Python did and waited for", True,
-    (*START, *WAITS, "AM runs the driver", "AM serves the driver", "wait for executors", *IN_TASKS, names.PARENT,
-     "parent Python exits", names.DRIVER, "driver Python exits, JVM stops"),
-)  # fmt: skip
+    "spans of the driver",
+    ("spans/driver/*",),
+    (YARN, SPARK, *_PYTHON),
+    "what its Python did and waited for",
+    True,
+    EvidenceFile.DRIVER_SPANS,
+)
 RANK_SPANS = Kind(
-    "spans of a rank", ("spans/rank-*",), ("yarn", "spark", *_PYTHON),
-    "what it did, and for how long others waited for it", True, (*IN_TASKS, *WAITS, *MEETINGS, "trainer process",
-     names.TRAINER),
-)  # fmt: skip
+    "spans of a rank",
+    ("spans/rank-*",),
+    (YARN, SPARK, *_PYTHON),
+    "what it did, and for how long others waited for it",
+    True,
+    EvidenceFile.RANK_SPANS,
+)
 WORKER_SPANS = Kind(
-    "spans of Python workers", ("spans/*",), ("spark", *_PYTHON), "what Spark's Python did in this executor", True,
-    (*IN_TASKS, *WAITS, "Python worker"),
-)  # fmt: skip
+    "spans of Python workers",
+    ("spans/*",),
+    (SPARK, *_PYTHON),
+    "what Spark's Python did in this executor",
+    True,
+    EvidenceFile.WORKER_SPANS,
+)
 DRIVER_LOG = Kind(
-    "driver log", (files.DRIVER_STDERR,), ("yarn", "spark", *_PYTHON),
-    "submission, waits for YARN and for executors, jobs and their tasks", True,
-    (*START, *WAITS, *IN_TASKS, names.SPARK_CONTEXT, names.SPARK_SESSION, names.SPARK_CONTEXT_STOP,
-     "driver Python exits, JVM stops", "* registers", "AM serves the driver", names.TFPARALLEL_RUN),
-)  # fmt: skip
+    "driver log",
+    (files.DRIVER_STDERR,),
+    (YARN, SPARK, *_PYTHON),
+    "submission, waits for YARN and for executors, jobs and their tasks",
+    True,
+    EvidenceFile.DRIVER_LOG,
+)
 NATIVE_LOG = Kind("log of the parent process", (), (), "what ranks wrote to it; no figure uses it")
 DRIVER_OUTPUT = Kind("driver output", (files.DRIVER_STDOUT,), (), "what the job printed; no figure uses it")
 DRIVER_JVM = Kind(
-    "driver JVM log", (files.DRIVER_JVM_LOG,), ("spark",), "when spark-submit's JVM began and exited", True,
-    (*START, "driver Python exits, JVM stops"),
-)  # fmt: skip
+    "driver JVM log",
+    (files.DRIVER_JVM_LOG,),
+    (SPARK,),
+    "when spark-submit's JVM began and exited",
+    True,
+    EvidenceFile.DRIVER_JVM_LOG,
+)
 MASTER_LOG = Kind(
-    "ApplicationMaster log", (), ("yarn", "spark", *_PYTHON),
-    "which executor is which container, and when it asked for them", True,
-    (*WAITS, *IN_TASKS, "AM *", "wait for executors", names.FEED_JOB),
-)  # fmt: skip
+    "ApplicationMaster log",
+    (),
+    (YARN, SPARK, *_PYTHON),
+    "which executor is which container, and when it asked for them",
+    True,
+    EvidenceFile.AM_LOG,
+)
 EXECUTOR_LOG = Kind(
-    "executor log", (f"{files.CONTAINER_LOGS}/*/stderr",), ("spark", *_PYTHON),
-    "when it started, and when its tasks began and ended", True, (*IN_TASKS, *WAITS, "executor *"),
-)  # fmt: skip
+    "executor log",
+    (f"{files.CONTAINER_LOGS}/*/stderr",),
+    (SPARK, *_PYTHON),
+    "when it started, and when its tasks began and ended",
+    True,
+    EvidenceFile.EXECUTOR_LOG,
+)
 CONTAINER_JVM = Kind(
     "container JVM log", (f"{files.CONTAINER_LOGS}/*/jvm.log",), (), "when its JVM began, but for its first log line"
 )
@@ -105,27 +104,33 @@ CONTAINER_FILES = Kind(
     "other files of containers", (f"{files.CONTAINER_LOGS}/*",), (), "what it printed, and what YARN wrote of its start"
 )
 RM_LOG = Kind(
-    "ResourceManager log", (f"{files.DAEMON_LOGS}/resourcemanager.log",), ("yarn", "spark"),
-    "YARN's steps, but for the times of its REST record", True,
-    (*STEPS, "allocate * container", "hand out * container", "register application", "AM registers",
-     "AM serves the driver", "wait for the ApplicationMaster"),
-)  # fmt: skip
+    "ResourceManager log",
+    (f"{files.DAEMON_LOGS}/resourcemanager.log",),
+    (YARN, SPARK),
+    "YARN's steps, but for the times of its REST record",
+    True,
+    EvidenceFile.RM_LOG,
+)
 NM_LOG = Kind(
-    "NodeManager log", (f"{files.DAEMON_LOGS}/nodemanager-*.log",), ("yarn", "spark"),
-    "when its containers were launched, localised and started", True, (*STEPS, "* launch script"),
-)  # fmt: skip
+    "NodeManager log",
+    (f"{files.DAEMON_LOGS}/nodemanager-*.log",),
+    (YARN, SPARK),
+    "when its containers were launched, localised and started",
+    True,
+    EvidenceFile.NM_LOG,
+)
 AUDIT_LOG = Kind(
-    "NameNode audit log", (f"{files.DAEMON_LOGS}/namenode-audit.log",), ("hdfs",),
+    "NameNode audit log", (f"{files.DAEMON_LOGS}/namenode-audit.log",), (HDFS,),
     "the ends of staging and of the event log, the NameNode's operations, and the first touch of the data",
 )  # fmt: skip
 NAMENODE_LOG = Kind(
     "NameNode log",
     (f"{files.DAEMON_LOGS}/namenode.log",),
-    ("hdfs",),
+    (HDFS,),
     "closes of files that HDFS did not accept at once",
 )
 TRACE_LOG = Kind(
-    "DataNode client trace", (f"{files.DAEMON_LOGS}/datanode-*-clienttrace.log",), ("hdfs",),
+    "DataNode client trace", (f"{files.DAEMON_LOGS}/datanode-*-clienttrace.log",), (HDFS,),
     "how much of Spark's reads is HDFS's",
 )  # fmt: skip
 DAEMON_LOGS = Kind("other daemons' logs", (f"{files.DAEMON_LOGS}/*",), (), "why a daemon failed; no figure uses it")
@@ -165,9 +170,9 @@ KINDS = (
     RM_RECORD, MARKERS, INPUT_RECORDS, HOSTS, COUNTERS, INVENTORY, BEFORE, RESOURCES, MEMORY, DAEMONS, CODE, ESSENTIAL,
     GENERATION,
 )  # fmt: skip
-"""In the order in which a file is looked up: the first with a glob that fits."""
+"""All kinds, in the order of the search: a file is of the first kind with a matching glob."""
 
 
 def kind_of(name: str) -> Kind | None:
-    """The kind of a file of a bundle; None where the table has none."""
+    """Returns the kind of a file of a bundle; None if the table has none."""
     return next((kind for kind in KINDS if any(fnmatchcase(name, glob) for glob in kind.files)), None)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, read, trainers
 from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
 from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
-from dlobd.tracing import names
+from dlobd.bundle import reading
 
 SERVING = ("ps", "ps-async")
 COUNTED_SINCE = 7
@@ -64,7 +65,7 @@ def _ranks(evidence: Evidence) -> Iterator[Absence]:
 def _own_ranks(evidence: Evidence) -> Iterator[Absence]:
     """TFCluster.run says how many nodes it starts; each runs a main function."""
     driver = evidence.driver_process
-    nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(names.TFCLUSTER_RUN)) if driver else 0
+    nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
     mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
     if ended_well(evidence) and mains < nodes:
         yield Absence(
@@ -108,10 +109,10 @@ def _relatives(evidence: Evidence) -> Iterator[Absence]:
 def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
     """Pids in the same container: what kind of process each is, and how it is known."""
     for instant in process.instants:
-        if instant.name == names.WORKER_FORKED:
+        if instant.name == kinds.WORKER_FORKED:
             yield instant.attrs["pid"], WORKER_SPANS, "forked it as a Python worker"
     for span in process.spans:
-        if span.name in (names.FORK_TRAINER, names.START_CHILD) and "pid" in span.attrs:
+        if span.name in (kinds.FORK_TRAINER, kinds.START_CHILD) and "pid" in span.attrs:
             yield span.attrs["pid"], RANK_SPANS, "started it as a trainer"
     if process.forked and (process.parent or 0) > 1:
         assert process.parent is not None
@@ -123,7 +124,7 @@ def _counters(evidence: Evidence) -> Iterator[Absence]:
         return
     for process in trainers(evidence.processes):
         who = process.process
-        if process.schema >= COUNTED_SINCE and process.instant(names.TRANSPORT) is None:
+        if process.schema >= COUNTED_SINCE and process.instant(kinds.TRANSPORT) is None:
             yield Absence(
                 COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
             )
@@ -174,7 +175,7 @@ def _lost(evidence: Evidence) -> Iterator[Absence]:
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
         directory = "driver" if path.parent == logs else path.parent.name
-        for count, pid in _LOST.findall(path.read_text(errors="replace")) if path.exists() else ():
+        for count, pid in _LOST.findall(reading.text(path)):
             key = (directory, int(pid))
             counts[key] = max(counts.get(key, 0), int(count))
     for (directory, pid), lost in counts.items():

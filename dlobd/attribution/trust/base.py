@@ -7,6 +7,7 @@ legitimate behaviour of a run. A check that does not apply to a way of running r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -102,12 +103,18 @@ class Rule:
             found = Compared(None, f"{found.message}; this may be harmless: {found.doubt}", found.left, found.right)
         verdict: Verdict = "unknown" if found.holds is None else "pass" if found.holds else "fail"
         left_source, right_source = self.sources
-        return Check(self.code, verdict, found.message, found.left, left_source, found.right, right_source)
+        left, right = _json_number(found.left), _json_number(found.right)
+        return Check(self.code, verdict, found.message, left, left_source, right, right_source)
 
     @property
     def description(self) -> str:
         """The first sentence of the comparison's docstring."""
         return (self.compare.__doc__ or "").split("\n\n")[0].replace("\n    ", " ")
+
+
+def _json_number(value: Number | None) -> Number | None:
+    """JSON has no NaN and no infinity; the message has them."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 # ---- questions that several checks ask

@@ -36,8 +36,8 @@ def _consistent(facts: Facts) -> Compared:
 def _transport(facts: Facts) -> Compared | None:
     """The bytes of each plane went by the transport that the experiment asks for.
 
-    The counters of the kernel and of devices decide. Fails if a library falls back to TCP, such as on a machine whose
-    RDMA device is down (docs/channels.md).
+    The counters of the kernel and of devices decide. Fails for bytes that go by TCP between the
+    addresses of RDMA devices (tests/full/guest/test_soft_roce.py).
     """
     asked = [plane for plane in facts.planes or () if plane.agrees is not None]
     if not asked:

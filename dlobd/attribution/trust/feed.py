@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.sources import kinds
+from dlobd.attribution.sources import kinds as evidence_kinds
 from dlobd.attribution.trust.base import Compared, Facts, Rule, cut_short, repeated_tasks, training_job, unknown
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.tracing import names
 
 
 def _bytes(evidence: Evidence, *wanted: str, purpose: str = "") -> int:
@@ -30,7 +30,7 @@ def _put(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     stored = sum(evidence.file_bytes.values()) * training_job(evidence).get("epochs", 0)
-    put = _bytes(evidence, names.PUT)
+    put = _bytes(evidence, kinds.PUT)
     if not stored or not _is_fed(evidence):
         return None
     if not put:
@@ -46,7 +46,7 @@ def _taken(facts: Facts) -> Compared | None:
     of its steps.
     """
     evidence = facts.evidence
-    put, taken = _bytes(evidence, names.PUT), _bytes(evidence, names.GET)
+    put, taken = _bytes(evidence, kinds.PUT), _bytes(evidence, kinds.GET)
     if not _is_fed(evidence) or not put:
         return None
     message = f"feed tasks put {put:,} bytes into the queues; the ranks took {taken:,} bytes"
@@ -63,9 +63,9 @@ def _trained(facts: Facts) -> Compared | None:
     if not job or cut_short(evidence):  # a rank takes batches ahead of its steps
         return None
     if job["input"] == "feed":
-        taken = _bytes(evidence, names.GET)
+        taken = _bytes(evidence, kinds.GET)
     else:  # a piece that is requested again counts once, since only an answer has bytes
-        taken = _bytes(evidence, names.STREAM, names.READ_INPUT, purpose=names.INPUT)
+        taken = _bytes(evidence, kinds.STREAM, kinds.READ_INPUT, purpose=kinds.INPUT)
     if not taken:
         return unknown("no rank recorded the bytes that it received")
     received = taken // Layout.of_job(job).record_bytes
@@ -79,21 +79,21 @@ RULES = (
         "feed-put",
         ("span files of feed tasks: bytes put", "file lengths in HDFS x epochs"),
         _put,
-        needs=(kinds.WORKER_SPANS, kinds.INPUT_RECORDS),
+        needs=(evidence_kinds.WORKER_SPANS, evidence_kinds.INPUT_RECORDS),
         whole=True,
     ),
     Rule(
         "feed-taken",
         ("span files of feed tasks: bytes put", "span files of ranks: bytes taken"),
         _taken,
-        needs=(kinds.WORKER_SPANS, kinds.RANK_SPANS),
+        needs=(evidence_kinds.WORKER_SPANS, evidence_kinds.RANK_SPANS),
         whole=True,
     ),
     Rule(
         "samples-received",
         ("span files of ranks: bytes / record length", "done-markers: samples"),
         _trained,
-        needs=(kinds.RANK_SPANS, kinds.MARKERS),
+        needs=(evidence_kinds.RANK_SPANS, evidence_kinds.MARKERS),
         whole=True,
     ),
 )

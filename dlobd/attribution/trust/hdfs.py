@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedSpan
-from dlobd.attribution.sources import kinds
+from dlobd.attribution.sources import kinds as evidence_kinds
 from dlobd.attribution.trust.base import (
     Compared,
     Facts,
@@ -20,7 +21,6 @@ from dlobd.attribution.trust.base import (
     unknown,
 )
 from dlobd.hadoop.checksum import CHUNK_BYTES, CRC_BYTES
-from dlobd.tracing import names
 
 
 def trouble(evidence: Evidence) -> str:
@@ -28,7 +28,7 @@ def trouble(evidence: Evidence) -> str:
     doubt = external(evidence) or daemon_trouble(evidence, "namenode", "datanode") or repeated_tasks(evidence)
     if doubt:
         return doubt
-    if any(i.name == names.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
+    if any(i.name == kinds.DATANODE_GIVEN_UP for p in evidence.processes for i in p.instants):
         return "a DataNode did not respond, and another one was used"
     if any(map(_is_retry, _java_clients(evidence))):
         return "a Java HDFS client logged a warning about a read or write"
@@ -128,7 +128,7 @@ def _files_written(facts: Facts) -> Compared | None:
 
 def _is_write_below(span: RecordedSpan, folder: str) -> bool:
     path = str(span.attrs.get("path", ""))
-    return span.layer == "hdfs" and span.name.startswith(f"{names.WRITE} ") and path.startswith(folder)
+    return span.layer == "hdfs" and span.name.startswith("write ") and path.startswith(folder)
 
 
 RULES = (
@@ -136,27 +136,27 @@ RULES = (
         "input-read-by-spark",
         ("Spark event log: bytes read", "file lengths in HDFS x passes"),
         _input_read_by_spark,
-        needs=(kinds.EVENT_LOG, kinds.INPUT_RECORDS),
+        needs=(evidence_kinds.EVENT_LOG, evidence_kinds.INPUT_RECORDS),
         whole=True,
     ),
     Rule(
         "input-sent-by-datanodes",
         ("DataNode client traces: bytes", "file lengths and checksums x passes"),
         _input_sent_by_datanodes,
-        needs=(kinds.TRACE_LOG, kinds.INPUT_RECORDS),
+        needs=(evidence_kinds.TRACE_LOG, evidence_kinds.INPUT_RECORDS),
         whole=True,
     ),
     Rule(
         "input-checksums",
         ("HDFS: files with the expected checksum", "staging: files"),
         _input_checksums,
-        needs=(kinds.INPUT_RECORDS,),
+        needs=(evidence_kinds.INPUT_RECORDS,),
     ),
     Rule(
         "files-written",
         ("span files: writes", "NameNode audit log: created files"),
         _files_written,
-        needs=(kinds.AUDIT_LOG, kinds.RANK_SPANS),
+        needs=(evidence_kinds.AUDIT_LOG, evidence_kinds.RANK_SPANS),
         whole=True,
     ),
 )

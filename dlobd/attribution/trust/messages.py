@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import trainers
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.attribution.trust.base import BUSY_NS, Compared, Facts, Rule, completed, other_clocks, training_job
-from dlobd.tracing import names
 
 Message = tuple[str, int | None, int | None]
 """Name, and the times of cause and effect; None if one was not logged."""
@@ -74,9 +75,9 @@ def _ranks(evidence: Evidence) -> Iterator[Message]:
     driver = evidence.driver_process
     if driver is None or not training_job(evidence) or not completed(evidence):
         return
-    for awaiting in driver.named(names.AWAIT_TRAINERS):
+    for awaiting in driver.named(kinds.AWAIT_TRAINERS):
         for process in trainers(evidence.processes):
-            for span in process.named(names.WRITE_DONE_MARKER):
+            for span in process.named(kinds.WRITE_DONE_MARKER):
                 yield f"{process.process.role} {process.process.index}: result", span.start_ns, awaiting.end_ns
 
 
@@ -106,7 +107,7 @@ def _order(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     early = [
-        (sent_ns - received_ns - evidence.alignment.error_ns(sent_ns) - evidence.alignment.error_ns(received_ns), name)
+        (sent_ns - received_ns - error_of(sent_ns) - error_of(received_ns), name)
         for name, sent_ns, received_ns in messages(evidence)
         if sent_ns is not None and received_ns is not None
     ]

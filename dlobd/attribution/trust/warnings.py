@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from dlobd import spans as kinds
 from dlobd.attribution import recording_cost
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes import application, hdfs_use, tasks
 from dlobd.attribution.sources.absence import Absence
 from dlobd.schema import Trace
-from dlobd.tracing import clock, names
+from dlobd.tracing import clock
 
 _STARTUP = "STARTUP_MSG:"
 """Begin of the first line of a Hadoop daemon's log."""
@@ -82,7 +83,7 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
 def _own_configuration(evidence: Evidence) -> Iterator[str]:
     """Settings of a script's own SparkConf that override the line that submitted it."""
     driver = evidence.driver_process if evidence.own else None
-    ready = driver.instant(names.SPARK_CONTEXT_READY) if driver else None
+    ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     if ready is None:
         return
     if str(ready.attrs.get("master", "")).startswith("local["):

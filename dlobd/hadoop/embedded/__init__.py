@@ -1,1 +1,1 @@
-"""Hadoop's own daemons on loopback, each a JVM: Java, jars, configuration, ports, start, watchdog."""
+"""Hadoop's daemons on loopback, a JVM each: Java, jars, configuration, ports, start, watchdog."""

@@ -1,11 +1,11 @@
-"""What the daemons load their classes from, prepared once so that they start in half the time.
+"""The class path of the daemons, prepared once so that they start in half the time.
 
-Three things make a start long that have nothing to do with what Hadoop does, and each daemon repeats them:
-- Jetty reads all of a jar of 56 MB, entry by entry, to copy the few files of one web application out of it;
-- Jersey reads all of it once more for each package that it looks for resource classes in;
-- the JVM reads, checks and links some ten thousand classes.
-So what the first two look for is put into a small jar of its own, and the rest into a copy of the jar that lacks it;
-and a class-data-sharing archive of the JVM holds the classes as they are in memory. `bench/class_list.py` says which.
+Three steps slow down the start of each daemon without being useful work:
+- Jetty reads a jar of 56 MB entry by entry, to extract the few files of one web application;
+- Jersey reads the jar again for each package in which it searches resource classes;
+- the JVM reads, verifies and links about 10,000 classes.
+Therefore the files for the first two steps are moved to a small jar, and a copy of the large jar lacks them. A
+class-data-sharing archive of the JVM contains the classes in their memory format; `bench/class_list.py` lists them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FROM_PYSPARK = (
 )
 
 _SPLIT = ("hadoop-client-minicluster-", "hadoop-client-api-")
-"""The jars that hold something of `_SCANNED`."""
+"""The jars with files of `_SCANNED`."""
 
 _SCANNED = (
     "webapps/",
@@ -49,48 +49,48 @@ _SCANNED = (
     "org/apache/hadoop/hdfs/web/resources/",
     "org/apache/hadoop/yarn/server/nodemanager/webapp/",
 )
-"""Web applications, and the packages that NameNode and NodeManager have Jersey look through."""
+"""Web applications, and the packages that Jersey searches for NameNode and NodeManager."""
 
 _LAYOUT = 1
-"""To be raised when what is made here changes."""
+"""Version of the prepared files."""
 
 _SCANNED_JAR = "scanned.jar"
 _ARCHIVE = "daemons.jsa"
 _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-"""At the address that it was made for, daemons share its memory; moved, as by default, each has 97 MB of its own."""
+"""Maps the archive at its original address, where daemons share its memory; relocated, each needs 97 MB more."""
 
 ARCHIVE_DEADLINE_S = 180
 UNUSED_S = 30 * 86400
-"""What no start has used for so long is of a Java or pyspark that is gone."""
+"""Age after which unused files are removed: their Java or pyspark no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPath:
-    """The jars of every daemon, and the archive of their classes, if there is one."""
+    """The jars of all daemons, and the archive of their classes, if there is one."""
 
     jars: tuple[Path, ...]
     archive: Path | None = None
 
     def options(self, conf_dir: Path) -> list[str]:
-        """The JVM's options. One that cannot use the archive ignores it."""
-        # the archive is for class paths that begin as the one that it was made with, so the configuration comes last;
-        # no jar holds a file of its names
+        """Returns the options for the JVM, which ignores an archive that it cannot use."""
+        # the archive is valid for class paths with the same prefix, so the configuration comes last; no jar has files
+        # of the same names
         archive = [] if self.archive is None else [*_IN_PLACE, f"-XX:SharedArchiveFile={self.archive}"]
         return [*archive, "-cp", os.pathsep.join(str(entry) for entry in (*self.jars, conf_dir))]
 
 
 def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -> ClassPath:
-    """The daemons' class path: the four `jars` and eight of pyspark's, prepared if that can be done.
+    """Returns the daemons' class path: the four `jars` and eight of pyspark, prepared if possible.
 
     Raises:
-        SetupError: one of pyspark's is missing.
+        SetupError: a jar of pyspark is missing.
     """
     originals = (*jars, *_from_pyspark())
     try:
         classes = gzip.decompress((shipped("yarn") / "daemon-classes.gz").read_bytes())
-        # the JVM itself refuses an archive when a jar's size or time has changed since
-        known = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in originals]
-        key = sha256(repr((_LAYOUT, str(java.home), java.version, known)).encode() + classes).hexdigest()[:16]
+        # the JVM refuses an archive if size or time of a jar has changed
+        files = [(str(path), (stat := path.stat()).st_size, stat.st_mtime_ns) for path in originals]
+        key = sha256(repr((_LAYOUT, str(java.home), java.version, files)).encode() + classes).hexdigest()[:16]
         directory = plain(cache_dir() / "daemons") / key
         with locked(directory.parent / ".lock"):
             return _prepared(directory, java, originals, classes, progress)
@@ -102,19 +102,19 @@ def prepare(java: Java, jars: Sequence[Path], progress: Callable[[str], None]) -
 def _prepared(
     directory: Path, java: Java, plain: Sequence[Path], classes: bytes, progress: Callable[[str], None]
 ) -> ClassPath:
-    """What `directory` holds, made if it does not."""
+    """Returns the class path in `directory`, after preparing it if necessary."""
     split = [path for path in plain if path.name.startswith(_SPLIT)]
-    made = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
-    jars = (made[0], *(directory / path.name if path in split else path for path in plain))
+    prepared = [directory / _SCANNED_JAR, *(directory / path.name for path in split)]
+    jars = (prepared[0], *(directory / path.name if path in split else path for path in plain))
     archive = directory / _ARCHIVE
-    if not all(is_zipfile(path) for path in made):
+    if not all(is_zipfile(path) for path in prepared):
         _remove_unused(directory)
         _split(directory, split)
     if not archive.exists():
         progress("preparing the daemons' classes for faster start-up (once)")
         _make_archive(archive, java, jars, classes)
     os.utime(directory)
-    # an empty one says that this Java makes none
+    # an empty one means that this Java cannot create it
     return ClassPath(jars, archive if archive.stat().st_size else None)
 
 
@@ -122,15 +122,15 @@ def _from_pyspark() -> list[Path]:
     directory = pyspark_jars()
     entries = []
     for name in _FROM_PYSPARK:
-        found = sorted(directory.glob(f"{name}-[0-9]*.jar"))
-        if not found:
+        matches = sorted(directory.glob(f"{name}-[0-9]*.jar"))
+        if not matches:
             raise SetupError(f"{name}-*.jar is missing from {directory}.", "install pyspark 4.3.0 again.")
-        entries.append(found[0])
+        entries.append(matches[0])
     return entries
 
 
 def _remove_unused(directory: Path) -> None:
-    """Removes `directory`, which is not whole, what makers that were killed left, and what is no longer used."""
+    """Removes the incomplete `directory`, files of killed processes, and unused directories."""
     for other in directory.parent.iterdir():
         unused = other.name.startswith(".making-") or time.time() - other.stat().st_mtime > UNUSED_S
         if other.is_dir() and (unused or other == directory):
@@ -138,7 +138,7 @@ def _remove_unused(directory: Path) -> None:
 
 
 def _split(directory: Path, sources: Sequence[Path]) -> None:
-    """Makes `directory` with a copy of each jar less what is looked for by name, and that in a jar of its own."""
+    """Creates `directory` with copies of the jars without the scanned files, and a jar with these files."""
     aside = Path(tempfile.mkdtemp(prefix=".making-", dir=directory.parent))
     try:
         with ZipFile(aside / _SCANNED_JAR, "w") as scanned:
@@ -146,7 +146,7 @@ def _split(directory: Path, sources: Sequence[Path]) -> None:
                 with ZipFile(path) as source, ZipFile(aside / path.name, "w") as rest:
                     for entry in source.infolist():
                         into = scanned if entry.filename.startswith(_SCANNED) else rest
-                        if entry.filename not in into.NameToInfo:  # a class path uses the first of two equal names
+                        if entry.filename not in into.NameToInfo:  # the first of equal names is used on a class path
                             _copy(entry, source, into)
         aside.rename(directory)
     finally:
@@ -154,7 +154,7 @@ def _split(directory: Path, sources: Sequence[Path]) -> None:
 
 
 def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
-    """Copies an entry as it is compressed: four times as fast as to unpack and pack it."""
+    """Copies a compressed entry unchanged, four times as fast as unpacking and packing."""
     read, write = source.fp, into.fp
     assert read is not None
     assert write is not None
@@ -164,7 +164,7 @@ def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
     copied = copy.copy(entry)
     copied.header_offset = write.tell()
     copied.extra = b""
-    copied.flag_bits &= ~8  # sizes and checksum are in the header, not behind the data
+    copied.flag_bits &= ~8  # sizes and checksum are in the header, not after the data
     write.write(copied.FileHeader(zip64=False))
     write.write(read.read(entry.compress_size))
     into.start_dir = write.tell()
@@ -173,21 +173,21 @@ def _copy(entry: ZipInfo, source: ZipFile, into: ZipFile) -> None:
 
 
 def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: bytes) -> None:
-    """Lets the JVM make the archive; an empty one where it cannot."""
+    """Lets the JVM create the archive; an empty file if it cannot."""
     with tempfile.TemporaryDirectory(prefix=".making-", dir=archive.parent) as name:
-        listed, made = Path(name) / "classes", Path(name) / _ARCHIVE
+        listed, partial = Path(name) / "classes", Path(name) / _ARCHIVE
         listed.write_bytes(classes)
         command = [
             str(java.command),
             "-Xshare:dump",
             "-Xmx512m",
-            "-XX:+UseSerialGC",  # as the daemons, which could not use the objects that another one's archive holds
+            "-XX:+UseSerialGC",  # same as the daemons, which cannot use archived objects of another collector
             f"-XX:SharedClassListFile={listed}",
-            f"-XX:SharedArchiveFile={made}",
+            f"-XX:SharedArchiveFile={partial}",
             "-cp",
             os.pathsep.join(map(str, jars)),
         ]
-        # none of JAVA_TOOL_OPTIONS and the like; LANG as the daemons have it, for the names of files
+        # without JAVA_TOOL_OPTIONS and similar variables; LANG as for the daemons, for file names
         env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": os.environ.get("LANG", "C.UTF-8")}
         with (archive.parent / "archive.log").open("wb") as log:
             try:
@@ -201,7 +201,7 @@ def _make_archive(archive: Path, java: Java, jars: Sequence[Path], classes: byte
                     check=True,
                 )
             except subprocess.SubprocessError:
-                made.unlink(missing_ok=True)
-        if not made.exists():
-            made.touch()
-        made.rename(archive)
+                partial.unlink(missing_ok=True)
+        if not partial.exists():
+            partial.touch()
+        partial.rename(archive)

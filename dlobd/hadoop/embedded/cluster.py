@@ -1,4 +1,4 @@
-"""The embedded cluster as a whole: start its daemons side by side, look at them, use them, stop them.
+"""The embedded cluster: starts its daemons in parallel, reports their state, and stops them.
 
 cluster = EmbeddedCluster(ClusterSettings(work_dir))
 cluster.start(print)
@@ -31,26 +31,24 @@ from dlobd.hadoop.embedded.status import ClusterStatus, Endpoints, look
 from dlobd.hadoop.embedded.watchdog import end_everything, start_watchdog
 from dlobd.tracing import clock
 
-Progress = Callable[[str], None]
-
-START_DEADLINE_S = 180.0
-STOP_DEADLINE_S = 9.0
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 9.0
 PORT_ATTEMPTS = 3
 
 
 class LostDaemon(ClusterError):
-    """A cluster runs, but not all of it."""
+    """A cluster runs, but a daemon has died."""
 
 
 class EmbeddedCluster:
-    """One NameNode, DataNodes, one ResourceManager, NodeManagers: each a JVM of its own on loopback.
+    """One NameNode, DataNodes, one ResourceManager and NodeManagers: a JVM each on loopback.
 
-    Of one work directory only one cluster runs, and one command uses it at a time. The daemons end with the process
-    that started them, however it ends, unless it was started to stay.
+    A work directory has at most one running cluster, which one command uses at a time. The daemons end with the process
+    that started them, in any case, unless the cluster was started to stay.
     """
 
     def __init__(self, settings: ClusterSettings) -> None:
-        """Raises SetupError if the work directory can have no name that Hadoop takes."""
+        """Raises SetupError if Hadoop cannot use the path of the work directory."""
         self.settings = replace(settings, work_dir=configuration.work_dir_name(settings.work_dir))
         self._lock = WorkDirLock(self.work_dir)
         self._state: ClusterState | None = None
@@ -60,16 +58,16 @@ class EmbeddedCluster:
 
     @classmethod
     def attach(cls, work_dir: Path, hold: bool = True) -> EmbeddedCluster:
-        """The cluster that stays in `work_dir`.
+        """Returns the cluster that runs in `work_dir`.
 
         Args:
-            hold: take the cluster for this command, until `release`, `stop` or the process's end; without it the
-                cluster can only be looked at.
+            hold: reserve the cluster for this command until `release`, `stop` or the end of the process; without it
+                only its state can be read.
 
         Raises:
-            ClusterError: none runs there.
-            LostDaemon: with `hold`, one runs of which a daemon has died.
-            Busy: with `hold`, another command uses it.
+            ClusterError: no cluster runs there.
+            LostDaemon: with `hold`, a daemon of the cluster has died.
+            Busy: with `hold`, another command uses the cluster.
         """
         cluster = cls(ClusterSettings(work_dir))
         if hold:
@@ -88,7 +86,7 @@ class EmbeddedCluster:
         cluster._state = state
         return cluster
 
-    # ---- what others use
+    # ---- use
 
     @property
     def work_dir(self) -> Path:
@@ -106,23 +104,23 @@ class EmbeddedCluster:
 
     @property
     def java(self) -> Java:
-        """The Java that runs the daemons, for JAVA_HOME of spark-submit too."""
+        """The Java of the daemons, also for JAVA_HOME of spark-submit."""
         state = self._running()
         return Java(Path(state.java_home), state.java_version, state.java_origin)
 
     @property
     def own_settings(self) -> Mapping[str, str]:
-        """Hadoop settings that the user gave it."""
+        """Hadoop settings of the user."""
         return self._running().own
 
     @property
     def user(self) -> str:
-        """The user that HDFS and YARN take us for."""
+        """The user name in HDFS and YARN."""
         return configuration.user_name()
 
     @property
     def endpoints(self) -> Endpoints:
-        """Raises ClusterError while the cluster is not started."""
+        """Addresses of the daemons. Raises ClusterError if the cluster is not started."""
         urls = {daemon.name: f"http://{daemons.web_address(daemon)}" for daemon in self._running().daemons}
         rpc = self._one("namenode").ports["rpc"]
         return Endpoints(
@@ -147,8 +145,8 @@ class EmbeddedCluster:
         return self.endpoints.rm_url
 
     def log_files(self) -> dict[str, Path]:
-        """Name -> path of each daemon's log, and of the records kept apart from it: namenode-audit,
-        resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. Those are made with the first record."""
+        """Returns the paths of the daemons' logs by name, and of their separate logs: namenode-audit,
+        resourcemanager-audit, datanode-0-clienttrace, nodemanager-0-audit. The latter exist after the first record."""
         extra = {
             "namenode": ("audit", "hdfs-audit.log"),
             "datanode": ("clienttrace", "clienttrace.log"),
@@ -164,65 +162,65 @@ class EmbeddedCluster:
         return files
 
     def container_log_dirs(self, application_id: str) -> dict[str, Path]:
-        """Container id -> log directory, of an application's containers on all NodeManagers, in the order of ids."""
-        found = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
-        return {path.name: path for path in sorted(found, key=lambda path: path.name) if path.is_dir()}
+        """Returns the log directories of an application's containers on all NodeManagers, ordered by container ID."""
+        directories = self.work_dir.glob(f"nodemanager-*/userlogs/{application_id}/container_*")
+        return {path.name: path for path in sorted(directories, key=lambda path: path.name) if path.is_dir()}
 
     def daemons_now(self) -> list[dict[str, Any]]:
-        """Each daemon's name, kind, host and ports, and whether it runs."""
+        """Returns name, kind, host and ports of each daemon, and if it runs."""
         alive = self._alive()
         return [{**asdict(daemon), "alive": daemon.name in alive} for daemon in self._running().daemons]
 
     def memory(self) -> dict[str, int]:
-        """Resident bytes of each running daemon."""
+        """Returns the resident bytes of each running daemon."""
         return {name: rss_bytes(process) for name, process in self._alive().items()}
 
     def daemon_pids(self) -> dict[str, int]:
-        """Process id of each running daemon."""
+        """Returns the process ID of each running daemon."""
         return {name: process.pid for name, process in self._alive().items()}
 
     def status(self) -> ClusterStatus:
-        """Asks every daemon; takes at most a few seconds. Raises ClusterError while the cluster is not started."""
+        """Asks every daemon; takes at most a few seconds. Raises ClusterError if the cluster is not started."""
         return look(self._running(), self._alive(), self._rest)
 
     # ---- start
 
-    def start(self, progress: Progress, deadline_s: float = START_DEADLINE_S, stays: bool = False) -> None:
-        """Starts every daemon and returns when all are ready for a job. HDFS's content of an earlier start is kept.
+    def start(self, report: Callable[[str], None], timeout_s: float = START_TIMEOUT_S, stays: bool = False) -> None:
+        """Starts every daemon and returns when all are ready for a job. The content of HDFS is kept between starts.
 
         Args:
-            progress: gets one short line for each step.
-            deadline_s: from the first daemon on; fetching jars comes before it.
-            stays: the daemons outlive this process, until `stop` in another one.
+            report: receives a line per step.
+            timeout_s: from the start of the first daemon; downloading jars is not included.
+            stays: the daemons outlive this process until another one calls `stop`.
 
         Raises:
-            Busy: the work directory is in use, or has a cluster that stays.
+            Busy: the work directory is in use, or a cluster stays in it.
             SetupError: Java, jars, memory, disk or a port is missing.
             ClusterError: a daemon died or was not ready in time.
         """
         self._lock.acquire()
         try:
-            self._end_leftovers(progress)
+            self._end_leftovers(report)
             java = find_java()
-            progress(f"Java {java.version} ({java.origin})")
-            jars = resolve_jars(java, progress)
+            report(f"Java {java.version} ({java.origin})")
+            jars = resolve_jars(java, report)
             startup.check_memory(self.settings)
             startup.prepare_directories(self.work_dir)
             startup.check_disk(self.work_dir)
-            classes = prepare(java, jars, progress)
-            self._start_with_ports(java, classes, progress, deadline_s, stays)
+            classes = prepare(java, jars, report)
+            self._start_with_ports(java, classes, report, timeout_s, stays)
         except BaseException:
             self._abandon()
             raise
         if stays:
             self._dismiss_watchdog()
 
-    def restart(self, name: str, deadline_s: float = START_DEADLINE_S) -> None:
-        """Starts one daemon again, with the configuration and the ports it had, and returns when it is ready. One that
-        still runs is killed. The lock is not needed: a job of another command may well be what it is done for.
+    def restart(self, name: str, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Restarts a daemon with its configuration and ports, and returns when it is ready. It is killed if it runs. No
+        lock is necessary, because a restart may serve the job of another command.
 
         Raises:
-            ClusterError: there is no such daemon, or it ended, or was not ready in time.
+            ClusterError: there is no such daemon, or it ended or was not ready in time.
         """
         state = self._state = read_state(self.work_dir) or self._running()
         if name not in (daemon.name for daemon in state.daemons):
@@ -233,23 +231,23 @@ class EmbeddedCluster:
         classes = prepare(java, resolve_jars(java, lambda line: None), lambda line: None)
         launch = startup.Launch(self.settings, state.daemons, java, classes, self._record)
         try:
-            launch.start_again(name, deadline_s)
+            launch.start_again(name, timeout_s)
         except startup.PortClash as clash:
             raise ClusterError(f"A port of {name} is taken: {clash}.", "dlobd cluster down, then up.") from clash
         finally:
             self._children += launch.children
 
-    def _end_leftovers(self, progress: Progress) -> None:
+    def _end_leftovers(self, report: Callable[[str], None]) -> None:
         state = read_state(self.work_dir)
         if state and state.stays and state.ready and state.alive():
             raise Busy(f"A cluster is up in {self.work_dir}.", "use it, or stop it with dlobd cluster down.")
         left = [*daemons_of(self.work_dir), *containers_of(self.work_dir)]
         if left:
-            progress(f"stopping {len(left)} processes of a cluster whose command is gone")
+            report(f"stopping {len(left)} processes of a cluster whose command is gone")
             end_everything(self.work_dir)
 
     def _start_with_ports(
-        self, java: Java, classes: ClassPath, progress: Progress, deadline_s: float, stays: bool
+        self, java: Java, classes: ClassPath, report: Callable[[str], None], timeout_s: float, stays: bool
     ) -> None:
         owner = identify(os.getpid())
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -276,7 +274,7 @@ class EmbeddedCluster:
             launch = startup.Launch(self.settings, planned, java, classes, self._record)
             self._children = launch.children
             try:
-                launch.run(progress, deadline_s)
+                launch.run(report, timeout_s)
             except startup.PortClash as clash:
                 end_everything(self.work_dir)
                 self._reap()
@@ -284,7 +282,7 @@ class EmbeddedCluster:
                     raise SetupError(
                         f"A port was taken while the daemons started: {clash}.", "choose another DLOBD_PORT_BASE."
                     ) from clash
-                progress("a port was taken in the meantime: restarting with other ports")
+                report("a port was taken in the meantime: restarting with other ports")
                 startup.prepare_directories(self.work_dir)
             else:
                 self._change_state(replace(self._running(), ready=True))
@@ -300,20 +298,20 @@ class EmbeddedCluster:
 
     # ---- stop
 
-    def stop(self, progress: Progress = lambda line: None) -> None:
-        """Stops every daemon and container of the work directory, in an order in which each can end well.
+    def stop(self, report: Callable[[str], None] | None = None) -> None:
+        """Stops every daemon and container of the work directory, in an order that allows each to end properly.
 
-        At most ten seconds; what does not end by itself is killed. HDFS's content, the logs and the configuration
-        stay. Raises Busy if another command uses the cluster.
+        It takes at most 10 s; then all remaining processes are killed. HDFS's content, logs and configuration stay.
+        Raises Busy if another command uses the cluster.
         """
         self._lock.acquire()
-        deadline = time.monotonic() + STOP_DEADLINE_S
+        deadline = time.monotonic() + STOP_TIMEOUT_S
         self._state = read_state(self.work_dir) or self._state
         alive = self._state.alive() if self._state else {}
         managers = [daemon for daemon in self._plans("nodemanager") if daemon.name in alive]
-        # a NodeManager that ran an application takes 17 s to end; without containers it can be killed without harm
-        patience = time.monotonic() + 3
-        while any(daemons.containers(m, self._rest) for m in managers) and time.monotonic() < patience:
+        # a NodeManager takes 17 s to end after an application; without containers it can be killed safely
+        drained = time.monotonic() + 3
+        while any(daemons.containers(m, self._rest) for m in managers) and time.monotonic() < drained:
             time.sleep(0.2)
         end([alive[manager.name] for manager in managers], 1)
         for container in containers_of(self.work_dir):
@@ -322,16 +320,17 @@ class EmbeddedCluster:
             group = [alive[daemon.name] for daemon in self._plans(kind) if daemon.name in alive]
             end(group, max(0.2, min(2.0, deadline - time.monotonic())))
         end_everything(self.work_dir)
-        progress(f"cluster stopped in {time.monotonic() - deadline + STOP_DEADLINE_S:.1f} s")
+        if report:
+            report(f"cluster stopped in {time.monotonic() - deadline + STOP_TIMEOUT_S:.1f} s")
         self._forget()
 
     def release(self) -> None:
-        """Lets other commands use a cluster that stays."""
+        """Lets other commands use the cluster."""
         self._lock.release()
         self._rest.close()
 
     def _abandon(self) -> None:
-        """After a failed start: nothing stays, except what HDFS and the logs hold."""
+        """Cleans up after a failed start. Only HDFS's content and the logs stay."""
         if self._state is not None:
             end_everything(self.work_dir)
             self._forget()
@@ -356,7 +355,7 @@ class EmbeddedCluster:
         for child in self._children:
             try:
                 child.wait(timeout=5)
-            except subprocess.TimeoutExpired:  # stuck in the kernel: init will reap it
+            except subprocess.TimeoutExpired:  # stuck in the kernel: init reaps it
                 pass
         self._children.clear()
 
@@ -368,7 +367,7 @@ class EmbeddedCluster:
         return self._state
 
     def _alive(self) -> dict[str, ProcessId]:
-        """The daemons that run, by the record in the work directory: another command may have restarted one."""
+        """Returns the running daemons. The state file is read, because another command may have restarted one."""
         return (read_state(self.work_dir) or self._running()).alive()
 
     def _plans(self, kind: str) -> list[DaemonPlan]:

@@ -1,7 +1,7 @@
-"""Writes the daemons' and clients' configuration from the templates in `yarn/base`.
+"""Writes the configuration of daemons and clients from the templates in `yarn/base`.
 
-A template is `key=value` lines with comments and $placeholders; log4j2 files are copied as they are. Each daemon has a
-configuration directory of its own, and clients have one with the three site files only: Spark ships every file of it.
+A template has `key=value` lines with comments and $placeholders; log4j2 files are copied unchanged. Each daemon has its
+own configuration directory. That of clients contains only the three site files, because Spark ships every file in it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ import ipaddress
 import os
 import pwd
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from string import Template
 from xml.etree import ElementTree
 
 from dlobd.errors import SetupError, UsageError
-from dlobd.hadoop.embedded import own_settings
 from dlobd.hadoop.embedded.ports import port_base
 from dlobd.installation import Installed
 from dlobd.paths import cache_dir, make_writable, plain, resolved_plain, shipped
@@ -30,23 +29,24 @@ DAEMON_PORTS = {
     "resourcemanager": ("client", "scheduler", "tracker", "admin", "web"),
     "nodemanager": ("rpc", "localizer", "http"),
 }
-"""The ports of each kind of daemon, in the order in which they are numbered."""
+"""Ports of each kind of daemon, in numerical order."""
 
 MAX_WORK_DIR = 70
-"""Bytes; a longer one is used by a link. Python's multiprocessing makes sockets under <work dir>/tmp, and a socket's
-path has at most 107."""
+"""Longest path of a work directory in bytes; longer ones are used through a link. Python's multiprocessing creates
+sockets below <work dir>/tmp, and the path of a socket has at most 107 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What the user may choose about the embedded cluster.
+    """Settings of the embedded cluster.
 
-    `work_dir` holds everything, HDFS's content included. One DataNode and one NodeManager is started for each host;
-    other hosts than 127.0.0.1 are other loopback addresses, such as 127.0.0.2. With `log_aggregation` YARN moves
-    containers' logs into HDFS, as most real clusters do; `dlobd run` wants them where they were written. Of
-    `resource_types`, such as yarn.io/gpu, YARN knows the names; no node has any. `installed` is the dlobd that nodes
-    say they have; None on one machine, where clients need not ask. `own` are Hadoop settings of the user, which come
-    before those of the templates.
+    Args:
+        work_dir: directory of all files, including HDFS's content.
+        datanode_hosts, nodemanager_hosts: a loopback address, such as 127.0.0.2, for each daemon.
+        log_aggregation: YARN moves containers' logs into HDFS, as most real clusters do; `dlobd run` reads local logs.
+        resource_types: names that YARN knows, such as yarn.io/gpu; no node has such resources.
+        installed: the dlobd that nodes report; None on one machine, where clients need not ask.
+        own: Hadoop settings of the user, which override the templates.
     """
 
     work_dir: Path
@@ -64,12 +64,12 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class DaemonPlan:
-    """One daemon as it is to be started.
+    """A planned daemon.
 
     Args:
-        name: its kind, with an index where there are several: datanode-0.
-        host: by which others find it: an address, or a name that they all resolve.
-        bind: the address on which it listens; empty where that is `host`.
+        name: its kind, with an index if there are several: datanode-0.
+        host: its address for others, or a name that all of them can resolve.
+        bind: its listening address; empty if it is `host`.
     """
 
     name: str
@@ -80,17 +80,17 @@ class DaemonPlan:
 
 
 def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> ClusterSettings:
-    """The cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
+    """Returns the settings of the cluster in the cache directory, with DLOBD_PORT_BASE and DLOBD_HOSTS.
 
     Args:
-        hosts: as DLOBD_HOSTS, which it comes before: a DataNode and a NodeManager each, separated by commas.
-        own: Hadoop settings, KEY=VALUE each.
+        hosts: overrides DLOBD_HOSTS: loopback addresses separated by commas, with a DataNode and a NodeManager each.
+        own: Hadoop settings of the form KEY=VALUE.
 
     Raises:
         SetupError: DLOBD_PORT_BASE is not a number.
-        UsageError: a host is not a loopback address, or a setting cannot be taken.
+        UsageError: a host is not a loopback address, or a setting is refused.
     """
-    parsed = own_settings.parsed(own, _filled_in()) if own else {}
+    parsed = parse_user_settings(own, _filled_in()) if own else {}
     settings = ClusterSettings(cache_dir() / "cluster", own=parsed, port_base=port_base())
     chosen, origin = (hosts, "--hosts") if hosts is not None else (os.environ.get("DLOBD_HOSTS", ""), "DLOBD_HOSTS")
     if not chosen.strip():
@@ -100,21 +100,60 @@ def default_settings(hosts: str | None = None, own: Sequence[str] = ()) -> Clust
 
 
 def _loopback(host: str, origin: str) -> str:
-    """`host`, if it is an address that only this machine reaches."""
+    """Checks that `host` is a loopback address."""
     try:
         if ipaddress.IPv4Address(host).is_loopback:
             return host
     except ValueError:
         pass
     raise UsageError(
-        f"{origin}: {host!r} is not a loopback address: the embedded cluster has no authentication, and stays on this "
-        "machine.",
+        f"{origin}: {host!r} is not a loopback address, which the embedded cluster needs: it has no authentication.",
         "for example 127.0.0.2,127.0.0.3",
     )
 
 
+SITES = {
+    "dfs.": "hdfs-site",
+    "yarn.scheduler.capacity.": "capacity-scheduler",
+    "yarn.": "yarn-site",
+    "hadoop.": "core-site",
+    "fs.": "core-site",
+    "io.": "core-site",
+    "ipc.": "core-site",
+}
+"""The file from which Hadoop reads a key, by the key's prefix. Longer prefixes come first."""
+
+
+def parse_user_settings(words: Iterable[str], reserved: Collection[str]) -> dict[str, str]:
+    """Parses settings of the form KEY=VALUE.
+
+    Args:
+        reserved: keys that the cluster must set itself.
+
+    Raises:
+        UsageError: a word has another form, or its key is reserved or not Hadoop's.
+    """
+    settings: dict[str, str] = {}
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not key:
+            raise UsageError(f"--conf {word}: not KEY=VALUE.", "for example --conf dfs.replication=2")
+        if _site(key) is None:
+            *most, last = dict.fromkeys(prefix.split(".")[0] + "." for prefix in SITES)
+            expected = f"it begins with {', '.join(most)} or {last}"
+            raise UsageError(f"--conf {key}: not a setting of HDFS, YARN or Hadoop.", expected)
+        if key in reserved:
+            raise UsageError(f"--conf {key}: the embedded cluster sets it itself.", "leave it out")
+        settings[key] = value
+    return settings
+
+
+def _site(key: str) -> str | None:
+    return next((site for prefix, site in SITES.items() if key.startswith(prefix)), None)
+
+
 def user_name() -> str:
-    """The name that Hadoop's simple authentication takes from the operating system."""
+    """Returns the user name that Hadoop's simple authentication gets from the operating system."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -125,12 +164,12 @@ def user_name() -> str:
 
 
 def work_dir_name(work_dir: Path) -> Path:
-    """The absolute path, by a name that Hadoop's configuration and unix sockets can hold.
+    """Returns an absolute path of the work directory that is valid in Hadoop's configuration and for Unix sockets.
 
     Raises:
-        SetupError: there can be none.
+        SetupError: there is no such path.
     """
-    # whatever the name: Hadoop resolves it, and puts it between single quotes for `df`
+    # a link does not help: Hadoop resolves it, and puts the path between single quotes for `df`
     if "'" in os.path.realpath(work_dir.expanduser()):
         raise SetupError(
             f"The path of the cluster directory {work_dir} contains a single quote, which Hadoop cannot handle.",
@@ -140,7 +179,7 @@ def work_dir_name(work_dir: Path) -> Path:
 
 
 def plan_hosts(settings: ClusterSettings) -> list[tuple[str, str, str]]:
-    """(name, kind, host) of every daemon, in start order."""
+    """Returns name, kind and host of every daemon in start order."""
     return [
         ("namenode", "namenode", LOOPBACK),
         *((f"datanode-{i}", "datanode", host) for i, host in enumerate(settings.datanode_hosts)),
@@ -150,12 +189,12 @@ def plan_hosts(settings: ClusterSettings) -> list[tuple[str, str, str]]:
 
 
 def port_hosts(settings: ClusterSettings) -> list[str]:
-    """The host of each port to choose, in the order that `plan` uses them up."""
+    """Returns the host of each port, in the order of `plan`."""
     return [host for _, kind, host in plan_hosts(settings) for _ in DAEMON_PORTS[kind]]
 
 
 def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
-    """Gives the ports, one for each of `port_hosts`, to the daemons."""
+    """Assigns the ports, one for each of `port_hosts`, to the daemons."""
     left = iter(ports)
     return [
         DaemonPlan(name, kind, host, {port: next(left) for port in DAEMON_PORTS[kind]})
@@ -166,11 +205,11 @@ def plan(settings: ClusterSettings, ports: Sequence[int]) -> list[DaemonPlan]:
 def write_configuration(
     settings: ClusterSettings, daemons: Sequence[DaemonPlan], here: Collection[DaemonPlan] | None = None
 ) -> None:
-    """Writes `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark` anew.
+    """Replaces `<work dir>/conf/<daemon>`, `conf/client` and `conf/spark`.
 
     Args:
-        daemons: of the cluster; NameNode and ResourceManager are among them.
-        here: those of this host; None: all of them.
+        daemons: all daemons of the cluster, including NameNode and ResourceManager.
+        here: the daemons of this host; None: all of them.
 
     Raises:
         SetupError: a template is missing or broken.
@@ -206,19 +245,19 @@ def spark_conf_dir(work_dir: Path) -> Path:
 
 
 def write_spark_configuration(directory: Path) -> None:
-    """Log lines with %nano stamps: Spark ships the file to every container. Raises SetupError."""
+    """Writes a log4j2 configuration with %nano timestamps, which Spark ships to every container. Raises SetupError."""
     make_writable(directory)
     shutil.copyfile(_template("log4j2-spark"), directory / "log4j2.properties")
 
 
 def read_site(path: Path) -> dict[str, str]:
-    """The properties of a Hadoop `*-site.xml`."""
+    """Reads the properties of a Hadoop `*-site.xml`."""
     root = ElementTree.parse(path).getroot()
     return {p.findtext("name", ""): p.findtext("value", "") for p in root.iter("property")}
 
 
 def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[str, str]:
-    """The filled-in properties of a template. Raises SetupError, naming the line, for one that is not key=value."""
+    """Returns the properties of a template with placeholders filled in. Raises SetupError for a bad line."""
     properties: dict[str, str] = {}
     for number, key, equals, value in _lines(text):
         try:
@@ -231,7 +270,7 @@ def parse_template(text: str, values: Mapping[str, str], origin: str) -> dict[st
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, str, str]]:
-    """Each line's number, key, equals sign and value, but for comments; the sign is empty where there is none."""
+    """Yields number, key, equals sign and value of each line except comments. The sign is empty if it is missing."""
     for number, line in enumerate(text.splitlines(), 1):
         if (line := line.strip()) and not line.startswith("#"):
             key, equals, value = line.partition("=")
@@ -264,7 +303,7 @@ def _template(name: str) -> Path:
 
 
 def _filled_in() -> set[str]:
-    """Keys to which templates give an address, a port or a directory of this cluster."""
+    """Returns the keys with an address, a port or a directory of this cluster in the templates."""
     templates = _template("core-site").parent.glob("*.properties")
     return {key for path in templates for _, key, _, value in _lines(path.read_text()) if "$" in value}
 
@@ -275,7 +314,7 @@ def _write_site(path: Path, templates: Sequence[str], values: Mapping[str, str],
     for name in templates:
         source = _template(name)
         properties |= parse_template(source.read_text(), values, str(source))
-    properties |= own_settings.of_site(chosen, path.stem)
+    properties |= {key: value for key, value in chosen.items() if _site(key) == path.stem}
     for key, value in properties.items():
         element = ElementTree.SubElement(root, "property")
         ElementTree.SubElement(element, "name").text = key

@@ -1,4 +1,4 @@
-"""One Hadoop daemon: its command line, whether it is ready, how it ends."""
+"""A Hadoop daemon: its command line, its readiness, and the cause of its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HTTP_TIMEOUT_S = 5.0
 def java_command(
     java: Java, work_dir: Path, name: str, kind: str, classes: ClassPath, heap_mb: int, arguments: Sequence[str] = ()
 ) -> list[str]:
-    """The command line of a daemon. The first-tier JIT alone: it halves the start, and a daemon is mostly waiting."""
+    """Returns a daemon's command line. The first-tier JIT alone halves the start, and a daemon mostly waits."""
     log_dir = work_dir / "log" / name
     return [
         str(java.command),
@@ -53,7 +53,7 @@ def java_command(
 
 
 def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
-    """A daemon's environment. The white-listed names of a NodeManager's reach the containers.
+    """Returns a daemon's environment. Containers get the allowed variables of a NodeManager.
 
     Raises:
         ClusterError: the name of this host has no address.
@@ -71,14 +71,14 @@ def environment(java: Java, work_dir: Path, host: str) -> dict[str, str]:
         "JAVA_HOME": str(java.home),
         "HADOOP_CONF_DIR": str(work_dir / "conf" / "client"),
         "TMPDIR": str(work_dir / "tmp"),
-        # without these, Spark and TensorFlowOnSpark advertise the address of the first network card
+        # else Spark and TensorFlowOnSpark advertise the address of the first network interface
         "SPARK_LOCAL_IP": address,
         "TFOS_BIND_IP": address,
     }
 
 
 def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path, name: str) -> subprocess.Popen[bytes]:
-    """Starts a JVM in a session of its own, so that a terminal's Ctrl-C reaches only the command that owns it."""
+    """Starts a JVM in a new session, so that Ctrl-C reaches only the command that owns it."""
     log_dir.mkdir(parents=True, exist_ok=True)
     with (log_dir / f"{name}.out").open("ab") as output:
         return subprocess.Popen(
@@ -93,7 +93,7 @@ def start_process(command: Sequence[str], env: Mapping[str, str], log_dir: Path,
 
 
 class Rest:
-    """The daemons' own web interfaces, on loopback, never through a proxy of the environment."""
+    """A client of the daemons' web interfaces on loopback. It ignores proxies of the environment."""
 
     def __init__(self, timeout_s: float = HTTP_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
@@ -101,15 +101,15 @@ class Rest:
         self._session.trust_env = False
 
     def get(self, url: str) -> Any:
-        """The JSON answer, or None while there is none."""
+        """Returns the JSON answer; None without one."""
         try:
             answer = self._session.get(url, timeout=self._timeout_s, headers={"Accept": "application/json"})
             return answer.json() if answer.ok else None
-        except (requests.RequestException, ValueError):
+        except requests.RequestException:
             return None
 
     def bean(self, address: str, query: str) -> dict[str, Any]:
-        """The first JMX bean of a Hadoop daemon that matches; empty while there is none."""
+        """Returns the first matching JMX bean of a Hadoop daemon; empty if there is none."""
         beans = (self.get(f"http://{address}/jmx?qry={query}") or {}).get("beans") or [{}]
         return dict(beans[0])
 
@@ -118,11 +118,11 @@ class Rest:
 
 
 def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
-    """Whether a daemon does its work.
+    """Returns True if a daemon is ready.
 
-    A DataNode is asked itself, because a NameNode lists one that is gone until its heartbeat expires; a NodeManager is
-    ready when the ResourceManager (at the web address given) gives it containers. The NameNode is ready in safe mode
-    too: that ends after the last DataNode, see `in_safe_mode`.
+    A DataNode is asked directly, because the NameNode lists a dead one until its heartbeat expires. A NodeManager is
+    ready when the ResourceManager at this web address can assign containers to it. The NameNode is also ready in safe
+    mode, which ends after the last DataNode has reported (`in_safe_mode`).
     """
     if daemon.kind == "namenode":
         return "Safemode" in rest.bean(web_address(daemon), "Hadoop:service=NameNode,name=NameNodeInfo")
@@ -133,51 +133,51 @@ def is_ready(daemon: DaemonPlan, resourcemanager: str, rest: Rest) -> bool:
     if daemon.kind == "resourcemanager":
         info = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/info") or {}).get("clusterInfo", {})
         return bool(info.get("state") == "STARTED" and info.get("haState") == "ACTIVE")
-    # it says itself under which id it registers: hosts may be known by several names, and several have the same port
+    # ask the node for its ID: hosts may have several names, and several nodes use the same port
     own = ((rest.get(f"http://{web_address(daemon)}/ws/v1/node/info") or {}).get("nodeInfo") or {}).get("id")
     nodes = yarn_nodes(resourcemanager, rest) if own else []
     return any(node.get("state") == "RUNNING" and node.get("id") == own for node in nodes)
 
 
 def in_safe_mode(namenode: DaemonPlan, rest: Rest) -> bool:
-    """Whether HDFS refuses writes, or does not answer."""
+    """Returns True if HDFS refuses writes or does not answer."""
     bean = rest.bean(web_address(namenode), "Hadoop:service=NameNode,name=NameNodeInfo")
     return bool(bean.get("Safemode", "no answer"))
 
 
 def yarn_nodes(resourcemanager: str, rest: Rest) -> list[dict[str, Any]]:
-    """The nodes that the ResourceManager knows."""
+    """Returns the nodes that the ResourceManager knows."""
     nodes = (rest.get(f"http://{resourcemanager}/ws/v1/cluster/nodes") or {}).get("nodes") or {}
     return list(nodes.get("node") or [])
 
 
 def containers(nodemanager: DaemonPlan, rest: Rest) -> list[dict[str, Any]]:
-    """The containers that a NodeManager runs; empty also where it does not answer."""
+    """Returns the containers of a NodeManager; empty without an answer."""
     answer = rest.get(f"http://{web_address(nodemanager)}/ws/v1/node/containers") or {}
     return list((answer.get("containers") or {}).get("container") or [])
 
 
 def web_address(daemon: DaemonPlan) -> str:
-    """host:port of a daemon's web interface."""
+    """Returns host:port of a daemon's web interface."""
     return f"{daemon.host}:{daemon.ports.get('web') or daemon.ports['http']}"
 
 
 def failure(log_dir: Path, name: str) -> str:
-    """The line of a dead daemon's log, or else of its output, that says why, as far as one does."""
+    """Returns the line of a dead daemon's log, or else of its output, that most likely names the cause."""
     for path in (log_dir / f"{name}.log", log_dir / f"{name}.out"):
         try:
             lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
         except OSError:
             continue
         clashes = [line for line in lines if is_port_clash(line)]
-        # the last exception is the innermost cause; lines of a stack are places, not reasons
+        # the last exception is the innermost cause; stack lines are not causes
         causes = [line for line in lines if re.search(r"(Exception|Error)\b", line) and not line.startswith("at ")]
-        said = clashes or causes or (lines if path.suffix == ".out" else [])
-        if said:
-            return re.sub(r"^\d+ \S+ [A-Z]+ ", "", said[-1])[:300].rstrip(".")
-    return "it said nothing"
+        candidates = clashes or causes or (lines if path.suffix == ".out" else [])
+        if candidates:
+            return re.sub(r"^\d+ \S+ [A-Z]+ ", "", candidates[-1])[:300].rstrip(".")
+    return "its log is empty"
 
 
 def is_port_clash(cause: str) -> bool:
-    """Whether a daemon ended because its port was taken between the check and its bind."""
+    """Returns True if a daemon ended because its port was taken between the check and its bind."""
     return "BindException" in cause or "Address already in use" in cause

@@ -1,7 +1,7 @@
-"""The four jars that pip's pyspark lacks for real Hadoop daemons, by Maven coordinate, always checked by sha256.
+"""The four jars that Hadoop's daemons need in addition to pip's pyspark, by Maven coordinate and verified by sha256.
 
-Resolved by the Ivy inside pyspark, so that nothing but Java and pip is needed. Settings from the environment:
-    DLOBD_JARS          a directory that holds the four files: nothing is fetched
+The Ivy inside pyspark resolves them, so that only Java and pip are necessary. Settings from the environment:
+    DLOBD_JARS          a directory with the four files: nothing is fetched
     DLOBD_IVY_SETTINGS  an Ivy settings file, for a mirror of Maven Central
 """
 
@@ -25,12 +25,12 @@ from dlobd.paths import cache_dir, locked, plain, sha256_of, spark_home
 HADOOP_VERSION = "3.5.0"
 ATTEMPTS = 3
 FETCH_DEADLINE_S = 900
-"""One attempt at 66 MB; a line of 1 Mbit/s makes it."""
+"""Timeout of an attempt to fetch 66 MB: enough for 1 Mbit/s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One file of Maven Central."""
+    """A file of Maven Central."""
 
     group: str
     artifact: str
@@ -55,7 +55,7 @@ JARS = (
         56_006_450,
         "06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c",
     ),
-    # the ResourceManager's ProxyCA needs them; 1.82 is the version of Hadoop 3.5.0's own POM
+    # the ResourceManager's ProxyCA needs them; 1.82 is the version in Hadoop 3.5.0's POM
     Jar(
         "org.bouncycastle",
         "bcprov-jdk18on",
@@ -80,14 +80,14 @@ JARS = (
 )
 
 Fetch = Callable[[Sequence[Jar], Path], None]
-"""Puts jars into an empty directory, or raises SetupError."""
+"""Fetches jars into an empty directory, or raises SetupError."""
 
 
 def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar] = JARS) -> list[Path]:
-    """The verified files of `jars`, in their order: from DLOBD_JARS, else the cache, else fetched into the cache.
+    """Returns the verified files of `jars` in order: from DLOBD_JARS, else the cache, else fetched into the cache.
 
     Raises:
-        SetupError: a file is missing from DLOBD_JARS, a checksum stays wrong, or nothing could be fetched.
+        SetupError: a file is missing from DLOBD_JARS, a checksum stays wrong, or the download failed.
     """
     given = os.environ.get("DLOBD_JARS")
     if given:
@@ -100,14 +100,14 @@ def resolve_jars(java: Java, progress: Callable[[str], None], jars: Sequence[Jar
 def from_cache(
     directory: Path, fetch_into: Fetch, progress: Callable[[str], None], jars: Sequence[Jar] = JARS
 ) -> list[Path]:
-    """The verified files of `jars` in `directory`. What is missing or wrong there is fetched again, by one process at a
+    """Returns the verified files of `jars` in `directory`. Missing and damaged files are fetched, by one process at a
     time.
 
     Raises:
         SetupError: `fetch_into` failed, or delivered a wrong checksum twice.
     """
     with locked(directory / ".lock"):
-        for stale in directory.glob(".fetch-*"):  # left by a killed process: this one holds the lock
+        for stale in directory.glob(".fetch-*"):  # of a killed process: this one holds the lock
             shutil.rmtree(stale, ignore_errors=True)
         missing = []
         for jar in jars:
@@ -124,7 +124,7 @@ def from_cache(
 
 
 def pyspark_jars() -> Path:
-    """The directory of the jars inside pip's pyspark. Raises SetupError if pyspark is not installed."""
+    """Returns the directory of jars in pip's pyspark. Raises SetupError if pyspark is not installed."""
     return spark_home() / "jars"
 
 
@@ -136,10 +136,10 @@ def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
                 f"{jar.file_name} is not in DLOBD_JARS={directory}.",
                 f"put {jar.coordinate} from Maven Central there, or unset DLOBD_JARS.",
             )
-        found = sha256_of(path)
-        if found != jar.sha256:
+        actual = sha256_of(path)
+        if actual != jar.sha256:
             raise SetupError(
-                f"{path} has sha256 {found} instead of {jar.sha256}.",
+                f"{path} has sha256 {actual} instead of {jar.sha256}.",
                 f"replace it with {jar.coordinate} from Maven Central, or unset DLOBD_JARS.",
             )
     return [directory / jar.file_name for jar in jars]
@@ -148,7 +148,7 @@ def _from_directory(directory: Path, jars: Sequence[Jar]) -> list[Path]:
 def _fetch_and_keep(
     directory: Path, fetch_into: Fetch, wanted: Sequence[Jar], last: bool, progress: Callable[[str], None]
 ) -> list[Jar]:
-    """Fetches into a directory of its own and moves what is right; returns what came wrong, or raises if `last`."""
+    """Fetches into a temporary directory and moves the verified files; returns the others, or raises if `last`."""
     wrong = []
     aside = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory))
     try:
@@ -157,12 +157,12 @@ def _fetch_and_keep(
             path = aside / jar.file_name
             if not path.is_file():
                 raise SetupError(f"{jar.coordinate} was not delivered.", "check DLOBD_IVY_SETTINGS.")
-            found = sha256_of(path)
-            if found == jar.sha256:
+            actual = sha256_of(path)
+            if actual == jar.sha256:
                 path.rename(directory / jar.file_name)
             elif last:
                 raise SetupError(
-                    f"{jar.coordinate} was downloaded twice with sha256 {found} instead of {jar.sha256}.",
+                    f"{jar.coordinate} was downloaded twice with sha256 {actual} instead of {jar.sha256}.",
                     "the mirror or a proxy modifies files: set DLOBD_IVY_SETTINGS to another mirror, "
                     "or DLOBD_JARS to a directory with the right files.",
                 )
@@ -182,9 +182,9 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
     settings = os.environ.get("DLOBD_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise SetupError(f"DLOBD_IVY_SETTINGS={settings} is not a file.", "correct it, or unset it.")
-    said = ""
+    why = ""
     for attempt in range(1, ATTEMPTS + 1):
-        # an Ivy cache of its own for each attempt: a half download cannot count
+        # a new Ivy cache for each attempt, so that partial downloads are not reused
         work = into / f".ivy-{attempt}"
         work.mkdir()
         ivy_file = work / "ivy.xml"
@@ -199,7 +199,7 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
         command += ["-settings", settings] if settings else []
         command += ["-cache", str(work / "cache"), "-ivy", str(ivy_file), "-confs", "default", "-warn"]
         command += ["-retrieve", str(into / "[artifact]-[revision].[ext]")]
-        code, said = _run(command, work, sum(jar.size_bytes for jar in jars), progress)
+        code, why = _run(command, work, sum(jar.size_bytes for jar in jars), progress)
         shutil.rmtree(work, ignore_errors=True)
         if code == 0 and all((into / jar.file_name).is_file() for jar in jars):
             return
@@ -207,28 +207,28 @@ def fetch(java: Java, jars: Sequence[Jar], into: Path, progress: Callable[[str],
             progress(f"jars: attempt {attempt} of {ATTEMPTS} failed, trying again")
             time.sleep(2 * attempt)
     raise SetupError(
-        f"The Hadoop jars could not be downloaded from {'the Ivy settings' if settings else 'Maven Central'}: {said}.",
+        f"The Hadoop jars could not be downloaded from {'the Ivy settings' if settings else 'Maven Central'}: {why}.",
         "check the network; or set DLOBD_IVY_SETTINGS to an Ivy settings file for a mirror; or set DLOBD_JARS to a "
         f"directory with {', '.join(jar.file_name for jar in jars)}.",
     )
 
 
 def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[str], None]) -> tuple[int, str]:
-    """Exit code and the line that says most about a failure; reports the megabytes that have arrived."""
+    """Waits for Ivy and reports the received megabytes; returns the exit code and the line that explains a failure."""
     log = work / "ivy.log"
     deadline = time.monotonic() + FETCH_DEADLINE_S
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
-        told = -1
+        reported = -1
         while process.poll() is None:
             if time.monotonic() > deadline:
                 return 1, f"no end after {FETCH_DEADLINE_S} s"
             time.sleep(0.5)
             arrived = sum(_size(path) for path in (work / "cache").rglob("*.jar*"))
-            if arrived // 1_000_000 != told:
-                told = arrived // 1_000_000
-                progress(f"jars: {told} of {size_bytes / 1e6:.0f} MB")
+            if arrived // 1_000_000 != reported:
+                reported = arrived // 1_000_000
+                progress(f"jars: {reported} of {size_bytes / 1e6:.0f} MB")
     finally:
         if process.poll() is None:
             process.kill()
@@ -237,19 +237,19 @@ def _run(command: list[str], work: Path, size_bytes: int, progress: Callable[[st
 
 
 def telling_line(text: str) -> str:
-    """The line of Ivy's output that names the cause, without its decoration."""
+    """Returns the line of Ivy's output that names the cause, without decoration."""
     lines = [line.strip(" :\t\r\n.") for line in text.splitlines()]
     for word in ("Exception", "error", "HTTP", "UNRESOLVED", "not found", "FAILED"):
         for line in lines:
             if word in line:
                 return line[:300]
-    return next((line[:300] for line in reversed(lines) if line), "Ivy said nothing")
+    return next((line[:300] for line in reversed(lines) if line), "Ivy wrote no output")
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # renamed meanwhile
+    except OSError:  # renamed by Ivy
         return 0
 
 

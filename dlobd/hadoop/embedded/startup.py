@@ -1,4 +1,4 @@
-"""The start of a cluster: what this machine must have, the directories, and all daemons side by side until ready."""
+"""The start of a cluster: checks of this machine, directories, and the parallel start of all daemons."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from dlobd.hadoop.embedded.java import Java
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 
 HDFS_RESERVE_BYTES = 2 << 30
-"""Free disk to ask for. The NameNode goes into safe mode below 100 MB; a job needs room before that."""
+"""Required free disk. The NameNode enters safe mode below 100 MB; a job needs more."""
 
 NON_HEAP_MB = 64
-"""Of a daemon's memory, beside its heap; six daemons of 256 MB heap were seen at 1.3 to 1.8 GB."""
+"""Memory of a daemon beside its heap. Six daemons with 256 MB of heap used 1.3 to 1.8 GB."""
 
 POLL_S = 0.25
 PROBE_TIMEOUT_S = 2.0
-"""A web server that is starting accepts a connection and answers late; meanwhile the others are to be looked at."""
+"""Timeout of a probe. A starting web server accepts connections and answers late; the others must not wait for it."""
 
 
 class PortClash(Exception):
-    """A daemon found its port taken, though it was free when it was chosen."""
+    """The port of a daemon was taken after it had been chosen."""
 
 
 def available_memory_bytes() -> int:
-    """Memory that can still be used, within the limit of this process's control group."""
+    """Returns the available memory within the limit of this process's control group."""
     available = psutil.virtual_memory().available
     try:
         own = Path("/proc/self/cgroup").read_text().splitlines()[-1].removeprefix("0::/")
         group = Path("/sys/fs/cgroup") / own
         limit = int((group / "memory.max").read_text())
-        # file pages are given back under pressure
+        # file pages are reclaimed under pressure
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         used = int((group / "memory.current").read_text()) - int(stat.get("inactive_file", 0))
-    except (OSError, ValueError, IndexError):  # no control group of version 2, or "max"
+    except (OSError, ValueError, IndexError):  # no cgroup v2, or "max"
         return available
     return min(available, max(0, limit - used))
 
 
 def check_memory(settings: ClusterSettings) -> None:
-    """Raises SetupError if the daemons do not fit into the memory that is available."""
+    """Raises SetupError if the daemons do not fit into the available memory."""
     count = len(configuration.plan_hosts(settings))
     needed = count * (settings.daemon_heap_mb + NON_HEAP_MB) << 20
     available = available_memory_bytes()
@@ -60,7 +60,7 @@ def check_memory(settings: ClusterSettings) -> None:
 
 
 def check_disk(work_dir: Path) -> None:
-    """Raises SetupError if HDFS would soon refuse to write."""
+    """Raises SetupError if the free disk is too small for HDFS."""
     free = shutil.disk_usage(work_dir).free
     if free < HDFS_RESERVE_BYTES:
         raise SetupError(
@@ -70,10 +70,10 @@ def check_disk(work_dir: Path) -> None:
 
 
 def prepare_directories(work_dir: Path) -> None:
-    """Makes room for new logs and containers; the logs of the last start stay in `log.previous`."""
+    """Clears the directories of logs and containers; the logs of the last start move to `log.previous`."""
     if (work_dir / "log").exists():
         shutil.rmtree(work_dir / "log.previous", ignore_errors=True)
-        # not a rename: in a container the directory may belong to a lower layer, which cannot be renamed
+        # no rename: in a container the directory may belong to a lower layer, which cannot be renamed
         shutil.move(work_dir / "log", work_dir / "log.previous")
     for old in (work_dir / "tmp", work_dir / "resourcemanager", *work_dir.glob("nodemanager-*")):
         shutil.rmtree(old, ignore_errors=True)
@@ -85,9 +85,9 @@ class Launch:
     """Starts daemons once.
 
     Args:
-        planned: those of the cluster, NameNode and ResourceManager among them.
-        record: is told each process right after its start, so that it can be found if dlobd is killed.
-        here: those of this host, which are to be started; None: all of them.
+        planned: all daemons of the cluster, including NameNode and ResourceManager.
+        record: receives each process right after its start, so that it can be found if dlobd is killed.
+        here: the daemons of this host, which are started; None: all of them.
     """
 
     def __init__(
@@ -110,24 +110,24 @@ class Launch:
         self._manager = next(daemons.web_address(d) for d in planned if d.kind == "resourcemanager")
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.children: list[subprocess.Popen[bytes]] = []
-        """Everything that was started, for reaping."""
+        """All started processes, to be reaped."""
 
     def run(self, progress: Callable[[str], None], deadline_s: float) -> None:
-        """Returns when every daemon is ready, and HDFS takes writes where one of them is a DataNode.
+        """Returns when every daemon is ready, and HDFS accepts writes if there is a DataNode.
 
         Raises:
-            PortClash: start again with other ports.
+            PortClash: the caller must start again with other ports.
             ClusterError: a daemon died, or not all were ready after `deadline_s` seconds.
         """
         began = time.monotonic()
-        # HDFS is formatted while the others start: they wait for the NameNode by themselves
+        # HDFS is formatted while the others start, because they wait for the NameNode
         formatting = self._start_format(progress) if self._namenode in self._here else None
         for daemon in self._here:
             if daemon != self._namenode or formatting is None:
                 self._start(daemon)
         waiting = {daemon.name: daemon for daemon in self._here}
         progress(f"starting {len(waiting)} daemons in parallel")
-        # nothing is asked meanwhile: a daemon that answers late would hold up the NameNode, which all wait for
+        # no probes until then: a daemon that answers late would delay the NameNode, for which all wait
         while formatting is not None:
             self._check(waiting, began, deadline_s)
             time.sleep(POLL_S / 5)
@@ -139,7 +139,7 @@ class Launch:
                     del waiting[name]
                     progress(f"{name} ready after {time.monotonic() - began:.1f} s")
             time.sleep(POLL_S)
-        # safe mode ends after the last DataNode has reported its blocks, so it is asked for last
+        # safe mode ends after the last DataNode has reported its blocks, so this is the last probe
         stores = any(daemon.kind == "datanode" for daemon in self._here)
         while stores and daemons.in_safe_mode(self._namenode, self._rest):
             self._check(waiting, began, deadline_s)
@@ -147,7 +147,7 @@ class Launch:
         progress(f"cluster ready after {time.monotonic() - began:.1f} s")
 
     def start_again(self, name: str, deadline_s: float) -> None:
-        """Starts one daemon of a cluster that runs, and returns when it is ready. Raises ClusterError as `run` does."""
+        """Starts one daemon of a running cluster, and returns when it is ready. Raises ClusterError like `run`."""
         began = time.monotonic()
         waiting = {daemon.name: daemon for daemon in self._here if daemon.name == name}
         self._start(waiting[name])
@@ -162,7 +162,7 @@ class Launch:
                 raise self._died(name, child.returncode)
 
     def _check(self, waiting: Mapping[str, DaemonPlan], began: float, deadline_s: float) -> None:
-        """Raises if a daemon has died or the time is over."""
+        """Raises if a daemon has died or the timeout has expired."""
         self.check()
         if time.monotonic() - began > deadline_s:
             missing = ", ".join(waiting) or "HDFS is still in safe mode"
@@ -197,7 +197,7 @@ class Launch:
         return self._work_dir / "hdfs-formatted"
 
     def _start_format(self, progress: Callable[[str], None]) -> subprocess.Popen[bytes] | None:
-        """Starts `NameNode -format` if HDFS is new here, or if fewer DataNodes could not serve all its blocks."""
+        """Starts `NameNode -format` if HDFS is new, or if the DataNodes have become too few to serve all blocks."""
         count = len(self._settings.datanode_hosts)
         try:
             if int(self._format_record.read_text()) <= count:
@@ -211,13 +211,13 @@ class Launch:
         return self._spawn(self._namenode, ("-format", "-nonInteractive", "-force"))
 
     def _after_format(self, child: subprocess.Popen[bytes]) -> subprocess.Popen[bytes] | None:
-        """Starts the NameNode once `child` has formatted HDFS; returns `child` until then."""
+        """Starts the NameNode after `child` has formatted HDFS; returns `child` until then."""
         if child.poll() is None:
             return child
         if child.returncode != 0:
             cause = daemons.failure(self._work_dir / "log" / "namenode", "namenode")
             raise ClusterError(f"HDFS could not be formatted: {cause}.", f"see {self._work_dir / 'log'}.")
-        # dlobd's own, not the NameNode's VERSION file, which exists before the format is complete
+        # dlobd's own file, because the NameNode's VERSION file exists before the format is complete
         self._format_record.write_text(f"{len(self._settings.datanode_hosts)}\n")
         self._start(self._namenode)
         return None

@@ -1,4 +1,4 @@
-"""What is known about a cluster in its work directory: `state.json`, and the lock that one command holds at a time."""
+"""The state of a cluster in its work directory: `state.json`, and the lock that one command at a time holds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ STATE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Everything another process needs to use or stop a cluster.
+    """The facts that another process needs to use or stop a cluster.
 
-    `domain` tells boots apart: after one, no recorded process is alive. `stays` is true for a cluster that outlives
-    its `owner`, the process that started it; `ready` once every daemon answered. `own` are Hadoop settings of the user.
+    Args:
+        domain: identifies the boot; after a reboot no recorded process is alive.
+        stays: the cluster outlives its `owner`, the process that started it.
+        ready: every daemon has answered.
+        own: Hadoop settings of the user.
     """
 
     domain: str
@@ -42,33 +45,32 @@ class ClusterState:
     version: int = STATE_VERSION
 
     def alive(self) -> dict[str, ProcessId]:
-        """The daemons that run."""
+        """Returns the running daemons."""
         if self.domain != clock.domain():
             return {}
         return {name: process for name, process in self.processes.items() if process.alive}
 
 
 def write_state(work_dir: Path, state: ClusterState) -> None:
-    """Replaces state.json in one step."""
+    """Replaces state.json atomically."""
     # not durable: after a crash of the machine no cluster runs
     replace_file(work_dir / "state.json", (json.dumps(asdict(state), indent=1) + "\n").encode(), durable=False)
 
 
 def read_state(work_dir: Path) -> ClusterState | None:
-    """The recorded state; None if there is none. Raises ClusterError if it cannot be understood."""
+    """Reads the state; None if there is none. Raises ClusterError if it is damaged or of another version."""
     path = work_dir / "state.json"
     try:
-        raw = json.loads(path.read_text())
-        return _from_json(raw)
+        return _from_json(json.loads(path.read_text()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise ClusterError(f"{path} cannot be read: {error!r}.", f"remove {path} and try again.") from error
 
 
-def _from_json(raw: dict[str, Any]) -> ClusterState:
-    if raw["version"] != STATE_VERSION:
-        raise ValueError(f"version {raw['version']} instead of {STATE_VERSION}")
+def _from_json(raw: Any) -> ClusterState:
+    if not isinstance(raw, dict) or raw.get("version") != STATE_VERSION:
+        raise ValueError(f"it is not of version {STATE_VERSION}")
     raw["owner"] = ProcessId(**raw["owner"]) if raw["owner"] else None
     raw["daemons"] = tuple(DaemonPlan(**daemon) for daemon in raw["daemons"])
     raw["processes"] = {name: ProcessId(**process) for name, process in raw["processes"].items()}
@@ -76,17 +78,17 @@ def _from_json(raw: dict[str, Any]) -> ClusterState:
 
 
 class WorkDirLock:
-    """Held by the one command that starts, uses or stops the cluster of a work directory."""
+    """The lock of the command that starts, uses or stops the cluster of a work directory."""
 
     def __init__(self, work_dir: Path) -> None:
         self._path = work_dir / "lock"
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Takes the lock at once.
+        """Takes the lock without waiting.
 
         Raises:
-            Busy: another process has it; names that.
+            Busy: another process has it; the message names the process.
             SetupError: the work directory cannot be written.
         """
         if self._fd is not None:

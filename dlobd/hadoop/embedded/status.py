@@ -1,4 +1,4 @@
-"""What the user or a client asks of a running cluster: where it answers, and how each of its daemons is."""
+"""Addresses of a running cluster, and the status of its daemons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlobd.hadoop.embedded.state import ClusterState
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the cluster answers. `web` holds the pages for people; the DataNodes and NameNode have JMX only."""
+    """Addresses of the cluster. `web` has the pages for users; DataNodes and NameNode have only JMX."""
 
     fs_uri: str
     webhdfs_url: str
@@ -26,7 +26,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """One daemon now. `pid` is None and `ready` False where it does not run."""
+    """Status of a daemon. `pid` is None and `ready` False if it does not run."""
 
     name: str
     pid: int | None
@@ -38,7 +38,7 @@ class DaemonStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """The cluster now: state is running, incomplete or stopped."""
+    """Status of the cluster: `state` is running, incomplete or stopped."""
 
     state: str
     daemons: tuple[DaemonStatus, ...]
@@ -49,7 +49,7 @@ class ClusterStatus:
 
 
 def look(state: ClusterState, alive: Mapping[str, ProcessId], rest: daemons.Rest) -> ClusterStatus:
-    """Asks every daemon; takes at most a few seconds. `alive` are those that run, by name."""
+    """Asks every daemon; takes at most a few seconds. `alive` has the running ones by name."""
     manager = daemons.web_address(_one(state, "resourcemanager"))
     listed = []
     for daemon in state.daemons:

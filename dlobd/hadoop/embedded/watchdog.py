@@ -1,7 +1,7 @@
-"""Ends a cluster's daemons when the command that owns them has ended without doing so, for example by kill -9.
+"""Ends a cluster's daemons if the command that owns them has ended without doing so, for example by kill -9.
 
-Runs as a process of its own: `python -m dlobd.hadoop.embedded.watchdog WORK_DIR OWNER_PID OWNER_START_TICKS`. It sleeps
-in the kernel on the owner's pidfd: it costs no time, and neither threads nor inherited pipes of the owner matter.
+It runs as a separate process: `python -m dlobd.hadoop.embedded.watchdog WORK_DIR OWNER_PID OWNER_START_TICKS`. It waits
+for the owner's pidfd, which costs no CPU time and does not depend on threads or inherited pipes of the owner.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ END_DEADLINE_S = 10.0
 
 
 def start_watchdog(work_dir: Path, owner: ProcessId) -> subprocess.Popen[bytes]:
-    """Starts the watchdog; it is in a session of its own, so that Ctrl-C does not reach it."""
+    """Starts the watchdog in a new session, so that Ctrl-C does not reach it."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__, str(work_dir), str(owner.pid), str(owner.start_ticks)],
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
@@ -34,16 +34,16 @@ def start_watchdog(work_dir: Path, owner: ProcessId) -> subprocess.Popen[bytes]:
 
 
 def wait_for_end(owner: ProcessId) -> None:
-    """Returns when `owner` is no more."""
+    """Waits until `owner` has ended."""
     try:
         fd = os.pidfd_open(owner.pid)
-    except (OSError, AttributeError):  # gone already, or a kernel before 5.3
+    except OSError:  # ended already, or a kernel before 5.3
         while owner.alive:
             time.sleep(1)
         return
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    # looked at after the pidfd was opened: so it is the owner's, not that of a later process with its pid
+    # checked after the pidfd was opened, so that it is not of a later process with the same pid
     while owner.alive:
         if poller.poll(60_000):
             break
@@ -51,19 +51,19 @@ def wait_for_end(owner: ProcessId) -> None:
 
 
 def end_everything(work_dir: Path) -> None:
-    """Kills the daemons and containers of `work_dir`, the quick way: no process is left that needs an orderly end."""
+    """Kills the daemons and containers of `work_dir`. No process needs an orderly end any more."""
     deadline = time.monotonic() + END_DEADLINE_S
-    # looked at again until nothing is found: a container may have been started while the first list was made
+    # repeated until the list is empty: a container may start while the list is made
     while processes := [*daemons_of(work_dir), *containers_of(work_dir)]:
         for process in processes:
             process.kill(signal.SIGKILL)
         wait_gone(processes, time.monotonic() + 1)
-        if time.monotonic() >= deadline:  # stuck in the kernel: nothing more can be done from here
+        if time.monotonic() >= deadline:  # stuck in the kernel: dlobd cannot do more
             return
 
 
 def main() -> None:
-    """The process's life: wait, then end everything."""
+    """Waits for the owner, then ends everything."""
     work_dir, pid, ticks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     wait_for_end(ProcessId(pid, ticks))
     end_everything(work_dir)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dlobd import spans as kinds
 from dlobd.errors import SetupError
 from dlobd.hadoop.checksum import FileChecksum
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.datasets import own, tfrecord
 from dlobd.job.datasets.base import Dataset, Order, Split, layout_of
-from dlobd.tracing import names
 
 MIN_BLOCK_BYTES = 1 << 20
 """HDFS refuses smaller blocks (dfs.namenode.fs-limits.min-block-size)."""
@@ -63,5 +63,5 @@ def write_part(part: Part, storage: Storage, path: str) -> str:
         SetupError: a file of the data set is missing or damaged, or a sample is not as the data set announced it.
         HdfsError, OSError: the storage refused.
     """
-    storage.write(path, part, names.DATA_SET, part.block_bytes)
+    storage.write(path, part, kinds.DATA_SET, part.block_bytes)
     return part.checksum.hexdigest()

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import log_stream
 from dlobd.job.launchers import pipe as pipes
@@ -29,7 +30,6 @@ from dlobd.job.launchers.own_address import own_address
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.visible_gpus import VISIBLE
 from dlobd.job.launchers.watching import await_joined, meets_by_tensorflow, watched
-from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -39,13 +39,6 @@ PIPE_BYTES = 1 << 20
 
 BARRIER_PATIENCE_S = 120
 """How long tasks wait for one that does not come to the all-gather. All were started together."""
-
-ALL_GATHER = {
-    "rendezvous": names.ALL_GATHER_ADDRESSES,
-    "cause": "Spark's barrier poll (BarrierTaskContext sleeps 1 s before it looks for the answer)",
-    "cause_period_ns": 1_000_000_000,
-}
-"""Trainers import TensorFlow meanwhile, so that it is on the way to the first step only where that takes less."""
 
 
 class BarrierLauncher:
@@ -67,7 +60,7 @@ class BarrierLauncher:
             with log_stream.listen(driver_host(sc)) as (address, senders), watched(sc, done):
                 fed_epochs = epochs if blocks is not None else 0
                 task = _RankTask(pickle.dumps((main, job)), fed_epochs, done, address, meets_by_tensorflow(job))
-                with tracing.span("spark", names.BARRIER_JOB):
+                with tracing.span(kinds.BARRIER_JOB):
                     rdd.barrier().mapPartitions(task).collect()
         except Exception as error:
             missing = {f"rank {rank}" for rank in range(roles.ranks)} - senders
@@ -101,8 +94,8 @@ class _RankTask:
 
         context = BarrierTaskContext.get()
         rank = context.partitionId()
-        with tracing.span("launcher", names.BARRIER_TASK, task_attempt=context.taskAttemptId()):
-            with tracing.span("launcher", names.START_CHILD) as span:
+        with tracing.span(kinds.BARRIER_TASK, task_attempt=context.taskAttemptId()):
+            with tracing.span(kinds.START_CHILD) as span:
                 child = start_child(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment(context))
                 span.note(pid=child.pid)
             try:
@@ -124,9 +117,9 @@ class _RankTask:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind((host, 0))
             own = f"{host}:{reserved.getsockname()[1]}"
-            with tracing.span("launcher", names.ALL_GATHER_ADDRESSES, ALL_GATHER, address=own):
+            with tracing.span(kinds.ALL_GATHER_ADDRESSES, address=own):
                 addresses = context.allGather(own)
-        with tracing.span("launcher", names.TELL_PLACE):
+        with tracing.span(kinds.TELL_PLACE):
             tell(child.stdin, self._work, rank, addresses, fed=self._epochs > 0)
         ended = threading.Event()
         if rank == 0 and self._watch:
@@ -139,14 +132,14 @@ class _RankTask:
             child.stdin.close()
         except BrokenPipeError:
             pass  # the child wants no more, or is gone: its exit code says which
-        with tracing.span("spark", names.WAIT_FOR_TRAINER, {"waits_for": [names.WAIT_TRAINER]}):
+        with tracing.span(kinds.WAIT_FOR_TRAINER):
             code = child.wait()
         ended.set()
         logs.join(timeout=5)
         if code:
             cause = f"trainer process {child.pid} of rank {rank} died: {how(code, memory)}"
             if code < 0:
-                tracing.instant(names.TRAINER_DIED, cause=cause, pid=child.pid, code=code)
+                tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=child.pid, code=code)
                 self._unpickled_done().report_death(cause)
             else:
                 self._report_failure(cause)  # the first one counts: a trainer that could speak has spoken
@@ -184,10 +177,10 @@ def tell(pipe: IO[bytes], work: bytes, rank: int, addresses: list[str], fed: boo
 
 def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
     """Blocks with their lengths. Spark reads the partition once; later epochs come from the task's memory."""
-    tracing.instant(names.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
+    tracing.instant(kinds.FEED_PIPE, capacity_bytes=fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES))
     kept: list[bytes] = []
     while True:
-        with tracing.span("spark", names.READ_BLOCK):
+        with tracing.span(kinds.READ_BLOCK):
             block = next(blocks, None)
         if block is None:
             break
@@ -201,5 +194,5 @@ def _feed(pipe: IO[bytes], blocks: Iterator[bytes], epochs: int) -> None:
 
 
 def _put(pipe: IO[bytes], block: bytes) -> None:
-    with tracing.span("feed", names.PUT, {"waits_for": [names.WAIT_TRAINER]}, bytes=len(block)):
+    with tracing.span(kinds.PUT, {"waits_for": [kinds.WAIT_TRAINER]}, bytes=len(block)):
         pipes.write(pipe, block)

@@ -11,13 +11,13 @@ import signal
 import sys
 from typing import BinaryIO
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.embedded.processes import die_with_parent
 from dlobd.job.launchers import pipe as pipes
 from dlobd.job.launchers.base import place, role_of
 from dlobd.job.launchers.framework import import_tensorflow
 from dlobd.job.launchers.imports import record_packages
-from dlobd.tracing import names
 
 
 class _PipeFeed:
@@ -27,7 +27,7 @@ class _PipeFeed:
         self._pipe = pipe
 
     def next_block(self) -> bytes | None:
-        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as span:
+        with tracing.span(kinds.GET) as span:
             block = pipes.read(self._pipe)
             span.note(bytes=len(block or b""))
         return block
@@ -43,7 +43,7 @@ def run() -> None:
     record_packages()
     pipe = sys.stdin.buffer
     import_tensorflow()
-    with tracing.span("launcher", names.AWAIT_PLACE, {"waits_for": [names.WAIT_FEEDER]}):
+    with tracing.span(kinds.AWAIT_PLACE):
         message = pipes.read(pipe)
     told = pickle.loads(message or b"")  # from the parent, over a pipe that no other process has
     tracing.identify(*role_of(told["rank"]))

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers.barrier import ALL_GATHER, BARRIER_PATIENCE_S
+from dlobd.job.launchers.barrier import BARRIER_PATIENCE_S
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed, place, role_of
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import watched
-from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -43,9 +43,9 @@ class DistributorLauncher:
         """See `dlobd.job.launchers.base`."""
         if blocks is not None:
             raise ValueError("launcher 'distributor' has no feed; use input = \"read\"")
-        with tracing.span("launcher", names.IMPORT_DISTRIBUTOR):
+        with tracing.span(kinds.IMPORT_DISTRIBUTOR):
             from spark_tensorflow_distributor import MirroredStrategyRunner
-        with tracing.span("launcher", names.MIRRORED_STRATEGY_RUNNER):
+        with tracing.span(kinds.MIRRORED_STRATEGY_RUNNER):
             # a strategy of the trainer's own: its exchange
             runner = MirroredStrategyRunner(
                 num_slots=roles.ranks, use_gpu=job.device == "gpu", use_custom_strategy=True
@@ -53,7 +53,7 @@ class DistributorLauncher:
         program = runner._get_spark_task_program
         runner._get_spark_task_program = lambda function, **arguments: _Task(program(function, **arguments))
         try:
-            with watched(sc, done), tracing.span("spark", names.BARRIER_JOB):
+            with watched(sc, done), tracing.span(kinds.BARRIER_JOB):
                 runner.run(_DistributorMain(main, job))
         except Exception as error:
             raise TrainingFailed(one_line(error, done)) from error
@@ -71,7 +71,7 @@ class _Task:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        with tracing.span("launcher", names.BARRIER_TASK, task_attempt=context.taskAttemptId() if context else None):
+        with tracing.span(kinds.BARRIER_TASK, task_attempt=context.taskAttemptId() if context else None):
             return self._inner(partition)
 
 
@@ -99,7 +99,7 @@ def _record_all_gather(module: ModuleType) -> None:
     original = module.BarrierTaskContext.allGather
 
     def all_gather(context: Any, message: str = "") -> list[str]:
-        with tracing.span("launcher", names.ALL_GATHER_ADDRESSES, ALL_GATHER, address=message):
+        with tracing.span(kinds.ALL_GATHER_ADDRESSES, address=message):
             addresses: list[str] = original(context, message)
             return addresses
 

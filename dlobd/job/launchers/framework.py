@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
 
 
 def import_tensorflow() -> None:
@@ -14,7 +14,7 @@ def import_tensorflow() -> None:
 
     Code that uses `tf.keras`, or imports keras, later gets it then: TensorFlow loads it when it is asked for.
     """
-    with tracing.span("tensorflow", names.IMPORT_TENSORFLOW):
+    with tracing.span(kinds.IMPORT_TENSORFLOW):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
         eager = "keras" in sys.modules or "tensorflow" in sys.modules
         if not eager:

@@ -12,35 +12,37 @@ from contextlib import nullcontext
 from threading import local
 from types import ModuleType
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
+from dlobd.spans import SpanKind
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_NS = 1_000_000
 """Shorter imports are too many for a line each: their time stays with who imports them."""
 
-LAUNCHERS = {"tensorflowonspark": "launcher"}
-"""Packages whose import is a span of its own layer wherever it happens, as the user's own Python worker may do it."""
+LAUNCHERS = {"tensorflowonspark": kinds.IMPORT_TENSORFLOWONSPARK}
+"""Packages whose import is a span in every process, because the user's own Python worker may import them."""
 
 
-def on_import(name: str, layer: str | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
-    """Puts a span of `layer`, if any, around the import of `name`, and calls `prepare(module)` at its end; imports
-    nothing.
+def on_import(name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None] = lambda module: None) -> None:
+    """Records a span of `kind`, if any, around the import of `name`, and calls `prepare(module)` at its end.
+
+    Imports nothing.
 
     A module that is there already is prepared at once.
     """
     if name in sys.modules:
         prepare(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _FirstImport(name, layer, prepare))
+        sys.meta_path.insert(0, _FirstImport(name, kind, prepare))
 
 
 class _FirstImport(importlib.abc.MetaPathFinder):
     """Finds nothing itself."""
 
-    def __init__(self, name: str, layer: str | None, prepare: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
         self._name = name
-        self._layer = layer
+        self._kind = kind
         self._prepare = prepare
 
     def find_spec(
@@ -54,7 +56,7 @@ class _FirstImport(importlib.abc.MetaPathFinder):
             return None  # another thread was faster
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._layer, self._prepare)
+            spec.loader = _Loader(spec.loader, self._kind, self._prepare)
         return spec
 
 
@@ -76,14 +78,14 @@ class _Before(importlib.abc.Loader):
 class _Loader(_Before):
     """Records an import, and prepares the module."""
 
-    def __init__(self, own: importlib.abc.Loader, layer: str | None, prepare: Callable[[ModuleType], None]) -> None:
+    def __init__(self, own: importlib.abc.Loader, kind: SpanKind | None, prepare: Callable[[ModuleType], None]) -> None:
         super().__init__(own)
-        self._layer = layer
+        self._kind = kind
         self._prepare = prepare
 
     def exec_module(self, module: ModuleType) -> None:
         self._step_back(module)
-        recorded = tracing.span(self._layer, f"import {module.__name__}") if self._layer else nullcontext()
+        recorded = tracing.span(self._kind) if self._kind else nullcontext()
         with recorded:
             self._own.exec_module(module)
             self._prepare(module)
@@ -154,11 +156,11 @@ class _Timed(_Before):
     def exec_module(self, module: ModuleType) -> None:
         self._step_back(module)
         own, by = _Import(self._package), self._stack[-1] if self._stack else None
-        layer = LAUNCHERS.get(self._package)
+        kind = LAUNCHERS.get(self._package)
         begun_ns = monotonic_ns()
         self._stack.append(own)
         try:
-            with tracing.span(layer, f"import {self._package}") if layer else nullcontext():
+            with tracing.span(kind) if kind else nullcontext():
                 self._own.exec_module(module)
         finally:
             self._stack.pop()
@@ -167,4 +169,4 @@ class _Timed(_Before):
                 by.others_ns += ns
             if ns >= LONG_NS:
                 whose, own_ns = by.package if by else "", ns - own.others_ns
-                tracing.instant(names.PACKAGE_IMPORTED, package=self._package, by=whose, ns=ns, own_ns=own_ns)
+                tracing.instant(kinds.PACKAGE_IMPORTED, package=self._package, by=whose, ns=ns, own_ns=own_ns)

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.barrier import in_words, start_child, tell
 from dlobd.job.launchers.base import Done, Main, Roles, TrainingFailed
@@ -24,7 +25,6 @@ from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.own_address import own_address
 from dlobd.job.launchers.visible_gpus import VISIBLE, address
 from dlobd.job.launchers.watching import LOOK_S, JoinWatch, meets_by_tensorflow
-from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -59,20 +59,20 @@ class NativeLauncher:
     def _launch(self, main: Main, job: Any, roles: Roles, done: Done, environment: dict[str, str]) -> None:
         ranks: list[subprocess.Popen[bytes]] = []
         try:
-            with tracing.span("launcher", names.START_RANKS):
+            with tracing.span(kinds.START_RANKS):
                 for rank in range(roles.ranks):
                     spans = Path(job.spans_dir).parent / f"rank-{rank}"
                     # one by one: what was started is ended, also when the next one cannot be
                     gpu = {VISIBLE: address(rank)} if job.device == "gpu" else {}
                     ranks.append(start_child(env={**environment, **gpu, "LOG_DIRS": str(spans)}))
-            with tracing.span("launcher", names.TELL_PLACES):
+            with tracing.span(kinds.TELL_PLACES):
                 work = pickle.dumps((main, job))
                 addresses = free_addresses(roles.ranks)
                 for rank, process in enumerate(ranks):
                     assert process.stdin is not None
                     tell(process.stdin, work, rank, addresses, fed=False)
                     process.stdin.close()
-            with tracing.span("launcher", names.WAIT_FOR_RANKS, {"waits_for": [names.WAIT_TRAINERS]}):
+            with tracing.span(kinds.WAIT_FOR_RANKS):
                 servers = dict(zip(in_words(roles.ranks), addresses, strict=True)) if meets_by_tensorflow(job) else {}
                 wait(ranks, done, JoinWatch(servers))
         except BrokenPipeError:
@@ -117,7 +117,7 @@ def wait(ranks: list[subprocess.Popen[bytes]], done: Done, joining: JoinWatch | 
                 poller.unregister(fd)
                 rank = rank_of.pop(fd)
                 code = ranks[rank].wait()
-                tracing.instant(names.RANK_EXITED, rank=rank)
+                tracing.instant(kinds.RANK_EXITED, rank=rank)
                 if code:
                     died = f"trainer process {ranks[rank].pid} of rank {rank} died: {how(code, memory)}"
                     raise TrainingFailed(done.last_word() or died)

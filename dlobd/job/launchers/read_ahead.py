@@ -10,8 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.tracing import names
 
 END_S = 5.0
 """For the thread to end after `stop`."""
@@ -50,7 +50,7 @@ class ReadAhead:
         """The next block, or None once the feed has ended. Raises what `take` raised, once no block is left."""
         with self._changed:
             if not self._blocks and not self._ended:
-                with tracing.span("feed", names.AWAIT_BLOCK, {"waits_for": [names.WAIT_READER]}):
+                with tracing.span(kinds.AWAIT_BLOCK):
                     self._changed.wait_for(lambda: self._blocks or self._ended)
             if self._blocks:
                 block = self._blocks.popleft()
@@ -71,7 +71,7 @@ class ReadAhead:
     def _read(self) -> None:
         failure = None
         try:
-            with tracing.span("feed", names.READ_AHEAD):
+            with tracing.span(kinds.READ_AHEAD):
                 for _ in range(self._wanted):
                     block = self._take()
                     if block is None or self._stopped:

@@ -7,13 +7,14 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import tfos_compat
 from dlobd.job.launchers.base import LONGEST_PAUSE_S, Done, Feed, Main, Roles, TrainingFailed, place
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.launchers.reason import one_line
 from dlobd.job.launchers.watching import JoinWatch, meets_by_tensorflow, watched
-from dlobd.tracing import names
+from dlobd.spans import Cause
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -23,17 +24,11 @@ if TYPE_CHECKING:
 WATCH_S = 0.5
 """How often the driver looks whether executors are still there, while it waits for a word of the ranks."""
 
-SHUTDOWN_POLL = "TensorFlowOnSpark TFCluster.shutdown poll"
 SHUTDOWN_SLEEP_S = 0.1
 RESERVATION_TIMEOUT_S = 120
 FEED_TIMEOUT_S = 7 * 24 * 3600
 """What TensorFlowOnSpark lets the ranks take for one partition. An epoch may last as long as the job, whose deadline,
 `timeout_s`, is at most this; a rank that dies is noticed without it."""
-
-TERMINATE = {
-    "cause": "TensorFlowOnSpark DataFeed.terminate (5 s without an item)",
-    "cause_period_ns": 5_000_000_000,
-}
 
 
 AHEAD_BYTES = 8 << 20
@@ -71,14 +66,14 @@ class TfosLauncher:
         self, sc: SparkContext, main: Main, job: Any, roles: Roles, blocks: RDD[bytes] | None, epochs: int, done: Done
     ) -> None:
         """See `dlobd.job.launchers.base`."""
-        with tracing.span("launcher", names.IMPORT_TENSORFLOWONSPARK):
+        with tracing.span(kinds.IMPORT_TENSORFLOWONSPARK):
             TFCluster = self._prepared()  # noqa: N806  a module of that name
-        TFCluster.time = NamedSleep(SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
+        TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, at_most_s=self._shutdown_sleep_s(roles))
         watch = _ExecutorWatch(sc)
         # num_gpus: those that Spark assigned; without it TensorFlowOnSpark takes one that nvidia-smi calls free
         tf_args = Namespace(job=job, markers=done, num_gpus=int(job.device == "gpu"))
         try:
-            with tracing.span("launcher", names.TFCLUSTER_RUN), watched(sc, done):
+            with tracing.span(kinds.TFCLUSTER_RUN), watched(sc, done):
                 cluster = TFCluster.run(
                     sc,
                     _TfosMain(main, blocks is not None, self._reads_ahead()),
@@ -94,7 +89,7 @@ class TfosLauncher:
             joining = JoinWatch({f"{n['job_name']} {n['task_index']}": f"{n['host']}:{n['port']}" for n in nodes})
             if blocks is not None:
                 with (
-                    tracing.span("spark", names.FEED_JOB, {"waits_for": [names.WAIT_TRAINERS]}),
+                    tracing.span(kinds.FEED_JOB),
                     watched(sc, done, joining),
                 ):
                     _train(cluster, blocks, epochs, done, may_end_early=job.may_end_early)
@@ -106,18 +101,13 @@ class TfosLauncher:
             ) from error
         except Exception as error:
             raise TrainingFailed(one_line(error, done)) from error
-        wait = {
-            "waits_for": [names.WAIT_TRAINERS],
-            "cause": "done-marker poll (2 s, doubling to 10 s)",
-            "cause_period_ns": int(LONGEST_PAUSE_S * 1e9),
-        }
-        with tracing.span("launcher", names.AWAIT_TRAINERS, wait):
+        with tracing.span(kinds.AWAIT_TRAINERS, kinds.DONE_MARKER_POLL.wait(int(LONGEST_PAUSE_S * 1e9))):
             while len(finished := done.finished()) < roles.ranks:
                 failure = done.failure() or TFCluster.tf_status.get("error") or watch.lost() or joining.look()
                 if failure:
                     raise TrainingFailed(one_line(Exception(failure), done))
                 done.wait(finished, WATCH_S)
-        with tracing.span("launcher", names.TFCLUSTER_SHUTDOWN):
+        with tracing.span(kinds.TFCLUSTER_SHUTDOWN):
             cluster.shutdown(timeout=0)
 
 
@@ -174,17 +164,17 @@ class _TfosFeed:
     """TensorFlowOnSpark's DataFeed, one block an item."""
 
     def __init__(self, ctx: Any) -> None:
-        with tracing.span("launcher", names.CONNECT_TO_QUEUE):
+        with tracing.span(kinds.CONNECT_TO_QUEUE):
             self._feed = ctx.get_data_feed(train_mode=True)
 
     def next_block(self) -> bytes | None:
-        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as span:
+        with tracing.span(kinds.GET) as span:
             items: list[bytes] = self._feed.next_batch(1)
             span.note(bytes=sum(map(len, items)))
         return items[0] if items else None
 
     def stop(self) -> None:
-        with tracing.span("feed", names.TERMINATE_FEED, TERMINATE):
+        with tracing.span(kinds.TERMINATE_FEED):
             self._feed.terminate()
         self._feed.queue_in.put(None)  # the end of the feed, for a thread that still waits for a block
 
@@ -205,22 +195,22 @@ class FeedTask:
 
         context = TaskContext.get()
         # a Python worker is reused for several tasks: the attempt tells whose spans these are
-        with tracing.span("launcher", names.FEED_TASK, task_attempt=context.taskAttemptId() if context else None):
+        with tracing.span(kinds.FEED_TASK, task_attempt=context.taskAttemptId() if context else None):
             return self._inner(self._timed(blocks))
 
     def _timed(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """Between two `yield`s TensorFlowOnSpark puts the block; inside `next` Spark reads it."""
         count = 0
         while True:
-            with tracing.span("spark", names.READ_BLOCK):
+            with tracing.span(kinds.READ_BLOCK):
                 block = next(blocks, None)
             if block is None:
                 break
             count += 1
-            with tracing.span("feed", names.PUT, bytes=len(block)):
+            with tracing.span(kinds.PUT, bytes=len(block)):
                 yield block
         # what follows in TFSparkNode._train: wait until the trainer has taken everything
-        tracing.instant(names.FEED_EXHAUSTED, blocks=count, join_poll_ns=self._join_poll_ns)
+        tracing.instant(kinds.FEED_EXHAUSTED, blocks=count, join_poll_ns=self._join_poll_ns)
 
 
 class StartTask:
@@ -231,7 +221,7 @@ class StartTask:
 
     def __call__(self, executor_ids: Any) -> Any:
         """Starts the node."""
-        with tracing.span("launcher", names.START_TASK):
+        with tracing.span(kinds.START_TASK):
             return self._inner(executor_ids)
 
 
@@ -263,16 +253,15 @@ class NamedSleep:
         at_most_s: of each sleep; None: as long as TensorFlowOnSpark asks for.
     """
 
-    def __init__(self, cause: str, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
+    def __init__(self, cause: Cause, waits_for: tuple[str, ...] = (), at_most_s: float | None = None) -> None:
         self._cause = cause
         self._waits_for = list(waits_for)
         self._at_most_s = at_most_s
 
     def sleep(self, seconds: float) -> None:
         seconds = seconds if self._at_most_s is None else min(seconds, self._at_most_s)
-        cause = f"{self._cause} (sleep {seconds:g} s)"
-        wait = {"waits_for": self._waits_for, "cause": cause, "cause_period_ns": int(seconds * 1.1e9)}
-        with tracing.span("launcher", names.SLEEP, wait):
+        wait = {"waits_for": self._waits_for, **self._cause.wait(int(seconds * 1.1e9), f"sleep {seconds:g} s")}
+        with tracing.span(kinds.SLEEP, wait):
             time.sleep(seconds)
 
 

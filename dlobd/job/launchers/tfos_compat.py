@@ -30,10 +30,11 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.own_address import BIND_IP, own_address
-from dlobd.tracing import names
+from dlobd.spans import SpanKind
 
 STOCK_POLL_NS = 1_000_000_000
 """TensorFlowOnSpark's own polls sleep 1 s: reservation.py at both ends, and the feed's join in TFSparkNode.py."""
@@ -53,18 +54,14 @@ def install() -> None:
     _choose_host(util, reservation)
     TFNode.start_cluster_server = _refuse_rdma(TFNode.start_cluster_server)
     TFManager.JoinableQueue = queue.Queue  # only its server's threads use it: everybody else has a proxy
-    TFManager.start = timed("launcher", names.TFMANAGER_START)(TFManager.start)
-    reservation.Client.register = timed("launcher", names.REGISTER_RESERVATION)(reservation.Client.register)
-    wait = {
-        "waits_for": [names.WAIT_LAST_RESERVATION],
-        "cause": "reservation poll of the compatibility layer (0.05 s)",
-        "cause_period_ns": int(POLL_S * 1e9),
-    }
-    reservation.Client.await_reservations = timed("launcher", names.AWAIT_RESERVATIONS, wait)(_await_at_client)
-    reservation.Server.await_reservations = timed("launcher", names.AWAIT_RESERVATIONS, wait)(
+    TFManager.start = timed(kinds.TFMANAGER_START)(TFManager.start)
+    reservation.Client.register = timed(kinds.REGISTER_RESERVATION)(reservation.Client.register)
+    wait = kinds.COMPAT_RESERVATION_POLL.wait(int(POLL_S * 1e9))
+    reservation.Client.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(_await_at_client)
+    reservation.Server.await_reservations = timed(kinds.AWAIT_RESERVATIONS, wait)(
         _await_at_server(naming(reservation.Server.await_reservations))
     )
-    TFSparkNode._get_manager = timed("launcher", names.CONNECT_TO_TFMANAGER)(TFSparkNode._get_manager)
+    TFSparkNode._get_manager = timed(kinds.CONNECT_TO_TFMANAGER)(TFSparkNode._get_manager)
     TFSparkNode.multiprocessing = Multiprocessing
     TFSparkNode.Thread = JoinThread
     TFSparkNode.time = JoinTime
@@ -203,13 +200,13 @@ def naming(original: Callable[..., Any]) -> Callable[..., Any]:
     return await_reservations
 
 
-def timed(layer: str, name: str, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
+def timed(kind: SpanKind, wait: dict[str, Any] | None = None) -> Callable[[Any], Any]:
     """A decorator that records a span around a third party's function."""
 
     def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            with tracing.span(layer, name, wait):
+            with tracing.span(kind, wait):
                 return original(*args, **kwargs)
 
         return timed
@@ -226,7 +223,7 @@ class WatchedProcess(multiprocessing.Process):
     def start(self) -> None:
         """Forks the trainer, and watches it from a thread of the Python worker, which Spark keeps for reuse."""
         tf_args = self._args[0]  # type: ignore[attr-defined]  # multiprocessing forgets it once the child runs
-        with tracing.span("launcher", names.FORK_TRAINER) as span:
+        with tracing.span(kinds.FORK_TRAINER) as span:
             super().start()
             span.note(pid=self.pid)
         memory = MemoryGroup.read()
@@ -242,7 +239,7 @@ class WatchedProcess(multiprocessing.Process):
         if not self.exitcode:
             return
         cause = f"trainer process {self.pid} died: {how(self.exitcode, memory)}"
-        tracing.instant(names.TRAINER_DIED, cause=cause, pid=self.pid, code=self.exitcode)
+        tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=self.pid, code=self.exitcode)
         tracing.flush()
         try:
             TFSparkNode.TFSparkNode.mgr.get_queue("error").put(cause)

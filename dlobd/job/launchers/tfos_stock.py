@@ -16,13 +16,13 @@ import os
 import threading
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.base import Roles
 from dlobd.job.launchers.death import MemoryGroup, how
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import StartTask, TfosLauncher, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, naming, provide_pkg_resources, timed
-from dlobd.tracing import names
 
 DRIVER_OVERHEAD_MB = 1024
 """Room beside the driver's heap for a Python that has imported TensorFlow."""
@@ -57,12 +57,8 @@ class TfosStockLauncher(TfosLauncher):
 
 def record_reservations(reservation: Any) -> None:
     """A span around the driver's wait for reservations, whose failure names those that came."""
-    wait = {
-        "waits_for": [names.WAIT_LAST_RESERVATION],
-        "cause": "TensorFlowOnSpark reservation poll (sleep 1 s)",
-        "cause_period_ns": STOCK_POLL_NS,
-    }
-    waiting = timed("launcher", names.AWAIT_RESERVATIONS, wait)(naming(reservation.Server.await_reservations))
+    wait = kinds.TFOS_RESERVATION_POLL.wait(STOCK_POLL_NS)
+    waiting = timed(kinds.AWAIT_RESERVATIONS, wait)(naming(reservation.Server.await_reservations))
     reservation.Server.await_reservations = waiting
 
 
@@ -89,11 +85,11 @@ def record_death(pid: int, memory: MemoryGroup | None = None) -> None:
     if ended is not None and ended.si_code != os.CLD_EXITED:
         code = -ended.si_status
         cause = f"trainer process {pid} died: {how(code, memory)}"
-        tracing.instant(names.TRAINER_DIED, cause=cause, pid=pid, code=code)
+        tracing.instant(kinds.TRAINER_DIED, cause=cause, pid=pid, code=code)
         tracing.flush()
 
 
 def install() -> None:
     """Makes TensorFlowOnSpark importable in this process and its forks; imports nothing."""
     provide_pkg_resources()
-    on_import("tensorflow", "tensorflow")
+    on_import("tensorflow", kinds.IMPORT_TENSORFLOW)

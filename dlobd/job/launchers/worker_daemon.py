@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.imports import record_packages
-from dlobd.tracing import names
 
 
 def serve(prepare: Callable[[], None] = lambda: None) -> None:
@@ -23,11 +23,11 @@ def serve(prepare: Callable[[], None] = lambda: None) -> None:
     if log_dirs:
         tracing.start(log_dirs.split(",")[0], "python-worker", threaded=False)
     record_packages()
-    with tracing.span("spark", names.IMPORT_PYSPARK):
+    with tracing.span(kinds.IMPORT_PYSPARK):
         prepare()
         from pyspark.daemon import manager
     _note_forks()
-    tracing.instant(names.PYTHON_DAEMON_UP)
+    tracing.instant(kinds.PYTHON_DAEMON_UP)
     tracing.flush()
     manager()
 
@@ -39,7 +39,7 @@ def _note_forks() -> None:
     def noted() -> int:
         pid = fork()
         if pid and os.getpid() == daemon:  # a worker may fork too
-            tracing.instant(names.WORKER_FORKED, pid=pid)
+            tracing.instant(kinds.WORKER_FORKED, pid=pid)
         return pid
 
     os.fork = noted

@@ -16,12 +16,12 @@ from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers import driver_clock, tfos_compat, tfos_stock
 from dlobd.job.launchers.imports import on_import
-from dlobd.job.launchers.tfos import SHUTDOWN_POLL, TERMINATE, FeedTask, NamedSleep, record_driver
+from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
-from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
@@ -42,21 +42,23 @@ def prepare_driver(launcher: str) -> None:
         launcher: tfos, or tfos-stock for TensorFlowOnSpark as published.
     """
     tfos_compat.provide_pkg_resources()
-    on_import("pyspark", "spark", _record_pyspark)
-    on_import("tensorflow", "tensorflow")
-    on_import("tensorflowonspark", "launcher", functools.partial(_prepare_tensorflowonspark, launcher))
+    on_import("pyspark", kinds.IMPORT_PYSPARK, _record_pyspark)
+    on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
+    on_import(
+        "tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, functools.partial(_prepare_tensorflowonspark, launcher)
+    )
 
 
 def prepare_daemon(launcher: str) -> None:
     """Prepares the worker daemon, and so every Python worker that it forks."""
-    on_import("pyspark.worker", "spark", _record_worker)
-    on_import("tensorflow", "tensorflow")
+    on_import("pyspark.worker", kinds.IMPORT_PYSPARK_WORKER, _record_worker)
+    on_import("tensorflow", kinds.IMPORT_TENSORFLOW)
     if launcher == "tfos":
         tfos_compat.install()
         _record_feed()
     else:
         tfos_compat.provide_pkg_resources()
-        on_import("tensorflowonspark", "launcher", lambda module: _record_feed())
+        on_import("tensorflowonspark", kinds.IMPORT_TENSORFLOWONSPARK, lambda module: _record_feed())
 
 
 # --- driver: PySpark ---
@@ -77,33 +79,33 @@ def _record_pyspark(pyspark: ModuleType) -> None:
 
     @functools.wraps(original_init)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        tracing.instant(names.SPARK_CONTEXT_START)
-        with tracing.span("spark", names.SPARK_CONTEXT):
+        tracing.instant(kinds.SPARK_CONTEXT_START)
+        with tracing.span(kinds.SPARK_CONTEXT):
             original_init(self, *args, **kwargs)
         conf = self.getConf()
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
-        tracing.instant(names.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
+        tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
         self._dlobd_clock = driver_clock.serve(self)
 
     original_stop = context.stop
 
     @functools.wraps(original_stop)
     def stop(self: Any) -> None:
-        with tracing.span("spark", names.SPARK_CONTEXT_STOP):
+        with tracing.span(kinds.SPARK_CONTEXT_STOP):
             original_stop(self)
         if server := getattr(self, "_dlobd_clock", None):
             server.close()
-        tracing.instant(names.SPARK_CONTEXT_STOPPED)
+        tracing.instant(kinds.SPARK_CONTEXT_STOPPED)
 
     original_level = context.setLogLevel
 
     @functools.wraps(original_level)
     def set_log_level(self: Any, level: Any) -> None:
-        tracing.instant(names.LOG_LEVEL, level=str(level))
+        tracing.instant(kinds.LOG_LEVEL, level=str(level))
         original_level(self, level)
 
     context.__init__, context.stop, context.setLogLevel = init, stop, set_log_level
-    SparkSession.Builder.getOrCreate = timed("spark", names.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
+    SparkSession.Builder.getOrCreate = timed(kinds.SPARK_SESSION)(SparkSession.Builder.getOrCreate)
     original_send = GatewayClient.send_command
 
     @functools.wraps(original_send)
@@ -116,7 +118,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             if _Wait.now:
                 pass
             elif end_ns - begin_ns >= LONG_CALL_NS:
-                tracing.past("spark", _called(command), begin_ns, end_ns, jvm_call=True)
+                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _called(command), jvm_call=True)
             else:
                 tracing.left_out()
 
@@ -124,11 +126,11 @@ def _record_pyspark(pyspark: ModuleType) -> None:
 
 
 def _called(command: str) -> str:
-    """What a py4j command asks the JVM for: `JVM: collectAndServe`."""
+    """Returns the method that a py4j command calls, such as `collectAndServe`."""
     words = command.split("\n", 3)
     if words[0] == "c" and len(words) > 2:
-        return f"JVM: {words[2]}"
-    return f"JVM: new {words[1].rpartition('.')[2]}" if words[0] == "i" and len(words) > 1 else "JVM: look up"
+        return words[2]
+    return f"new {words[1].rpartition('.')[2]}" if words[0] == "i" and len(words) > 1 else "look up"
 
 
 # --- driver: TensorFlowOnSpark ---
@@ -143,7 +145,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     record_driver(TFSparkNode, join_poll_ns, OwnFeedTask, start_task=None)
     if launcher != "tfos":
         tfos_stock.record_reservations(reservation)
-    TFCluster.time = NamedSleep(SHUTDOWN_POLL, (names.WAIT_TRAINERS,))
+    TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, (kinds.WAIT_TRAINERS,))
     reservation.Server.await_reservations = _waiting(reservation.Server.await_reservations)
     node_run, parallel_run = TFSparkNode.run, TFParallel.run
 
@@ -156,20 +158,20 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
         return parallel_run(sc, OwnMain(map_fn), *args, **kwargs)
 
     TFSparkNode.run = run
-    TFParallel.run = timed("launcher", names.TFPARALLEL_RUN)(run_parallel)
+    TFParallel.run = timed(kinds.TFPARALLEL_RUN)(run_parallel)
     TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(OwnFeedTask, join_poll_ns=join_poll_ns))
     TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
     TFCluster.run = _of_nodes(TFCluster.run)
     cluster = TFCluster.TFCluster
-    feeding = timed("spark", names.TFCLUSTER_TRAIN, {"waits_for": [names.WAIT_TRAINERS]})
+    feeding = timed(kinds.TFCLUSTER_TRAIN)
     cluster.train = feeding(_waiting(cluster.train))
-    cluster.inference = timed("launcher", names.TFCLUSTER_INFERENCE)(cluster.inference)
-    shutdown = timed("launcher", names.TFCLUSTER_SHUTDOWN)(cluster.shutdown)
+    cluster.inference = timed(kinds.TFCLUSTER_INFERENCE)(cluster.inference)
+    shutdown = timed(kinds.TFCLUSTER_SHUTDOWN)(cluster.shutdown)
 
     @functools.wraps(shutdown)
     def shut_down(self: Any, *args: Any, **kwargs: Any) -> None:
         shutdown(self, *args, **kwargs)
-        tracing.instant(names.LAUNCHER_SHUT_DOWN)
+        tracing.instant(kinds.LAUNCHER_SHUT_DOWN)
 
     cluster.shutdown = shut_down
 
@@ -179,7 +181,7 @@ def _of_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def run(sc: Any, map_fun: Any, tf_args: Any, num_executors: int, *args: Any, **kwargs: Any) -> Any:
-        with tracing.span("launcher", names.TFCLUSTER_RUN, nodes=num_executors):
+        with tracing.span(kinds.TFCLUSTER_RUN, nodes=num_executors):
             return original(sc, map_fun, tf_args, num_executors, *args, **kwargs)
 
     return run
@@ -237,7 +239,7 @@ class OwnMain:
         if not in_task:
             tracing.identify(role, index)
         try:
-            with tracing.span("tensorflow", names.USER_CODE, role=role, index=index, in_task=in_task):
+            with tracing.span(kinds.USER_MAIN, role=role, index=index, in_task=in_task):
                 return self._main(args, ctx)
         finally:
             tracing.flush()
@@ -250,14 +252,14 @@ class OwnFeedTask(FeedTask):
         """As in FeedTask, but by chunks: rows are too many for two spans each."""
         count = 0
         while True:
-            with tracing.span("spark", names.READ_ROWS):
+            with tracing.span(kinds.READ_ROWS):
                 chunk = list(_chunk(blocks))
             if not chunk:
                 break
             count += len(chunk)
-            with tracing.span("feed", names.PUT, items=len(chunk)):
+            with tracing.span(kinds.PUT, items=len(chunk)):
                 yield from chunk
-        tracing.instant(names.FEED_EXHAUSTED, items=count, join_poll_ns=self._join_poll_ns)
+        tracing.instant(kinds.FEED_EXHAUSTED, items=count, join_poll_ns=self._join_poll_ns)
 
 
 def _chunk(items: Iterator[Any]) -> Iterator[Any]:
@@ -278,9 +280,9 @@ class ShutdownTask:
         """Stops the queues."""
         # the function was pickled by value: its `time` is one of its own globals, and no module's attribute
         own = self._inner.__globals__
-        own["time"] = NamedSleep("TFCluster.shutdown(grace_secs)", (names.WAIT_TRAINER,))
+        own["time"] = NamedSleep(kinds.TFCLUSTER_GRACE_SECS, (kinds.WAIT_TRAINER,))
         try:
-            with tracing.span("launcher", names.SHUTDOWN_TASK):
+            with tracing.span(kinds.SHUTDOWN_TASK):
                 return self._inner(items)
         finally:
             own["time"] = time
@@ -291,7 +293,7 @@ class ShutdownTask:
 
 def _record_worker(worker: Any) -> None:
     """In a Python worker that was just forked: what it runs for a task is the user's code."""
-    worker.read_command = timed("spark", names.UNPICKLE_FUNCTION)(worker.read_command)
+    worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
         return  # another version of PySpark: the time stays inside its task
@@ -302,7 +304,7 @@ def _record_worker(worker: Any) -> None:
 
         context = TaskContext.get()
         with (
-            tracing.span("user", names.USER_CODE, task_attempt=context.taskAttemptId() if context else None),
+            tracing.span(kinds.USER_CODE, task_attempt=context.taskAttemptId() if context else None),
             original(),
         ):
             yield
@@ -315,7 +317,7 @@ def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def next_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with tracing.span("feed", names.GET, {"waits_for": [names.WAIT_FEEDER]}) as span:
+        with tracing.span(kinds.GET) as span:
             batch = original(self, *args, **kwargs)
             # with an input mapping it is a list for each tensor
             rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
@@ -333,5 +335,5 @@ def _record_feed() -> None:
     if hasattr(feed.next_batch, "__wrapped__"):
         return
     feed.next_batch = _counted_get(feed.next_batch)
-    feed.batch_results = timed("feed", names.PUT_RESULTS)(feed.batch_results)
-    feed.terminate = timed("feed", names.TERMINATE_FEED, TERMINATE)(feed.terminate)
+    feed.batch_results = timed(kinds.PUT_RESULTS)(feed.batch_results)
+    feed.terminate = timed(kinds.TERMINATE_FEED)(feed.terminate)

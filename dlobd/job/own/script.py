@@ -9,10 +9,10 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.launchers.imports import record_packages
 from dlobd.job.own.hooks import prepare_driver
-from dlobd.tracing import names
 
 
 def main(argv: list[str]) -> None:
@@ -21,8 +21,8 @@ def main(argv: list[str]) -> None:
     # absolute: the script may change its directory
     tracing.start(Path(os.environ.get("LOG_DIRS", spans_dir).split(",")[0]).absolute(), "driver")
     record_packages()
-    with tracing.span("spark", names.DRIVER):
-        with tracing.span("client", names.INSTALL_HOOKS):
+    with tracing.span(kinds.DRIVER):
+        with tracing.span(kinds.INSTALL_HOOKS):
             prepare_driver(launcher)
         code = _run(script, arguments)
     tracing.flush()
@@ -39,7 +39,7 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     try:
-        with tracing.span("user", names.USER_CODE):
+        with tracing.span(kinds.USER_CODE):
             with io.open_code(script) as file:
                 code = compile(file.read(), script, "exec")
             exec(code, vars(module))
@@ -48,13 +48,13 @@ def _run(script: str, arguments: list[str]) -> str | int | None:
             cause = _status_error() or (
                 f"the script exited with code {error.code}" if isinstance(error.code, int) else str(error.code)
             )
-            tracing.instant(names.JOB_FAILED, cause=cause)
+            tracing.instant(kinds.JOB_FAILED, cause=cause)
         return error.code
     except BaseException as error:  # noqa: BLE001  whatever it was, the script has ended by it
         # the traceback that the user sees is the script's: without dlobd's frame
         error.__traceback__ = error.__traceback__.tb_next if error.__traceback__ else None
         sys.excepthook(type(error), error, error.__traceback__)
-        tracing.instant(names.JOB_FAILED, cause=_last_line(error))
+        tracing.instant(kinds.JOB_FAILED, cause=_last_line(error))
         return 1
     return 0
 

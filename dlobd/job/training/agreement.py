@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.description import Job
 from dlobd.network.exchanges.base import Exchange
-from dlobd.tracing import names
 
 
 class Agreement:
@@ -17,12 +17,12 @@ class Agreement:
         self._tf = tf
         self._ranks = job.workers
         self._exchange = exchange
-        self._layer = "tensorflow" if exchange.inside_step else "channel"
+        self._kind = kinds.AGREE if exchange.inside_step else kinds.AGREE_OUTSIDE
         self._inside = tf.function(self._run, autograph=False) if exchange.inside_step else None
 
     def __call__(self, call: int, said: bool) -> bool:
         """Whether any rank said yes. `call` is the number of the agreement, the same on every rank."""
-        with tracing.span(self._layer, names.AGREE, {"rendezvous": names.AGREE, "call": call}):
+        with tracing.span(self._kind, {"call": call}):
             own = self._tf.constant(float(said))
             return float(self._inside(own) if self._inside else self._reduce(own)) > 0
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LAUNCHERS
 from dlobd.job.description import Job, Markers
@@ -15,7 +16,6 @@ from dlobd.job.launchers.imports import record_packages
 from dlobd.job.outcome import Outcome
 from dlobd.job.training import trainer
 from dlobd.job.training.meeting import address_book, notices
-from dlobd.tracing import names
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -35,10 +35,10 @@ def run(job_file: str) -> None:
     tracing.start(os.environ.get("LOG_DIRS", job.spans_dir).split(",")[0], "driver")
     record_packages()
     if job.scheduler == "none":
-        with tracing.span("launcher", names.PARENT):
+        with tracing.span(kinds.PARENT):
             _launch(None, job, None)
         return
-    with tracing.span("spark", names.DRIVER):
+    with tracing.span(kinds.DRIVER):
         _run_on_spark(job)
 
 
@@ -47,23 +47,23 @@ def _launch(sc: SparkContext | None, job: Job, blocks: RDD[bytes] | None) -> Non
     with address_book(sc, job), notices(sc, job) as told:
         done = Outcome(Markers(job), told)
         LAUNCHERS.get(job.launcher)().launch(sc, trainer.main, job, roles, blocks, job.fed_epochs, done)
-    tracing.instant(names.LAUNCHER_SHUT_DOWN)
+    tracing.instant(kinds.LAUNCHER_SHUT_DOWN)
 
 
 def _run_on_spark(job: Job) -> None:
-    with tracing.span("spark", names.IMPORT_PYSPARK):
+    with tracing.span(kinds.IMPORT_PYSPARK):
         from pyspark import SparkConf, SparkContext
-    tracing.instant(names.SPARK_CONTEXT_START)
-    with tracing.span("spark", names.SPARK_CONTEXT):
+    tracing.instant(kinds.SPARK_CONTEXT_START)
+    with tracing.span(kinds.SPARK_CONTEXT):
         sc = SparkContext(conf=SparkConf().setAppName(f"dlobd {job.name}").setAll(ONE_SPLIT_A_FILE.items()))
-    tracing.instant(names.SPARK_CONTEXT_READY, application_id=sc.applicationId)
+    tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=sc.applicationId)
     driver_clock.serve(sc)  # until this process ends
     try:
         _launch(sc, job, _blocks(sc, job) if job.input == "feed" else None)
     finally:
-        with tracing.span("spark", names.SPARK_CONTEXT_STOP):
+        with tracing.span(kinds.SPARK_CONTEXT_STOP):
             sc.stop()
-        tracing.instant(names.SPARK_CONTEXT_STOPPED)
+        tracing.instant(kinds.SPARK_CONTEXT_STOPPED)
 
 
 def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
@@ -71,7 +71,7 @@ def _blocks(sc: SparkContext, job: Job) -> RDD[bytes]:
 
     What Spark takes for a record is a block: a file is whole blocks, and Python need not put them together, sample by
     sample, in a Python worker of its own beside the one that feeds."""
-    with tracing.span("spark", names.INPUT_SPLITS):
+    with tracing.span(kinds.INPUT_SPLITS):
         blocks = sc.binaryRecords(f"{job.fs_uri}{job.train_dir}", job.batch_size * job.layout.record_bytes)
         partitions = blocks.getNumPartitions()
     if partitions != job.workers:
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
     except Exception as error:  # noqa: BLE001  whatever it was, its cause must reach the user in one line
         cause = " ".join(str(error).split())[:500] or type(error).__name__
         print(f"dlobd: job failed: {cause}", file=sys.stderr, flush=True)
-        tracing.instant(names.JOB_FAILED, cause=cause)
+        tracing.instant(kinds.JOB_FAILED, cause=cause)
         tracing.flush()
         Path(Job.read(argv[0]).spans_dir).mkdir(parents=True, exist_ok=True)
         return 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import AUGMENTATIONS
 from dlobd.hadoop.failures import failures
@@ -20,7 +21,6 @@ from dlobd.job.description import Job, part_name
 from dlobd.job.launchers.base import Node
 from dlobd.job.training.augmentation import Augment
 from dlobd.job.training.deadline import Deadlines
-from dlobd.tracing import names
 
 PREFETCH = 8
 """Batches that wait decoded for the step loop."""
@@ -30,13 +30,6 @@ FEED_PATIENCE_S = 60.0
 
 PIECE_BYTES = 1 << 20
 """What is read at once, in whole batches: each piece costs a call from TensorFlow into Python, which holds its lock."""
-
-NEXT_BATCH = {
-    "waits_for": [names.WAIT_READER],
-    "cause": "tf.data decodes and hands over a batch, in threads of its own (at most 10 ms a batch)",
-    "cause_period_ns": 10_000_000,
-}
-"""Its reader thread is seen, its other threads are not: no recorded boundary lies between them and the step loop."""
 
 Batch = tuple[Any, Any]
 """Images [n, *image_shape] and labels [n], as tensors; see `dlobd.job.datasets.tfrecord.decode_block`."""
@@ -66,11 +59,11 @@ def _feed(tf: Any, job: Job, node: Node, deadlines: Deadlines, augment: Augment 
         if not block:
             return
         taken += 1
-        with tracing.span("tensorflow", names.DECODE):
+        with tracing.span(kinds.DECODE):
             images, labels = decode_block(block, job.layout)
             batch = tf.constant(images), tf.constant(labels)
         if augment:
-            with tracing.span("tensorflow", names.AUGMENT):
+            with tracing.span(kinds.AUGMENT):
                 first = int.from_bytes(block[job.layout.crc], "little")
                 told = tf.constant(first, tf.int64), tf.constant(taken - 1, tf.int64)
                 batch = augmented(batch[0], *told), batch[1]
@@ -88,8 +81,8 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         storage = job.storage()
         try:
             for _ in range(job.fed_epochs):
-                for piece in storage.stream(path, piece_bytes, names.INPUT):
-                    with tracing.span("tensorflow", names.CHECK_RECORDS):
+                for piece in storage.stream(path, piece_bytes, kinds.INPUT):
+                    with tracing.span(kinds.CHECK_RECORDS):
                         checked_records(piece, layout)
                     yield piece
         except failures() as error:
@@ -108,13 +101,13 @@ def _read(tf: Any, job: Job, rank: int, augment: Augment | None) -> Iterator[Bat
         first = tf.cast(tf.bitcast(records[0, layout.crc], tf.uint32), tf.int64)
         return augment(tf, images, job.seed, first, step), labels
 
-    with tracing.span("tensorflow", names.BUILD_PIPELINE):
+    with tracing.span(kinds.BUILD_PIPELINE):
         read = tf.data.Dataset.from_generator(pieces, output_signature=tf.TensorSpec([], tf.string))
         records = read.flat_map(batches)
         decoded = records.enumerate().map(augmented) if augment else records.map(plain)
         iterator = iter(decoded.prefetch(PREFETCH).with_options(_untuned(tf)))
     while True:
-        with tracing.span("tensorflow", names.NEXT_BATCH, NEXT_BATCH):
+        with tracing.span(kinds.NEXT_BATCH):
             batch = next(iterator, None)
         if batch is None:
             if broken:

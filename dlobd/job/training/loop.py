@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
@@ -27,7 +28,6 @@ from dlobd.job.training.agreement import Agreement
 from dlobd.job.training.evaluation import Evaluation
 from dlobd.job.training.inputs import Batch
 from dlobd.job.training.step import Step
-from dlobd.tracing import names
 from dlobd.tracing.clock import monotonic_ns
 
 
@@ -63,10 +63,10 @@ class Loop:
             ended_by = self._take(incoming)
             ended_ns = monotonic_ns()
             if ended_by:
-                tracing.instant(names.LAST_STEP_DONE)
+                tracing.instant(kinds.LAST_STEP_DONE)
             if self._after_step(last=bool(ended_by)):
                 ended_by = "target_accuracy"
-                tracing.instant(names.LAST_STEP_DONE, ended_ns)
+                tracing.instant(kinds.LAST_STEP_DONE, ended_ns)
         return {
             "rank": self._node.rank,
             "role": self._node.role,
@@ -88,12 +88,12 @@ class Loop:
         if batch is None:
             raise RuntimeError(f"the input ended after {k} of {job.most_steps} steps")
         if k == 0:
-            tracing.instant(names.FIRST_BATCH)
+            tracing.instant(kinds.FIRST_BATCH)
             self._began_ns = monotonic_ns()
         late = job.max_seconds > 0 and monotonic_ns() - self._began_ns >= job.max_seconds * 1_000_000_000
         loss, enough = self._step(k, *batch, enough=late)
         if k == 0:
-            tracing.instant(names.FIRST_STEP_DONE)
+            tracing.instant(kinds.FIRST_STEP_DONE)
         self._losses.append(loss)
         self._samples += len(batch[1])
         if k + 1 == job.most_steps:
@@ -108,7 +108,7 @@ class Loop:
         epoch, rest = divmod(taken, job.steps_per_epoch)
         if rest:
             return False
-        tracing.instant(names.EPOCH_DONE, epoch=epoch, loss=fmean(self._losses[-job.steps_per_epoch :]))
+        tracing.instant(kinds.EPOCH_DONE, epoch=epoch, loss=fmean(self._losses[-job.steps_per_epoch :]))
         if not job.evaluate_every_epochs or epoch % job.evaluate_every_epochs:
             return False
         reached = self._chief and self._evaluate(epoch) >= job.target_accuracy
@@ -117,6 +117,6 @@ class Loop:
     def _evaluate(self, epoch: int) -> float:
         """The accuracy of the model as it is."""
         samples, right = self._evaluation()
-        tracing.instant(names.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=right)
+        tracing.instant(kinds.EPOCH_EVALUATED, epoch=epoch, samples=samples, right=right)
         self._evaluations.append({"epoch": epoch, "samples": samples, "right": right})
         return right / samples if samples else 0.0

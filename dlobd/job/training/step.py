@@ -20,11 +20,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.job.description import Job
 from dlobd.job.training.update import Update, Workload
 from dlobd.network.exchanges.base import Exchange
-from dlobd.tracing import names
+from dlobd.spans import SpanKind
 
 Compute = Callable[..., list[Any]]
 """From images, labels and perhaps a wish to the means of loss and wish, or, with the exchange outside, to what this
@@ -55,29 +56,29 @@ class Step:
             FloatingPointError: the loss is not finite. Where ranks wait for each other it is the same on all of them.
         """
         wish = (self._tf.constant(float(enough)),) if self._asks else ()
-        loss, *wishes = self._means(names.STEP if k else names.FIRST_STEP, k, images, labels, *wish)
+        loss, *wishes = self._means(kinds.STEP if k else kinds.FIRST_STEP, k, images, labels, *wish)
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss became {loss} at step {k}: lower learning_rate")
         return loss, any(wishes)
 
-    def _means(self, name: str, k: int, *given: Any) -> list[float]:
+    def _means(self, kind: SpanKind, k: int, *given: Any) -> list[float]:
         """The means of loss and, if it was given, wish."""
         if self._apply is not None:
-            return self._in_parts(name, k, *given)
-        with tracing.span("tensorflow", name, {"rendezvous": names.STEP_RENDEZVOUS, "call": k}):
+            return self._in_parts(kind, k, *given)
+        with tracing.span(kind, {"rendezvous": kinds.STEP_RENDEZVOUS, "call": k}):
             return [float(mean) for mean in self._compute(*given)]
 
-    def _in_parts(self, name: str, k: int, *given: Any) -> list[float]:
+    def _in_parts(self, kind: SpanKind, k: int, *given: Any) -> list[float]:
         assert self._apply is not None
         told, synchronous = _told(given), self._exchange.synchronous
         kept = 0 if synchronous else told + self._statistics
-        rendezvous = {"rendezvous": names.EXCHANGE_RENDEZVOUS} if synchronous else {}
-        with tracing.span("tensorflow", name, {"call": k}):
-            with tracing.span("tensorflow", names.FORWARD_AND_BACKWARD):
+        rendezvous = {"rendezvous": kinds.EXCHANGE_RENDEZVOUS} if synchronous else {}
+        with tracing.span(kind, {"call": k}):
+            with tracing.span(kinds.FORWARD_AND_BACKWARD):
                 own = self._compute(*given)
-            with tracing.span("channel", names.EXCHANGE, {**rendezvous, "call": k}):
+            with tracing.span(kinds.EXCHANGE, {**rendezvous, "call": k}):
                 reduced = [*own[:kept], *self._exchange.reduce(self._tf, own[kept:], self._ranks)]
-            with tracing.span("tensorflow", names.APPLY):
+            with tracing.span(kinds.APPLY):
                 self._apply(reduced[told:])
             return [float(mean) for mean in reduced[:told]]
 

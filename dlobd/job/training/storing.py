@@ -6,26 +6,26 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import Storage
 from dlobd.job.description import Job
-from dlobd.tracing import names
 
 
 def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
     """Stores the model's variables as they are after `step` steps."""
-    with tracing.span("tensorflow", names.CHECKPOINT), tempfile.TemporaryDirectory() as local:
+    with tracing.span(kinds.CHECKPOINT), tempfile.TemporaryDirectory() as local:
         tf.train.Checkpoint(model=plain_copy(job, model)).write(f"{local}/ckpt-{step}")
         _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
 
 
 def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
     """Stores the model as a SavedModel, whose function `logits` maps images of any number to logits."""
-    with tracing.span("tensorflow", names.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
+    with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = plain_copy(job, model)
         exported.logits = logits(tf, job, exported)
         tf.saved_model.save(exported, local)
-        _upload(storage, Path(local), f"{job.run_dir}/model", names.MODEL)
+        _upload(storage, Path(local), f"{job.run_dir}/model", kinds.MODEL)
 
 
 def logits(tf: Any, job: Job, model: Any) -> Any:

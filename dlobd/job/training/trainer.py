@@ -12,6 +12,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import EXCHANGES, LOSSES, OPTIMISERS, SCHEDULES
 from dlobd.channel import Channel
@@ -27,7 +28,6 @@ from dlobd.job.training.loop import Loop
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
 from dlobd.network.exchanges.base import Exchange, Settings
-from dlobd.tracing import names
 
 _STACK = (
     "Graph execution error",
@@ -47,7 +47,7 @@ def main(job: Job, node: Node) -> None:
     who = f"rank {node.rank} ({node.role})"
 
     def fail(cause: str) -> None:
-        tracing.instant(names.RANK_FAILED, cause=f"{who}: {cause}")
+        tracing.instant(kinds.RANK_FAILED, cause=f"{who}: {cause}")
         tracing.flush()  # HDFS may not answer any more
         markers.report_failure(f"{who}: {cause}")
 
@@ -57,11 +57,11 @@ def main(job: Job, node: Node) -> None:
         os._exit(1)  # the main thread is where no exception reaches it
 
     try:
-        with tracing.span("tensorflow", names.TRAINER):
+        with tracing.span(kinds.TRAINER):
             result = _train(job, node, Deadlines(give_up))
         markers.report_done(node.rank, result)
     except FloatingPointError as error:  # nothing is broken but the numbers
-        tracing.instant(names.DIVERGED)
+        tracing.instant(kinds.DIVERGED)
         fail(str(error))
         raise
     except BaseException as error:
@@ -79,18 +79,18 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
     import_tensorflow()
     import tensorflow as tf
 
-    tracing.instant(names.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
+    tracing.instant(kinds.TENSORFLOW_IMPORTED, version=tf.__version__, path=tf.__file__)
 
     machine.choose(tf, job)
     settings = Settings(Channel.parse(job.channel), job.library, job.exchange_fusion_mb << 20, job.exchange_servers)
     exchange: Exchange = EXCHANGES.get(job.exchange)(settings)
     os.environ.update(node.environment)
-    with tracing.span("tensorflow", names.JOIN_RANKS, {"rendezvous": names.JOIN_RANKS}):
+    with tracing.span(kinds.JOIN_RANKS):
         exchange.join(tf, node.peers, node.rank)
-    tracing.instant(names.RANKS_JOINED)
+    tracing.instant(kinds.RANKS_JOINED)
     machine_used = machine.used(tf, job)
 
-    with tracing.span("tensorflow", names.BUILD):
+    with tracing.span(kinds.BUILD):
         tf.random.set_seed(job.seed)
         with exchange.scope():
             model = job.build_model()
@@ -107,7 +107,7 @@ def _train(job: Job, node: Node, deadlines: Deadlines) -> dict[str, Any]:
         node.feed.stop()
     if node.rank == 0:
         storing.save(tf, job, model, storage)
-        tracing.instant(names.SAVED)
+        tracing.instant(kinds.SAVED)
         result["test"] = evaluate(tf, job, storage)
-        tracing.instant(names.EVALUATED)
+        tracing.instant(kinds.EVALUATED)
     return result

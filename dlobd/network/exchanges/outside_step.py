@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
@@ -35,7 +36,6 @@ from dlobd.network.exchanges.fusion import Fusion
 from dlobd.network.rendezvous.store import StoreClient
 from dlobd.network.verdict.evidence import Snapshot, record
 from dlobd.schema import NotMeasured
-from dlobd.tracing import names
 
 RENDEZVOUS = "_DLOBD_RENDEZVOUS"
 """Environment variable with the addresses of the store and of the PMI server and the run's secret, as JSON. It is
@@ -200,7 +200,7 @@ class OutsideStepExchange(ABC):
     def _reduce(self, tf: Any, tensors: Sequence[Any], ranks: int) -> list[Any]:
         deadline_s = time.monotonic() + DEADLINE_S
         call, self._calls = self._calls, self._calls + 1
-        with tracing.span("channel", names.PACK) as span:
+        with tracing.span(kinds.PACK) as span:
             arrays = [np.asarray(memoryview(tensor)) for tensor in tensors]  # a view of the tensor's memory
             fusion = self._fusion(arrays)
             fusion.pack(arrays)
@@ -208,20 +208,20 @@ class OutsideStepExchange(ABC):
         if self.peers is not None:
             self.wait_for_peers(self.peers, call, deadline_s)
             self.peers.carried()
-            with tracing.span("channel", names.WIRE, bytes=fusion.bytes, call=call) as span:
+            with tracing.span(kinds.WIRE, bytes=fusion.bytes, call=call) as span:
                 transfers = []
                 for number, bucket in enumerate(fusion.buckets):
                     self.peers.all_reduce(bucket, deadline_s)
                     transfers += [(*transfer, number) for transfer in self.peers.carried()]
                 span.note(transfers=transfers)
-        with tracing.span("channel", names.UNPACK):
+        with tracing.span(kinds.UNPACK):
             # the quotient is new memory, which TensorFlow may keep
             divisor = ranks if self.synchronous else 1
             return [tf.constant(total / total.dtype.type(divisor)) for total in fusion.unpack()]
 
     def wait_for_peers(self, peers: Peers, call: int, deadline_s: float) -> None:
         """Wait in a barrier, so that the following span is only the wire's time."""
-        with tracing.span("channel", names.WAIT_FOR_PEERS, {"rendezvous": names.PEERS_RENDEZVOUS, "call": call}):
+        with tracing.span(kinds.WAIT_FOR_PEERS, {"call": call}):
             peers.barrier(call, deadline_s)
 
     def _fusion(self, arrays: Sequence[NDArray[Any]]) -> Fusion:
@@ -243,7 +243,7 @@ class OutsideStepExchange(ABC):
                     traffic=traffic,
                     addresses=self.peers.addresses(),
                 )
-                tracing.instant(names.TRANSPORT, **attrs)
+                tracing.instant(kinds.TRANSPORT, **attrs)
                 self._before = None
             self.peers.close()
         if self._store is not None:

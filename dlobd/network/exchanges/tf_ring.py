@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.verdict.evidence import Snapshot, record
 from dlobd.schema import NotMeasured
-from dlobd.tracing import names
 
 
 class TfRing:
@@ -68,5 +68,5 @@ class TfRing:
         """Record the kernel's counters; TensorFlow's server ends with its process."""
         if self._before is not None:
             attrs = record(self._rank, "tensorflow", self._before, addresses=[self._address])
-            tracing.instant(names.TRANSPORT, **attrs)
+            tracing.instant(kinds.TRANSPORT, **attrs)
             self._before = None

@@ -243,9 +243,16 @@ def host_verdict(members: Sequence[TransportEvidence], ends: frozenset[tuple[str
     for rule in (_by_connections, _by_devices, _in_parts, _by_memory, _by_interfaces):
         if (found := rule(host, host.need)) is not None:
             return HostVerdict(
-                found.kind, (*words, *found.words), found.devices, found.interfaces, found.homes, found.home_addresses,
-                found.addresses | host.addresses, found.soft, host.excluded(host.need),
-            )  # fmt: skip
+                found.kind,
+                (*words, *found.words),
+                found.devices,
+                found.interfaces,
+                found.homes,
+                found.home_addresses,
+                found.addresses | host.addresses,
+                found.soft,
+                host.excluded(host.need),
+            )
     ports = tuple(describe_port(host.counted, port, host.need) for port in host.candidates) or (
         "this host has no RDMA device",
     )
@@ -372,9 +379,13 @@ def _over(
         kinds.add(kind_of(interface))
         names.add(interface.name)
     return HostVerdict(
-        _one(kinds), words, interfaces=frozenset(names), homes=frozenset(homes), home_addresses=frozenset(addresses),
+        _one(kinds),
+        words,
+        interfaces=frozenset(names),
+        homes=frozenset(homes),
+        home_addresses=frozenset(addresses),
         addresses=frozenset(addresses),
-    )  # fmt: skip
+    )
 
 
 def _by_devices(host: _Host, need: ByteCounts) -> HostVerdict | None:

@@ -1,4 +1,4 @@
-"""Several runs side by side: what they have in common, once; then what sets each apart; then what `compare` says."""
+"""Several runs side by side: common settings, differing settings, and the verdicts of `dlobd compare`."""
 
 from __future__ import annotations
 
@@ -6,69 +6,67 @@ from collections.abc import Sequence
 from typing import Any
 
 from dlobd.bundle.run import Run
+from dlobd.compare.comparison import Comparison, common, compare
+from dlobd.compare.compatibility import settings
+from dlobd.compare.figures import WALL
+from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
-from dlobd.report.comparison import Comparison, common, comparison
-from dlobd.report.comparison_view import counts, not_compared, sentence
+from dlobd.report.comparison import counts, not_compared, sentence
 from dlobd.report.page.tables import table
-from dlobd.report.sides import Member, Side, settings
 from dlobd.report.summary import title
-
-MARGIN = 0.05
-"""A smaller difference does not matter; the default of `dlobd compare`."""
 
 
 def common_settings(runs: Sequence[Run]) -> dict[str, Any]:
-    """Settings that all runs have alike."""
+    """Return the settings that are equal in all runs."""
     return common([settings(run) for run in runs])
 
 
 def own_settings(run: Run, shared: dict[str, Any]) -> dict[str, Any]:
-    """Those that set a run apart."""
+    """Return the settings of a run that not all runs share."""
     return {name: value for name, value in settings(run).items() if name not in shared}
 
 
 def compared(runs: Sequence[Run]) -> dict[str, Any]:
-    """Verdicts of each side with the first one, or the words of why there is none."""
-    sides = _sides(runs)
-    if len(sides) < 2:
-        return {"pairs": [], "refused": "All runs have the same settings: repeats of one side, nothing to compare."}
+    """Return the verdicts of each candidate against the first group, or the reason why there are none."""
+    baseline, *candidates = _groups(runs)
+    if not candidates:
+        return {"pairs": [], "refused": "All runs have the same settings: there is nothing to compare."}
     try:
-        found = comparison([(sides[0], other) for other in sides[1:]], MARGIN)
+        found = compare([(baseline, candidate) for candidate in candidates])
     except UsageError as error:
         return {"pairs": [], "refused": error.line}
     return {"pairs": [_pair(found, place) for place in range(len(found.pairs))], "refused": ""}
 
 
-def _sides(runs: Sequence[Run]) -> list[Side]:
-    """Runs of equal settings are one side, in the order in which they were given."""
+def _groups(runs: Sequence[Run]) -> list[RunSet]:
+    """Group runs with equal settings, in their given order."""
     shared = common_settings(runs)
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        apart = own_settings(run, shared)
-        label = " ".join(f"{name}={value}" for name, value in apart.items()) or run.experiment
-        groups.setdefault(label, []).append(run)
-    return [Side(label, tuple(map(Member, members))) for label, members in groups.items()]
+
+    def label(run: Run) -> str:
+        return " ".join(f"{name}={value}" for name, value in own_settings(run, shared).items()) or run.experiment
+
+    return list(without_series("", runs).grouped(label).values())
 
 
 def _pair(found: Comparison, place: int) -> dict[str, Any]:
     pair = found.pairs[place]
-    columns = (("part", "text"), ("first, s", "s"), ("second, s", "s"), ("difference, s", "s"),
+    columns = (("part", "text"), ("baseline, s", "s"), ("candidate, s", "s"), ("difference, s", "s"),
                ("difference, %", "share"), ("lowest, s", "s"), ("highest, s", "s"), ("verdict", "text"))  # fmt: skip
     rows = [
-        (title(name), one.first_ns, one.second_ns, one.difference_ns, one.difference_share,
+        (title(name), one.baseline_ns, one.candidate_ns, one.difference_ns, one.difference_share,
          one.difference.low if one.difference else None, one.difference.high if one.difference else None, one.verdict)
         for name, one in pair.quantities.items()
     ]  # fmt: skip
     return {
-        "first": pair.first,
-        "second": pair.second,
-        "sentence": sentence("wall", pair.wall),
+        "baseline": pair.baseline,
+        "candidate": pair.candidate,
+        "sentence": sentence(WALL, pair.wall),
         "notes": [
-            f"first: {pair.first}; second: {pair.second}",
+            f"baseline: {pair.baseline}; candidate: {pair.candidate}",
             f"{counts(pair)}; the margin is {found.margin:.0%}",
-            f"a difference of the wall can be significant from {found.fewest_wall} runs a side on",
+            f"a difference of the wall can be significant from {found.fewest_wall} runs of each side on",
             *(f"left out: {line}" for line in pair.left_out),
             *([not_compared(pair)] if pair.unknown else ()),
         ],
-        "table": table("Verdicts", columns, rows, "Lowest and highest: the interval of the difference, where known."),
+        "table": table("Verdicts", columns, rows, "Lowest and highest: ends of the interval of the difference."),
     }

@@ -17,10 +17,10 @@ from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
-from dlobd.report.page.unlocks import UNLOCKS
 from dlobd.report.page.usage import usage
 from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary, title
 from dlobd.schema import Event
+from dlobd.spans import INSTANTS
 
 FORMAT = 1
 """Counts up when a key changes its meaning."""
@@ -141,7 +141,8 @@ def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
     before_ns = min(events[0].at_ns - zero_ns, 0) if events is run.startup else events[0].at_ns - zero_ns
     for event in events:
         at_ns = event.at_ns - zero_ns
-        unlocks = UNLOCKS.get(event.event, "")
+        kind = INSTANTS.get(event.event)
+        unlocks = kind.unlocks if kind else ""
         rows.append(
             [event.event, min(before_ns, at_ns), at_ns, event.resolution_ns, event.source, event.clock, event.lane,
              unlocks]

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from dlobd import spans as kinds
 from dlobd.report.page.source import Source
 from dlobd.schema import Span
-from dlobd.tracing import names
 
 MOST_BINS = 240
 """Of each rank."""
 
-INPUT = frozenset({names.NEXT_BATCH, names.GET, names.AWAIT_BLOCK, names.DECODE, names.AUGMENT})
+INPUT = frozenset({kinds.NEXT_BATCH, kinds.GET, kinds.AWAIT_BLOCK, kinds.DECODE, kinds.AUGMENT})
 
 PARTS = ("input wait", "compute", "channel", "other")
 
@@ -53,7 +53,7 @@ def steps(source: Source) -> dict[str, Any]:
 
 def stepping_lanes(spans: Sequence[Span]) -> dict[str, str]:
     """The lanes in which ranks make their steps, in order, with the ranks' names."""
-    steps_ = (span for span in spans if span.call is not None and span.name in (names.STEP, names.FIRST_STEP))
+    steps_ = (span for span in spans if span.call is not None and span.name in (kinds.STEP, kinds.FIRST_STEP))
     found = {span.lane: f"{span.process.role} {span.process.index}" for span in steps_}
     return dict(sorted(found.items()))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlobd.attribution.attribute import critical_path
-from dlobd.attribution.degrees import degree
+from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.nesting import arrange, by_lane
 from dlobd.layers import UNATTRIBUTED
 from dlobd.schema import Attribution, Segment, Span, Trace
@@ -158,7 +158,7 @@ def _wall(attribution: Attribution, zero_ns: int) -> Iterator[Slice]:
             segment.start_ns - zero_ns,
             segment.end_ns - zero_ns,
             {(segment.layer, _title(segment)): [1, segment.end_ns - segment.start_ns]},
-            more=f"{degree(segment)}; lane {segment.chain[-1]}",
+            more=f"{quality(segment)}; lane {segment.chain[-1]}",
         )
 
 

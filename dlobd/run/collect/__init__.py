@@ -1,1 +1,1 @@
-"""The evidence of one application, brought into its bundle while the cluster still has it. One file a way to get it."""
+"""Copies the evidence of an application into its bundle while the cluster has it. One module per way of access."""

@@ -1,4 +1,4 @@
-"""One application while the ResourceManager still knows it: what it says, its end, the memory that it took."""
+"""An application while the ResourceManager knows it: its diagnostics, its end and its memory."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dlobd.hadoop.embedded.configuration import user_name
 from dlobd.hadoop.web import HadoopWeb, application_record
 
 END_DEADLINE_S = 20.0
-"""How long the containers of an ended application may take to leave."""
+"""Timeout for containers of an ended application to exit."""
 
 _SOON_S = (3.0, 3.0)
-"""To connect, and to answer: it is asked again."""
+"""Timeouts to connect and to answer. Requests are repeated."""
 
 ENDED = ("FINISHED", "FAILED", "KILLED")
-"""States of an application that do not change any more."""
+"""Final states of an application."""
 
 
 def kill_application(rm_url: str, application_id: str) -> None:
-    """Asks the ResourceManager to kill an application; silent if it cannot be asked, since dlobd is exiting."""
+    """Asks the ResourceManager to kill an application. Errors are ignored, because dlobd is exiting."""
     try:
         url = f"{rm_url}/ws/v1/cluster/apps/{application_id}/state?user.name={user_name()}"
         requests.put(url, json={"state": "KILLED"}, timeout=3)
@@ -34,25 +34,25 @@ def kill_application(rm_url: str, application_id: str) -> None:
 
 
 def diagnostics(rm_url: str, application_id: str) -> str:
-    """What the ResourceManager says of an application now; empty if it says nothing, or cannot be asked."""
+    """Returns the ResourceManager's diagnostics of an application; empty without an answer."""
     return str(application_record(rm_url, application_id, _SOON_S).get("diagnostics", ""))
 
 
 def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bool) -> dict[str, Any]:
-    """Waits until the ResourceManager has finished the application and charged it, and its containers are gone.
+    """Waits until the application is final in the ResourceManager's accounts and its containers have exited.
 
     Args:
-        nm_urls: the NodeManagers that are asked for its containers.
-        kill: whether to kill it at once, because its driver was ended; otherwise only once half the deadline is over.
+        nm_urls: the NodeManagers that may have its containers.
+        kill: kill it at once, because its driver was ended; else only after half the timeout.
 
     Returns:
-        The ResourceManager's REST record of the application; {} if it could not be had.
+        The ResourceManager's REST record of the application; {} without an answer.
     """
     deadline = time.monotonic() + END_DEADLINE_S
     kill_at = time.monotonic() if kill else deadline - END_DEADLINE_S / 2
     record: dict[str, Any] = {}
     while time.monotonic() < deadline:
-        record = application_record(rm_url, application_id, _SOON_S) or record  # else it may be on its way back
+        record = application_record(rm_url, application_id, _SOON_S) or record  # else it may still be exiting
         if _charged(record) and not _containers(nm_urls, application_id):
             break
         if time.monotonic() >= kill_at:
@@ -63,30 +63,30 @@ def await_end(rm_url: str, nm_urls: Sequence[str], application_id: str, kill: bo
 
 
 def _charged(record: dict[str, Any]) -> bool:
-    """Whether the application has ended and its memorySeconds are final.
+    """Returns True if the application has ended and its memorySeconds are final.
 
-    The scheduler charges the last containers a little after the end of the application, and then forgets it; the
-    record of a forgotten one gives -1 running containers.
+    The scheduler accounts for the last containers shortly after the end and then forgets the application. Its record
+    then has -1 running containers.
     """
     return record.get("state") in ENDED and record.get("runningContainers", -1) < 0
 
 
 def _containers(nm_urls: Sequence[str], application_id: str) -> list[str]:
-    """Containers of the application that NodeManagers still have running, as far as these answer."""
+    """Returns the containers of the application that still run, according to the NodeManagers that answer."""
     number = application_id.removeprefix("application_")
-    found = []
+    running = []
     for url in nm_urls:
         answer = HadoopWeb.get_json(f"{url}/ws/v1/node/containers", _SOON_S)
         listed = ((answer or {}).get("containers") or {}).get("container", [])
-        found += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
-    return found
+        running += [c["id"] for c in listed if number in c["id"] and c.get("state") not in ("COMPLETE", "DONE")]
+    return running
 
 
 def executor_peak(nm_urls: Sequence[str], application_id: str, bundle: Bundle) -> int | None:
-    """The peak of resident memory of the largest executor container with its trainer, in bytes.
+    """Returns the peak resident memory of the largest executor container, including its trainer, in bytes.
 
-    It is the NodeManager's own record, taken once a second over the container's process tree; it keeps the record for
-    a minute after the container's end. None where it could not be read.
+    The NodeManager samples the container's process tree once per second and keeps the record for a minute after the
+    container's end. None if it cannot be read.
     """
     number = application_id.removeprefix("application_")
     beans: list[dict[str, Any]] = []

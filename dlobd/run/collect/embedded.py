@@ -1,4 +1,4 @@
-"""Brings the evidence of one application on the embedded cluster into its bundle, from files on this machine."""
+"""Copies the evidence of an application on the embedded cluster from files on this machine into its bundle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlobd.run.collect import application, hdfs
 
 
 def log_offsets(cluster: EmbeddedCluster) -> dict[str, int]:
-    """Where each daemon log ends now, in bytes: a run's slice begins there."""
+    """Returns the current sizes of the daemon logs in bytes. A run's part of the logs starts there."""
     return {name: _size(path) for name, path in cluster.log_files().items()}
 
 
@@ -34,12 +34,12 @@ def collect(
     """Copies logs, spans, event log, REST record, markers and block locations into `bundle`, secrets redacted.
 
     Args:
-        offsets: of `log_offsets` before the run.
-        job: names input and markers; None for the user's own script.
+        offsets: the result of `log_offsets` before the run.
+        job: has the paths of input and markers; None for the user's own script.
         kill: see `await_end`.
 
     Returns:
-        What could not be had, one line each.
+        A line for each missing source.
     """
     missing: list[str] = []
     endpoints = cluster.endpoints
@@ -47,14 +47,14 @@ def collect(
     if not record:
         missing.append(f"ResourceManager: no record of {application_id}")
     bundle.add_bytes(json.dumps(record, indent=1).encode(), files.RM_APPLICATION)
-    # of a NodeManager that died, or of an application whose ResourceManager did: no other process will end them
+    # of a dead NodeManager, or a dead ResourceManager's application: no other process ends them
     end(containers_of(cluster.work_dir, application_id), 1)
     missing += _collect_logs(cluster, cluster.container_log_dirs(application_id), offsets, bundle)
     return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
 
 
 def _directories(job: Job | None) -> tuple[str, str]:
-    """The job's input and output directories in HDFS; empty for the user's own script."""
+    """Returns the job's input and output directories in HDFS; empty for the user's own script."""
     return (job.train_dir, job.run_dir) if job else ("", "")
 
 
@@ -66,15 +66,15 @@ def collect_from_workers(
     job: Job | None,
     bundle: Bundle,
 ) -> list[str]:
-    """As `collect`, for an application of Spark's own Master; its executors' directories are in `work`."""
-    found = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
-    directories = {f"executor_{path.name}": path for path in found}
+    """Like `collect`, for an application of Spark's own Master, whose executors have directories in `work`."""
+    workers = sorted(path for path in (work / application_id).glob("*") if path.is_dir())
+    directories = {f"executor_{path.name}": path for path in workers}
     missing = _collect_logs(cluster, directories, offsets, bundle, EXECUTOR_FILES)
     return missing + hdfs.from_hdfs(hdfs_of(cluster), application_id, *_directories(job), bundle)
 
 
 EXECUTOR_FILES = ("stdout", "stderr", "jvm.log", "spans-", "hs_err")
-"""How what is taken from an executor's working directory begins: it holds more than logs."""
+"""Prefixes of the files to copy from an executor's working directory, which has other files too."""
 
 
 def _collect_logs(
@@ -84,7 +84,7 @@ def _collect_logs(
     bundle: Bundle,
     names: tuple[str, ...] = ("",),
 ) -> list[str]:
-    """Logs and spans of containers or executors whose names begin like one of `names`, and what the daemons logged
+    """Copies logs and spans of containers or executors whose names start with one of `names`, and the daemons' lines
     since `offsets`."""
     for container, directory in directories.items():
         for path in sorted(p for p in directory.iterdir() if p.is_file() and p.name.startswith(names)):
@@ -94,18 +94,20 @@ def _collect_logs(
     missing = [] if directories else ["containers: no log directory"]
     for name, path in cluster.log_files().items():
         begin = offsets.get(name, 0)
-        if not path.exists() and (begin or path.stem == name):  # a daemon has its log from the start, but no record
+        if not path.exists() and (
+            begin or path.stem == name
+        ):  # a daemon's log exists from the start, its audit log only after the first record
             missing.append(f"{name} log: it is gone")
             continue
         if _size(path) < begin:
             missing.append(f"{name} log: it was truncated, or another one took its place, while the job ran")
-            begin = 0  # all of it is newer than that
+            begin = 0  # the whole file is newer
         bundle.add_bytes(_from(path, begin), f"logs/daemons/{name}.log")
     return missing
 
 
 def _from(path: Path, begin: int) -> bytes:
-    """What a file has from there on; nothing where there is no file."""
+    """Reads a file from an offset; empty if there is no file."""
     if not path.exists():
         return b""
     with path.open("rb") as file:
@@ -114,5 +116,5 @@ def _from(path: Path, begin: int) -> bytes:
 
 
 def hdfs_of(cluster: EmbeddedCluster) -> hdfs.Hdfs:
-    """The embedded cluster's."""
+    """Returns the location of evidence in the embedded cluster's HDFS."""
     return hdfs.Hdfs(cluster.endpoints.webhdfs_url, cluster.user, "/spark-events")

@@ -1,11 +1,11 @@
-"""Brings the evidence of one application of any YARN cluster into a bundle, through the cluster's own interfaces.
+"""Copies the evidence of an application of any YARN cluster into a bundle, over the cluster's interfaces.
 
     ResourceManager   REST: the application and its attempts
-    containers        each NodeManager's REST while it has the logs, else what YARN aggregated into HDFS
-    daemons           the logs that each daemon's web server shows under /logs/, cut to this application
+    containers        REST of each NodeManager while it has the logs, else logs that YARN has aggregated into HDFS
+    daemons           the logs under /logs/ of each daemon's web server, cut to this application
     HDFS              event log, done-markers, block locations
 
-None of it is read from a local file system. What cannot be had is named, with the setting that would give it.
+Nothing is read from a local file system. A missing source is reported with the setting that would provide it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from dlobd.hadoop.web import MAX_NODES, TIMEOUT_S, HadoopWeb
 from dlobd.run.collect import hdfs
 
 MAX_LOG_BYTES = 64 << 20
-"""How much of a daemon's log is read from its end where its length before the run is unknown."""
+"""Bytes to read from the end of a daemon's log, because its size before the run is unknown."""
 
 AGGREGATION_DEADLINE_S = 30.0
-"""How long YARN may take to bring the logs of an ended application into HDFS."""
+"""Timeout for YARN to aggregate the logs of an ended application in HDFS."""
 
 _LOG_URL = re.compile(r"(https?://[^/\"\s]+)/node/containerlogs/(container_[0-9a-z_]+)/")
 _CONTAINER = re.compile(r"\bcontainer_(?:e\d+_)?\d+_\d+_\d+_\d+\b")
@@ -40,14 +40,13 @@ _LINK = re.compile(r'href="/logs/([\w.-]+)"')
 _STAMPED = re.compile(rb"^\d{6,} \d{4}-\d\d-", re.MULTILINE)
 _STAMP = re.compile(rb"^\d{6,} (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) ")
 
-MAIN_LOGS = {"resourcemanager": "resourcemanager", "namenode": "namenode", "nodemanager": "nodemanager"}
 SIDE_LOGS = {"hdfs-audit.log": "namenode-audit", "clienttrace.log": "clienttrace"}
-"""Name of a file under /logs/ to the name under which importers know it."""
+"""Names of logs for importers, by file name under /logs/."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What is asked for: one application, between two instants of the wall clock (milliseconds since the epoch)."""
+    """A query: one application, between two wall-clock times in milliseconds since the epoch."""
 
     application_id: str
     begin_ms: int
@@ -57,22 +56,22 @@ class LogQuery:
 
     @property
     def marks(self) -> tuple[bytes, bytes]:
-        """What stands in the NameNode's lines about this user's operations and files."""
+        """Returns texts that mark the NameNode's lines about this user's operations and files."""
         return f"ugi={self.user} ".encode(), f"{self.home}/".encode()
 
     @property
     def number(self) -> re.Pattern[bytes]:
-        """What stands in the application's id and in those of its containers, and in no other application's."""
+        """Returns the part that the application's ID and its containers' IDs share, and no other application's."""
         return re.compile(rb"(?<!\d)" + self.application_id.removeprefix("application_").encode() + rb"(?!\d)")
 
 
 def gather(
     web: HadoopWeb, java: Path, asked: LogQuery, events_dir: str, train_dir: str, run_dir: str, bundle: Bundle
 ) -> list[str]:
-    """Collects everything of an application that has ended; returns what could not be had, one line each.
+    """Collects all evidence of an ended application; returns a line for each missing source.
 
     Args:
-        java: the `java` that reads aggregated logs.
+        java: the `java` executable that reads aggregated logs.
         events_dir, train_dir, run_dir: directories in HDFS: spark.eventLog.dir, the job's input and its output.
     """
     place = hdfs.Hdfs(web.webhdfs_url, web.user, events_dir)
@@ -87,7 +86,7 @@ def gather(
 
 
 def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
-    """The ResourceManager's record, once YARN has aggregated the logs, if it does that."""
+    """Returns the ResourceManager's record, after log aggregation if YARN does that."""
     deadline = time.monotonic() + AGGREGATION_DEADLINE_S
     while True:
         record = web.application(application_id)
@@ -97,14 +96,14 @@ def _settled(web: HadoopWeb, application_id: str) -> dict[str, Any]:
 
 
 def _addresses(web: HadoopWeb) -> dict[str, str]:
-    """Host name to address of each node that has one: Spark's event log tells executors by their names."""
-    found = {}
+    """Returns the addresses of nodes by host name, because Spark's event log identifies executors by host name."""
+    addresses = {}
     for host, _ in list(web.nodes())[:MAX_NODES]:
         try:
-            found[host] = socket.gethostbyname(host)
+            addresses[host] = socket.gethostbyname(host)
         except OSError:
-            continue  # this machine reaches it by another name
-    return found
+            continue  # this machine uses another name for it
+    return addresses
 
 
 # ---- containers
@@ -118,7 +117,7 @@ def _containers(
     attempts: Iterable[dict[str, Any]],
     bundle: Bundle,
 ) -> list[str]:
-    """Logs and spans of all containers."""
+    """Copies logs and spans of all containers."""
     aggregated = record.get("logAggregationStatus", "DISABLED") != "DISABLED"
     if aggregated:
         logs = aggregated_logs.read(web.conf.directory, java, application_id, record.get("user", web.user))
@@ -131,32 +130,32 @@ def _containers(
     masters = {
         one["containerId"]: [f"http://{one['nodeHttpAddress']}"] for one in attempts if one.get("nodeHttpAddress")
     }
-    found = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
-    executors = _executors(bundle, found, nodes)
-    found |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
-    lost = sorted((masters.keys() | executors.keys()) - found)
-    if found and not lost:
+    copied = {container for container, urls in masters.items() if _from_nodes(container, urls, bundle)}
+    executors = _executors(bundle, copied, nodes)
+    copied |= {container for container, urls in executors.items() if _from_nodes(container, urls, bundle)}
+    lost = sorted((masters.keys() | executors.keys()) - copied)
+    if copied and not lost:
         return []
     remedy = "aggregation is off; set yarn.log-aggregation-enable=true"
     if aggregated:
         remedy = "YARN aggregated them, and they could not be read; look at yarn.nodemanager.remote-app-log-dir"
-    what = ", ".join(lost) if found else application_id
+    what = ", ".join(lost) if copied else application_id
     return [f"container logs of {what}: NodeManagers have removed them or do not answer, and {remedy}"]
 
 
 def _executors(bundle: Bundle, masters: Iterable[str], nodes: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """Executors' containers to the NodeManagers that may have their logs, by the event log and the AM's log."""
+    """Returns the NodeManagers that may have an executor container's logs, from the event log and the AM's log."""
     urls = dict.fromkeys(url for _, url in nodes[:MAX_NODES])
-    found: dict[str, list[str]] = {}
+    executors: dict[str, list[str]] = {}
     events = bundle.evidence / "event-log.jsonl"
     if events.exists():
         for url, container in _LOG_URL.findall(events.read_text(errors="replace")):
-            found[container] = [url]
+            executors[container] = [url]
     for master in masters:
         log = bundle.logs / "containers" / master / "stderr"
         for container in _CONTAINER.findall(log.read_text(errors="replace") if log.exists() else ""):
-            found.setdefault(container, list(urls))
-    return {container: where for container, where in found.items() if container not in set(masters)}
+            executors.setdefault(container, list(urls))
+    return {container: where for container, where in executors.items() if container not in set(masters)}
 
 
 def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
@@ -168,7 +167,7 @@ def _from_nodes(container: str, urls: Iterable[str], bundle: Bundle) -> bool:
         files = [entry["fileName"] for entry in (listed or {}).get("containerLogInfo", [])]
         for name in files:
             answer_bytes = _get(f"{url}/ws/v1/node/containerlogs/{container}/{name}") or b""
-            # a head and a foot stand around the content, as in aggregated logs
+            # the content has a header and a footer, as in aggregated logs
             for _, data in aggregated_logs.split(answer_bytes):
                 _add(bundle, container, name, data)
         if files:
@@ -185,59 +184,55 @@ def _add(bundle: Bundle, container: str, name: str, data: bytes) -> None:
 
 
 def _daemons(web: HadoopWeb, asked: LogQuery, bundle: Bundle) -> list[str]:
-    """What the daemons logged of this application, under the names that importers know."""
+    """Copies the daemons' log lines of this application, under the names that importers know."""
     missing = []
     if not _daemon(web.rm_url, "resourcemanager", "", asked, bundle):
         missing.append(
-            "ResourceManager log: none under /logs/ with the stamps of yarn/base/log4j2-daemons.properties; "
-            "YARN's steps are known by REST times only"
+            "ResourceManager log: none under /logs/ with timestamps as in yarn/base/log4j2-daemons.properties; "
+            "YARN's steps have REST times only"
         )
     if not _daemon(web.webhdfs_url, "namenode", "", asked, bundle):
         missing.append(
-            "NameNode log: none with such stamps under /logs/; the ends of staging and of the event log are not known"
+            "NameNode log: none with such timestamps under /logs/; the ends of staging and of the event log are unknown"
         )
-    # every one of them is asked: `any` would stop at the first that has something
+    # not `any`, which would stop at the first NodeManager with lines
     if not sum(_daemon(url, "nodemanager", f"-{i}", asked, bundle) for i, url in enumerate(web.node_urls())):
-        missing.append(
-            "NodeManager logs: none with such stamps under /logs/; localisation and launch are not told apart"
-        )
+        missing.append("NodeManager logs: none with such timestamps under /logs/; localisation and launch are one span")
     if not sum(_daemon(url, "datanode", f"-{i}", asked, bundle) for i, url in enumerate(_datanodes(web))):
         missing.append("DataNode client trace: no clienttrace.log under /logs/; HDFS inside Spark's reads is unknown")
     return missing
 
 
 def _datanodes(web: HadoopWeb) -> list[str]:
-    """Web addresses of the DataNodes, as the NameNode knows them."""
+    """Returns the URLs of the DataNodes from the NameNode."""
     answer = web.get_json(f"{web.webhdfs_url}/jmx", qry="Hadoop:service=NameNode,name=NameNodeInfo")
-    try:
-        nodes = json.loads((answer or {})["beans"][0]["LiveNodes"])
-    except (KeyError, IndexError, ValueError, TypeError):
-        return []
+    beans = (answer or {}).get("beans") or [{}]
+    nodes = json.loads(beans[0].get("LiveNodes", "{}"))
     return [f"http://{node['infoAddr']}" for node in nodes.values() if node.get("infoAddr")][:MAX_NODES]
 
 
 def _daemon(url: str, kind: str, suffix: str, asked: LogQuery, bundle: Bundle) -> bool:
-    """Copies the logs of one daemon; False if none of them says anything of this application that importers read."""
+    """Copies the logs of a daemon; returns False if none has lines about this application that importers read."""
     listing = _get(f"{url}/logs/")
-    found = False
+    stamped = False
     for name in dict.fromkeys(_LINK.findall((listing or b"").decode(errors="replace"))):
-        known = SIDE_LOGS.get(name)
-        if known == "clienttrace":
-            known = f"{kind}{suffix}-clienttrace"
-        elif known is None and kind in name and name.endswith(".log") and "audit" not in name:
-            known = f"{kind}{suffix}"
-        if known is None or not (data := _get(f"{url}/logs/{name}", MAX_LOG_BYTES)):
+        target = SIDE_LOGS.get(name)
+        if target == "clienttrace":
+            target = f"{kind}{suffix}-clienttrace"
+        elif target is None and kind in name and name.endswith(".log") and "audit" not in name:
+            target = f"{kind}{suffix}"
+        if target is None or not (data := _get(f"{url}/logs/{name}", MAX_LOG_BYTES)):
             continue
         if lines := b"".join(_ours(data, asked, kind)):
-            bundle.add_bytes(lines, f"logs/daemons/{known}.log")
-            found = found or _STAMPED.search(lines) is not None
-    return found
+            bundle.add_bytes(lines, f"logs/daemons/{target}.log")
+            stamped = stamped or _STAMPED.search(lines) is not None
+    return stamped
 
 
 def _ours(data: bytes, asked: LogQuery, kind: str) -> Iterator[bytes]:
-    """The lines that are this application's: by its number, or by time for HDFS, which knows no applications.
+    """Returns the lines of this application: by its ID, or by time for HDFS, which does not know applications.
 
-    A cluster has other users: their data does not go into a bundle.
+    Data of other users of the cluster never goes into a bundle.
     """
     number = asked.number
     for line in data.splitlines(keepends=True):
@@ -257,7 +252,7 @@ def _ms(stamp: bytes) -> int:
 
 
 def _get(url: str, last_bytes: int | None = None) -> bytes | None:
-    """What `url` answers, or the end of it; None if it does not."""
+    """Returns the content at `url`, or the end of it; None without an answer."""
     headers = {"Range": f"bytes=-{last_bytes}"} if last_bytes else {}
     try:
         answer = requests.get(url, timeout=TIMEOUT_S, headers=headers)

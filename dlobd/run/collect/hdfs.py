@@ -1,4 +1,4 @@
-"""Brings what a job left in HDFS into its bundle: event log, done-markers, block locations, checksums."""
+"""Copies a job's evidence from HDFS into its bundle: event log, done-markers, block locations, checksums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dlobd.job.description import STAGED
 
 @dataclass(frozen=True, slots=True)
 class Hdfs:
-    """Where evidence lies in HDFS, and who asks for it."""
+    """The location of evidence in HDFS, and the user who reads it."""
 
     webhdfs_url: str
     user: str
@@ -28,10 +28,10 @@ class Hdfs:
 
 
 def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
-    """Event log, markers and block locations; returns what could not be had, one line each.
+    """Copies event log, markers and block locations; returns a line for each missing source.
 
     Args:
-        train_dir, run_dir: the job's input and output directories; empty where there is none.
+        train_dir, run_dir: the job's input and output directories; empty if there is none.
     """
     missing: list[str] = []
     client = webhdfs.connect(hdfs.webhdfs_url, hdfs.user, timed=False)
@@ -52,16 +52,16 @@ def from_hdfs(hdfs: Hdfs, application_id: str, train_dir: str, run_dir: str, bun
 
 
 def _event_log(client: Any, events_dir: str, application_id: str, bundle: Bundle) -> None:
-    # in cluster mode its name ends with the attempt; it is still named .inprogress if the driver was killed
+    # in cluster mode the name ends with the attempt; it is .inprogress if the driver was killed
     of_attempts = re.compile(rf"{re.escape(application_id)}(?:_(\d+))?(?:\.inprogress)?")
     matches = filter(None, map(of_attempts.fullmatch, client.list(events_dir)))
-    # that of the last attempt; the whole one, where both are there
-    found = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
-    if not found:
+    # of the last attempt; the complete one if both exist
+    logs = [match[0] for match in sorted(matches, key=lambda match: (-int(match[1] or 0), len(match[0])))]
+    if not logs:
         raise ValueError(
             f"{application_id} has none in {events_dir}; set spark.eventLog.enabled=true and spark.eventLog.dir"
         )
-    with client.read(f"{events_dir}/{found[0]}") as reader:
+    with client.read(f"{events_dir}/{logs[0]}") as reader:
         bundle.add_bytes(reader.read(), files.EVENT_LOG)
 
 
@@ -74,17 +74,17 @@ def _blocks(client: Any, hdfs: Hdfs, train_dir: str, bundle: Bundle) -> None:
 
 
 def _checksums(client: Any, train_dir: str, bundle: Bundle) -> None:
-    """What HDFS says of the input files, and what staging noted of them, which an older data set does not have."""
+    """Copies HDFS's checksums of the input files and those of staging, which data sets of older versions lack."""
     with client.read(f"{Path(train_dir).parent}/{STAGED}") as reader:
         noted: dict[str, str] = json.loads(reader.read() or b"{}")
-    kept = {}
+    stored = {}
     for name in client.list(train_dir):
         path = f"{train_dir}/{name}"
-        found = client.checksum(path)
-        if same_form(found["algorithm"], found["bytes"], noted.get(path)):
-            kept[path] = found["bytes"][: 2 * found["length"]]  # zeros follow
-    staged = {path: checksum for path, checksum in noted.items() if path in kept}
-    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": kept}).encode(), files.CHECKSUMS)
+        answer = client.checksum(path)
+        if same_form(answer["algorithm"], answer["bytes"], noted.get(path)):
+            stored[path] = answer["bytes"][: 2 * answer["length"]]  # followed by zeros
+    staged = {path: checksum for path, checksum in noted.items() if path in stored}
+    bundle.add_bytes(json.dumps({"staged": staged, "hdfs": stored}).encode(), files.CHECKSUMS)
 
 
 def _markers(client: Any, run_dir: str, bundle: Bundle) -> None:

@@ -1,1 +1,1 @@
-"""From an experiment to the command that submits it. `base` is the contract, one file a scheduler."""
+"""Schedulers: they build the submit command of an experiment, one module each. `base` is the contract."""

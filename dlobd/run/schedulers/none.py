@@ -1,4 +1,4 @@
-"""No scheduler: the job's parent process is started as it is, and starts its ranks itself (launcher native)."""
+"""No scheduler: the job's parent process starts its ranks itself (launcher native)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from dlobd.run.schedulers.base import Command, Submission
 
 
 class NoScheduler:
-    """See `dlobd.run.schedulers.base`."""
+    """The scheduler contract without a scheduler."""
 
     def command(self, submission: Submission, target: None, evidence: Path) -> Command:
-        """Python, the script and its arguments."""
         return Command((sys.executable, str(submission.script), *submission.arguments), {})

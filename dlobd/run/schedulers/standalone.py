@@ -1,19 +1,70 @@
-"""Spark's own Master and Workers, as processes on this machine: Spark without YARN.
+"""Spark without YARN: Spark's own Master and Workers, as processes (standalone) or in the driver's JVM (local-cluster).
 
-`dlobd.run.deploy.spark_workers` runs them.
+`dlobd.run.place.standalone` runs the processes. For local-cluster nothing is started before the job, and nothing
+remains after it: the smallest environment that looks like a cluster to an executor.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from dlobd.paths import spark_home
 from dlobd.run.schedulers.base import Command, Submission, Target
-from dlobd.run.schedulers.spark_submit import on_spark_workers
+from dlobd.run.schedulers.spark_submit import (
+    DRIVER_MEMORY_MB,
+    client_jvm_options,
+    common_conf,
+    driver_address,
+    environment,
+    jvm_log,
+)
+
+DAEMON_MEMORY_MB = 256
+"""Heap of a Master or Worker."""
+
+MAX_WORKERS = 2
+"""A Worker runs several executors, so that more of them would only cost memory."""
 
 
 class StandaloneScheduler:
-    """See `dlobd.run.schedulers.base`; `target.master` names the Master."""
+    """The scheduler contract for a Master at `target.master`."""
 
     def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
-        """The spark-submit line."""
-        return on_spark_workers(submission, target, evidence, target.master)
+        return _command(submission, target, evidence, target.master)
+
+
+class LocalClusterScheduler:
+    """The scheduler contract for a Master in the driver's JVM, with one Worker per executor."""
+
+    def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
+        master = f"local-cluster[{submission.workers},{submission.executor_cores},{submission.executor_memory_mb}]"
+        return _command(submission, target, evidence, master)
+
+
+def _command(submission: Submission, target: Target, evidence: Path, master: str) -> Command:
+    """Returns the spark-submit line for a Master at `master`, which may run in the driver's JVM.
+
+    An executor's working directory is also its log directory. The Worker keeps it, with stdout and stderr.
+    """
+    conf = {
+        **common_conf(target, submission),
+        **driver_address(target),
+        "spark.cores.max": str(submission.workers * submission.executor_cores),
+        # settings, because spark-submit's options for these have no effect on local-cluster
+        "spark.executor.cores": str(submission.executor_cores),
+        "spark.executor.memory": f"{submission.executor_memory_mb}m",
+        "spark.executor.extraJavaOptions": jvm_log("jvm.log"),
+        "spark.executorEnv.LOG_DIRS": ".",
+        "spark.executorEnv.SPARK_LOCAL_IP": target.bind_ip,
+        "spark.executorEnv.TFOS_BIND_IP": target.bind_ip,
+    }
+    argv = [
+        str(spark_home() / "bin" / "spark-submit"),
+        *("--master", master),
+        *("--name", submission.name, "--driver-memory", f"{DRIVER_MEMORY_MB}m"),
+        *("--driver-java-options", client_jvm_options(target, evidence)),
+    ]
+    for key, value in sorted(conf.items()):
+        argv += ["--conf", f"{key}={value}"]
+    home = {"SPARK_HOME": str(target.spark_home)} if target.spark_home else {}
+    return Command((*argv, str(submission.script), *submission.arguments), environment(target) | home)

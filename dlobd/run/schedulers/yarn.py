@@ -20,14 +20,13 @@ MIN_OVERHEAD_MB = 384
 """Spark's own minimum of memory beside a JVM's heap: spark.yarn.am.memoryOverhead, spark.driver.memoryOverhead."""
 
 GPUS = "gpus.sh"
-"""Of jobs/; by which an executor says which GPUs its container has. YARN brings it there."""
+"""Script of jobs/ that reports the GPUs of an executor's container. YARN copies it there."""
 
 
 class YarnScheduler:
-    """See `dlobd.run.schedulers.base`."""
+    """The scheduler contract for YARN."""
 
     def command(self, submission: Submission, target: Target, evidence: Path) -> Command:
-        """The spark-submit line."""
         home = spark_home()
         container_log = jvm_log("<LOG_DIR>/jvm.log")
         conf = {
@@ -43,7 +42,7 @@ class YarnScheduler:
         client_log = client_jvm_options(target, evidence)
         in_cluster = submission.deploy_mode == "cluster"
         if in_cluster:
-            # the driver's address is its container's: the NodeManager's environment names it
+            # the environment from the NodeManager contains the driver's address
             conf |= {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": conf["spark.pyspark.python"]}
         else:
             conf |= {
@@ -79,14 +78,14 @@ class YarnScheduler:
 
 
 def _uri(file: Path) -> str:
-    """As a URI: of a path, spark-submit would resolve links, and then split the name at its commas."""
-    return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # of a plan: <bundle>/...
+    """Returns a URI, because spark-submit resolves links in paths and splits them at commas."""
+    return (plain(file.parent) / file.name).as_uri() if file.is_absolute() else str(file)  # in a plan: <bundle>/...
 
 
 def _installation(target: Target) -> dict[str, str]:
-    """Where containers find Spark and Python."""
+    """Returns settings for Spark and Python in containers."""
     if target.packed is None:
-        # every node has it where it is here: nothing to upload
+        # every node has it at the same path: nothing to upload
         return {
             "spark.yarn.jars": f"local:{spark_home()}/jars/*",
             "spark.yarn.submit.file.replication": "1",

@@ -199,7 +199,9 @@ def test_a_result_below_the_wanted_accuracy_is_invalid(dlobd: Any) -> None:
     """The job ended well, but its result may not be used: exit code 6, with both figures."""
     ended = dlobd.run("min_accuracy=0.999")
     assert ended.code == 6
-    assert re.fullmatch(r"dlobd: run invalid: test accuracy: 0\.\d{4}, expected at least 0\.9990", ended.line)
+    assert re.fullmatch(
+        r"dlobd: run invalid: the test accuracy is 0\.\d{4}; the experiment asks for at least 0\.9990", ended.line
+    )
     record = ended.bundle.read_json()
     assert record["status"] == "invalid"
     assert record["metrics"]["test_accuracy"] < 0.999
@@ -210,4 +212,4 @@ def test_a_loss_that_does_not_fall_is_invalid(dlobd: Any) -> None:
     """A learning rate of nearly nothing teaches nothing, and the run is not taken for a good one."""
     ended = dlobd.run("learning_rate=1e-12")
     assert ended.code == 6
-    assert re.fullmatch(r"dlobd: run invalid: loss falls: first tenth [\d.]+, last tenth [\d.]+", ended.line)
+    assert re.fullmatch(r"dlobd: run invalid: the loss was [\d.]+ at the beginning and [\d.]+ at the end", ended.line)

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # what tests share
 
 import ucx_ends
 
+from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.channel import Channel
 from dlobd.network.channels.base import Traffic
@@ -28,7 +29,6 @@ from dlobd.network.exchanges.outside_step import RENDEZVOUS
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence, record
 from dlobd.network.verdict.rules import verdict
-from dlobd.tracing import names
 
 ITERATIONS, MESSAGE_BYTES = 50, 4096
 CARRIED_BYTES = 2 * ITERATIONS * MESSAGE_BYTES
@@ -114,7 +114,7 @@ def exchange(channel: str, library: str, ranks: int = 3) -> dict[str, Any]:
             for process in started:
                 process.kill()
                 process.wait()
-        told = [i for one in recorder.read_all(Path(spans)) if (i := one.instant(names.TRANSPORT))]
+        told = [i for one in recorder.read_all(Path(spans)) if (i := one.instant(kinds.TRANSPORT))]
     evidence = [TransportEvidence.from_attrs(one.attrs) for one in told]
     return {"means": said, "plane": dataclasses.asdict(verdict("exchange", Channel.parse(channel), evidence))}
 

@@ -77,6 +77,24 @@ def test_logs_that_are_truncated_and_removed_while_the_job_runs(dlobd) -> None:
     assert "logs/daemons/resourcemanager.log begins after the application was accepted" in said
 
 
+def test_a_sampler_that_is_killed(dlobd) -> None:
+    """The run stays ok: a warning names the sampler, and no check fails."""
+    started = dlobd.start_run("launcher=native", "epochs=3")
+    ranks_of(started)
+    sampler = until(lambda: next(filter(_samples, psutil.Process(started.process.pid).children()), None), 20, "samples")
+    sampler.kill()
+    ended = started.ended(240)
+    assert ended.code == 0, ended.err
+    run = json.loads((ended.bundle.path / "run.json").read_text())
+    assert run["status"] == "ok", run["reason"]
+    assert any("the sampler ended before the job did" in line for line in run["warnings"])
+    assert [check for check in run["checks"] if check["verdict"] != "pass"] == []
+
+
+def _samples(process: psutil.Process) -> bool:
+    return "dlobd.run.resource_sampler" in process.cmdline()
+
+
 def ranks_of(started: Any) -> dict[str, psutil.Process]:
     """`rank-0`, `rank-1` to its process, of plain processes."""
 

@@ -353,9 +353,16 @@ class UcxConnection:
         self._lanes = self._worker.lanes() or self._lanes
         counts, reached = self._counts, self._one_sided
         return Traffic(
-            "unknown", "", counts.sent_messages, counts.sent_bytes, counts.received_messages, counts.received_bytes,
-            reached.put_bytes, reached.got_bytes, self._lanes,
-        )  # fmt: skip
+            "unknown",
+            "",
+            counts.sent_messages,
+            counts.sent_bytes,
+            counts.received_messages,
+            counts.received_bytes,
+            reached.put_bytes,
+            reached.got_bytes,
+            self._lanes,
+        )
 
     def close(self) -> None:
         """See the contract."""

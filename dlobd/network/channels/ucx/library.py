@@ -136,8 +136,12 @@ def _version_beside(path: str) -> tuple[int, ...]:
     try:
         done = subprocess.run(
             [sys.executable, "-c", _VERSION, path],
-            env={**os.environ, **QUIET}, timeout=VERSION_S, check=True, capture_output=True, text=True,
-        )  # fmt: skip
+            env={**os.environ, **QUIET},
+            timeout=VERSION_S,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         return tuple(map(int, done.stdout.split()))
     except (subprocess.SubprocessError, ValueError) as error:
         raise OSError(f"it does not report its version: {error}") from error

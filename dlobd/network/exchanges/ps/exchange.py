@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import ChannelError, Connection, DeadlinePassed, OpenChannel, Traffic
 from dlobd.network.collectives.mesh import ExchangeFailed
@@ -36,7 +37,6 @@ from dlobd.network.exchanges.outside_step import (
 from dlobd.network.exchanges.ps.process import RANK, ServerConfig, ServerProcess
 from dlobd.network.exchanges.ps.servers import BETWEEN_CALLS_S, OK, TEXT_BYTES
 from dlobd.network.rendezvous.store import RendezvousError
-from dlobd.tracing import names
 
 NOTICE_S = 5.0
 """How much longer a rank waits for a server than the server waits for the last rank, so that the server names it."""
@@ -109,8 +109,7 @@ class PsPeers:
         """Leave the servers, and end this rank's own once all ranks have left."""
         if not self._failed:
             self._leave(b"")
-            wait = {"rendezvous": names.LEAVE_SERVERS}
-            with tracing.span("channel", names.LEAVE_SERVERS, wait), suppress(RendezvousError):
+            with tracing.span(kinds.LEAVE_SERVERS), suppress(RendezvousError):
                 # a rank that failed reports its own error
                 self._store.all_gather("servers left", "", time.monotonic() + self._leave_s)
         self._channel.close()
@@ -186,16 +185,16 @@ class AsynchronousPeers(PsPeers):
 
     def push(self, server: int, part: NDArray[Any], form: list[Any], deadline_s: float) -> None:
         """Push within a span that waits for the server's lane."""
-        with tracing.span("channel", names.PUSH, self._waits_for(server)):
+        with tracing.span(kinds.PUSH, self._waits_for(server)):
             super().push(server, part, form, deadline_s)
 
     def pull(self, server: int, part: NDArray[Any], deadline_s: float) -> None:
         """Pull within a span that waits for the server's lane."""
-        with tracing.span("channel", names.PULL, self._waits_for(server)):
+        with tracing.span(kinds.PULL, self._waits_for(server)):
             super().pull(server, part, deadline_s)
 
     def _waits_for(self, server: int) -> dict[str, Any]:
-        return {"waits_for": [names.server_lane(server, self.rank)]}
+        return {"waits_for": [kinds.server_lane(server, self.rank)]}
 
 
 class ParameterServer(OutsideStepExchange):

@@ -18,13 +18,13 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.axes import LIBRARIES
 from dlobd.network.channels.base import ChannelError, Connection, OpenChannel
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges.ps.servers import END_S, TEXT_BYTES, AsynchronousServer, Server, SynchronousServer
 from dlobd.network.verdict.evidence import Snapshot, record
-from dlobd.tracing import names
 
 RANK = struct.Struct("<I")
 """First message of a worker."""
@@ -137,7 +137,7 @@ def main() -> None:
         server[0].serve()
         traffic = channel.evidence()
         attrs = record(config.index, config.library, before, lanes=traffic.lanes, traffic=traffic, server=True)
-        tracing.instant(names.TRANSPORT, **attrs)
+        tracing.instant(kinds.TRANSPORT, **attrs)
     except (ChannelError, ExchangeFailed) as error:
         sys.exit(f"dlobd: ps-{config.index}: {error}")
     finally:

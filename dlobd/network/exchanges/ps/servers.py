@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.network.channels.base import ChannelError, Connection
 from dlobd.network.collectives.mesh import ExchangeFailed
-from dlobd.tracing import names
 
 OK, FAILED = b"\0", b"\1"
 """First byte of the last answer. A failure has no second byte, so it fits into every worker's buffers."""
@@ -112,7 +112,7 @@ class Server(ABC):
 
     def answer(self, rank: int, connection: Connection, form: Form, values: NDArray[Any]) -> None:
         """Send the result of a call. Raises ChannelError."""
-        with self._span(names.SEND, form, values, (f"ps-{self._index}", rank)):
+        with self._span(kinds.SEND, form, values, (f"ps-{self._index}", rank)):
             connection.send_parts([OK, values], time.monotonic() + self._within_s)
 
     def _serve(self, rank: int) -> None:
@@ -145,15 +145,15 @@ class Server(ABC):
         form = Form(*announced)
         if (own := self._pushed.get((rank, form.key))) is None:
             own = self._pushed[rank, form.key] = np.empty(form.elements, form.dtype)
-        with self._span(names.RECEIVE, form, own, (rank, f"ps-{self._index}")):
+        with self._span(kinds.RECEIVE, form, own, (rank, f"ps-{self._index}")):
             size = connection.recv(own, time.monotonic() + self._within_s)
         if size != own.nbytes:
             raise ExchangeFailed(f"rank {rank} pushed {size} bytes and had announced {own.nbytes}")
         self.call(rank, connection, form, own)
 
-    def _span(self, name: str, form: Form, values: NDArray[Any], ends: tuple[int | str, int | str]) -> Any:
+    def _span(self, kind: kinds.SpanKind, form: Form, values: NDArray[Any], ends: tuple[int | str, int | str]) -> Any:
         transfers = [(*ends, values.nbytes, form.buffer)] if form.buffer >= 0 else []
-        return tracing.span("channel", name, bytes=values.nbytes, call=form.call, transfers=transfers)
+        return tracing.span(kind, bytes=values.nbytes, call=form.call, transfers=transfers)
 
 
 class SynchronousServer(Server):
@@ -210,7 +210,7 @@ class SynchronousServer(Server):
         if key not in self._totals:
             self._totals[key] = np.empty_like(first)
         total = self._totals[key]
-        with tracing.span("channel", names.SUM):
+        with tracing.span(kinds.SUM):
             np.copyto(total, first)
             for other in others:
                 np.add(total, other, out=total)
@@ -245,7 +245,7 @@ class AsynchronousServer(Server):
             _send_failure(connection, self._failure)
             raise ExchangeFailed(self._failure)
         key = form.key
-        with tracing.span("channel", names.SUM):
+        with tracing.span(kinds.SUM):
             reused = self._answers.get((rank, key))  # the previous answer was sent, so its memory is free
             if reused is None:
                 reused = np.empty_like(own)

@@ -26,7 +26,7 @@ function verdicts() {
 function comparison() {
   const found = DATA.comparison;
   if (!found) return;
-  const blocks = found.pairs.map((pair) => make("div", {}, make("h3", {}, `${pair.second} against ${pair.first}`), make("p", { class: "verdict" }, pair.sentence), list(pair.notes), tableOf(pair.table)));
+  const blocks = found.pairs.map((pair) => make("div", {}, make("h3", {}, `${pair.candidate} against ${pair.baseline}`), make("p", { class: "verdict" }, pair.sentence), list(pair.notes), tableOf(pair.table)));
   page.append(make("section", { id: "comparison", "aria-label": "Comparison" }, make("h2", {}, "Comparison"),
     found.refused ? make("div", { class: "warnings" }, paragraph(`No verdict on the difference, as dlobd compare says: ${found.refused}`)) : null, blocks));
   contents.append(make("a", { href: "#comparison" }, "Comparison"));

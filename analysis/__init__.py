@@ -1,0 +1,1 @@
+"""Studies of finished runs: scripts as users call them, and the package `studies` with their computation."""

@@ -1,0 +1,126 @@
+"""Test accuracy over time, epoch by epoch, on two clocks: from submit, and from the first touch of the data.
+
+The second clock is MLPerf's, without initialisation. See `dlobd.attribution.epochs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.studies import pictures
+from dlobd.bundle.run import Epoch, Run
+from dlobd.compare.runset import RunSet
+from dlobd.errors import UsageError
+from dlobd.report.text import MEDIANS, median
+
+FROM_SUBMIT = "from submit, s"
+FROM_FIRST_TOUCH = "from first touch of the data, s"
+
+CLOCKS: dict[str, Callable[[Run, Epoch], int | None]] = {
+    FROM_SUBMIT: Run.from_submit_ns,
+    FROM_FIRST_TOUCH: Run.from_first_touch_ns,
+}
+"""Clock to the time of an epoch's accuracy in nanoseconds; None for an unknown time."""
+
+
+def evaluated(run: Run) -> list[Epoch]:
+    """Return the epochs with a known test accuracy."""
+    return [epoch for epoch in run.epochs if epoch.test_accuracy is not None]
+
+
+def groups(runs: RunSet) -> dict[str, list[Run]]:
+    """Return the runs with accuracies by label.
+
+    Raises:
+        UsageError: no run has one.
+    """
+    found = {
+        label: kept
+        for label, group in runs.grouped(lambda run: runs.name(run) or "all runs").items()
+        if (kept := [run for run in group.runs if evaluated(run)])
+    }
+    if not found:
+        raise UsageError("No epoch of these runs was evaluated.", "run them with --set evaluate_every_epochs=1")
+    return found
+
+
+def table(found: dict[str, list[Run]]) -> pd.DataFrame:
+    """Return one row a group and epoch, with medians of runs; see `dlobd.report.text.median`."""
+    rows = []
+    for label, runs in found.items():
+        by_epoch: dict[int, list[tuple[Run, Epoch]]] = {}
+        for run in runs:
+            for epoch in evaluated(run):
+                by_epoch.setdefault(epoch.epoch, []).append((run, epoch))
+        for number, each in sorted(by_epoch.items()):
+            figures = {
+                "accuracy": median(epoch.test_accuracy for _, epoch in each),
+                "loss": median(epoch.loss for _, epoch in each),
+                **{name: median(_seconds(clock(*one)) for one in each) for name, clock in CLOCKS.items()},
+            }
+            rows.append({"": label, "epoch": number, "runs": len(each), **figures})
+    return pd.DataFrame(rows)
+
+
+def targets(found: dict[str, list[Run]]) -> pd.DataFrame:
+    """Return one row a group and target accuracy: the runs that reached it, and the median time."""
+    rows = []
+    for label, runs in found.items():
+        every = [run.time_to_accuracy for run in runs if run.time_to_accuracy]
+        for target in dict.fromkeys(time.target for time in every):
+            times = [time for time in every if time.target == target]
+            rows.append(
+                {
+                    "": label,
+                    "target": target,
+                    "reached": f"{sum(time.epoch is not None for time in times)} of {len(times)} runs",
+                    FROM_SUBMIT: median(_seconds(time.from_submit_ns) for time in times),
+                    FROM_FIRST_TOUCH: median(_seconds(time.from_first_touch_ns) for time in times),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+    """Return tables and picture."""
+    found = groups(runs)
+    without = [f"left out: run {run.run_id} has no evaluated epoch" for run in runs.runs if not evaluated(run)]
+    pieces = [
+        *without,
+        f"Test accuracy and when it was known, medians of runs; {MEDIANS}",
+        table(found).to_string(index=False),
+    ]
+    if len(reached := targets(found)):
+        pieces += ["\nTime to accuracy, medians of the runs that reached it", reached.to_string(index=False)]
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    for axes, (name, clock) in zip(figure.subplots(1, 2, sharey=True), CLOCKS.items(), strict=True):
+        _draw(axes, found, clock)
+        axes.set_xlabel(f"seconds {name.removesuffix(', s')}")
+    figure.axes[0].set_ylabel("test accuracy")
+    figure.axes[0].set_title("Test accuracy after each epoch, a line per run", loc="left")
+    figure.axes[0].legend(fontsize="small", frameon=False, loc="best")
+    return pieces, figure
+
+
+def _draw(axes: Axes, found: dict[str, list[Run]], clock: Callable[[Run, Epoch], int | None]) -> None:
+    for number, (label, runs) in enumerate(found.items()):
+        shade = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
+        for first, run in enumerate(runs):
+            known = [(_seconds(clock(run, epoch)), epoch.test_accuracy) for epoch in evaluated(run)]
+            at = [(seconds, accuracy) for seconds, accuracy in known if seconds is not None and accuracy is not None]
+            axes.plot(
+                [seconds for seconds, _ in at], [accuracy for _, accuracy in at], marker="o", markersize=3, color=shade,
+                linewidth=1, label=label if not first else None,
+            )  # fmt: skip
+        for target in sorted({run.time_to_accuracy.target for run in runs if run.time_to_accuracy}):
+            axes.axhline(target, color="grey", linestyle=":", linewidth=0.8)
+    axes.set_xlim(left=0)
+    axes.grid(visible=True, linewidth=0.3)
+
+
+def _seconds(ns: int | None) -> float | None:
+    return ns / 1e9 if ns is not None else None

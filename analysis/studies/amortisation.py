@@ -1,0 +1,415 @@
+"""How the stack's overhead shrinks as training gets longer: fixed cost and cost per epoch, from short runs.
+
+    wall = fixed + epochs x epoch
+
+Both are estimated within repeats. The cost of an epoch is the mean of all epochs after the first one in a repeat. The
+first epoch, start-up and teardown are as long in a long run, and their variation of seconds would hide the slope of the
+walls. The fixed cost is the rest of the mean wall of the repeat.
+Each is the Hodges-Lehmann centre over repeats with its exact interval, from pairs of repeats (`estimates`).
+
+A prediction is of one more run. Besides the uncertainty of the line it has the variation of single runs: of start-up
+and teardown in seconds, and of the cost of an epoch as a share, from run to run and from epoch to epoch
+(`variation`). Where no way has two runs of three epochs, the whole variation of the cost is taken for one
+from run to run: a run that is slow for two epochs may be slow for all.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.stats import t as student
+
+from analysis.studies import estimates, script
+from analysis.studies.estimates import Groups
+from analysis.studies.pictures import LINES
+from analysis.studies.script import Shown
+from analysis.studies.variation import Variation, slow_throughout, variation
+from dlobd.attribution.statistics import CONFIDENCE
+from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import NATIVE, experiment
+from dlobd.compare.median import Estimate
+from dlobd.compare.runset import Repeat, RunSet, load
+from dlobd.errors import UsageError
+
+SHORT = 3
+"""Largest number of epochs of the runs that give the line; longer runs check it."""
+
+LIMITS = ("max_steps", "max_seconds", "target_accuracy")
+"""Settings that end training before its last epoch."""
+
+GOAL = 0.05
+"""Goal for the stack overhead, as a share of the native wall."""
+
+NOTABLE = 0.05
+"""Smaller departures from the line, as a share of the cost of an epoch, are not reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Line of the wall over epochs for a launcher and input, in seconds.
+
+    costs, intercepts: by repeat; `epoch` and `fixed` are their centres.
+    outside_s: start-up, first epoch and teardown of each run.
+    variation: of single runs in the cost of an epoch.
+    bend: second epoch of 2 minus the mean of the second and third of 3; None without both.
+    outside_epoch: change of start-up, first epoch and teardown per epoch; 0 in the model.
+    """
+
+    label: str
+    costs: Mapping[Repeat, float]
+    intercepts: Mapping[Repeat, float]
+    fixed: Estimate
+    epoch: Estimate
+    outside_s: tuple[float, ...]
+    variation: Variation
+    bend: Estimate | None
+    outside_epoch: Estimate
+    walls: Mapping[int, Mapping[Repeat, float]]  # measured, by epochs; also of long runs
+
+    @property
+    def repeats(self) -> int:
+        """Number of repeats that gave the line."""
+        return len(self.costs)
+
+    def mean_s(self, epochs: int) -> float:
+        """Return the wall at a point of the line."""
+        return self.fixed.value + epochs * self.epoch.value
+
+    def predicted_s(self, epochs: int) -> Estimate:
+        """Predict the wall of one more run, with a 95 % interval by normal theory (Satterthwaite 1946).
+
+        The variances of the line, of start-up and of the cost of an epoch add up, each with its degrees of freedom.
+        """
+        mean_s = self.mean_s(epochs)
+        if self.repeats < estimates.ENOUGH:
+            return Estimate(mean_s)
+        on_line = [self.intercepts[repeat] + epochs * cost for repeat, cost in self.costs.items()]
+        parts = (
+            (np.var(on_line, ddof=1) / self.repeats, self.repeats - 1),
+            (np.var(self.outside_s, ddof=1), len(self.outside_s) - 1),
+            ((epochs * self.epoch.value * self.variation.of_run(epochs)) ** 2, self.variation.degrees),
+        )
+        variance = sum(part for part, _ in parts)
+        degrees = variance**2 / sum(part**2 / degrees for part, degrees in parts) if variance else 1
+        half = float(student.ppf((1 + CONFIDENCE) / 2, degrees) * np.sqrt(variance))
+        return Estimate(mean_s, mean_s - half, mean_s + half, CONFIDENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Long run with its predicted wall; `inside` is None without an interval."""
+
+    label: str
+    epochs: int
+    run_id: str
+    wall_s: float
+    predicted: Estimate
+    inside: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstNative:
+    """Line compared with the native line, from their common repeats.
+
+    groups: of cost and intercept, native cost and native intercept.
+    """
+
+    line: Line
+    native: Line
+    repeats: int
+    groups: Groups = field(repr=False)
+
+    def ratio(self, epochs: float) -> Estimate:
+        """Return the ratio of the mean wall to the native one."""
+        cost, intercept, native_cost, native_intercept = self.groups.means
+        return self.groups.estimate((intercept + epochs * cost) / (native_intercept + epochs * native_cost))
+
+    def epochs_to(self, goal: float = GOAL) -> Estimate:
+        """Return the epochs from which on the overhead is at most `goal`; infinite for never."""
+        each = _epochs_to(goal, *self.groups.means)
+        return self.groups.estimate(each, float(np.ceil(np.median(each))))
+
+
+@dataclass(frozen=True, slots=True)
+class Amortisation:
+    """Lines, comparisons with the native line if there is one, checks by long runs, and warnings."""
+
+    lines: tuple[Line, ...]
+    against: tuple[AgainstNative, ...]
+    checks: tuple[Check, ...]
+    warnings: tuple[str, ...]
+
+
+PREDICTIONS = (
+    "Predictions have 95 % intervals by normal theory. In simulations of six repeats they contained the wall in 92 to "
+    "97 % of cases."
+)
+"""Note below `prediction_table`."""
+
+
+def amortisation(runs: RunSet, keep_busy: bool = False) -> Amortisation:
+    """Estimate lines from short runs, and check them by long runs.
+
+    Raises:
+        UsageError: the runs did different work apart from their epochs; another limit than epochs ended training; or a
+            launcher and input has no repeat with at least two different numbers of epochs up to `SHORT`.
+    """
+    groups, warnings = script.checked(runs, keep_busy, also=("epochs",))
+    for name in LIMITS:
+        if getattr(experiment(runs.runs[0]), name):
+            raise UsageError(f"These runs end by {name}: their epochs do not define their length.", f"{name}=0")
+    # from all groups together: six runs of one group say little about the variation
+    common = variation([group.runs for group in groups.values()], SHORT)
+    ordered = sorted(groups.items(), key=lambda item: item[0] != NATIVE)
+    lines = {label: _line(label, group, common) for label, group in ordered}
+    against = [_against(line, lines[NATIVE]) for line in lines.values() if NATIVE in lines and line.label != NATIVE]
+    checks = [check for label, group in groups.items() for check in _checks(lines[label], group.runs)]
+    doubts = [doubt for line in lines.values() for doubt in _doubts(line)]
+    return Amortisation(tuple(lines.values()), tuple(against), tuple(checks), (*warnings, *doubts))
+
+
+def parser(doc: str | None) -> ArgumentParser:
+    """Returns the parser of the script; `doc` is its help."""
+    made = script.parser(doc, disturbed=True)
+    made.add_argument("--epochs", type=int, nargs="+", default=[8, 50], metavar="N", help="epochs to predict")
+    return made
+
+
+def report(asked: Namespace) -> Shown:
+    """Estimates the lines of the given runs; without native runs there is no picture."""
+    found = amortisation(load(asked.runs), asked.keep_disturbed)
+    return pieces(found, asked.epochs), picture(found) if found.against else None
+
+
+def pieces(found: Amortisation, epochs: Sequence[int]) -> list[str]:
+    """Returns the warnings and tables to print, with predictions for these numbers of epochs."""
+    tables = (table(found), prediction_table(found, epochs), check_table(found))
+    return [
+        *(f"warning: {words}" for words in found.warnings),
+        f"Seconds, with 95 % intervals; never: the overhead does not fall below {GOAL:.0%}. {estimates.BY_ITSELF}",
+        PREDICTIONS,
+        *(made.to_string(index=False) + "\n" for made in tables if len(made)),
+    ]
+
+
+def table(found: Amortisation) -> pd.DataFrame:
+    """Return one row a launcher and input, seconds first; brackets hold 95 % intervals."""
+    over = {one.line.label: one for one in found.against}
+    rows = []
+    for line in found.lines:
+        row = {
+            "": line.label,
+            "repeats": str(line.repeats),
+            "fixed, s": str(line.fixed),
+            "an epoch, s": str(line.epoch),
+        }
+        after = str(over[line.label].epochs_to()) if line.label in over else "-"
+        of = estimates.coverage(line.fixed, line.epoch)
+        rows.append(row | {f"overhead under {GOAL:.0%} after, epochs": after, "coverage": of})
+    return pd.DataFrame(rows)
+
+
+def prediction_table(found: Amortisation, epochs: Sequence[int]) -> pd.DataFrame:
+    """Return one row a line and number of epochs: wall of one more run, and mean ratio to native."""
+    over = {one.line.label: one for one in found.against}
+    rows = []
+    for line in found.lines:
+        for each in epochs:
+            predicted = line.predicted_s(each)
+            half = f"{predicted.half_width:.0%}" if predicted.half_width is not None else "-"
+            row = {"": line.label, "epochs": str(each), "predicted wall, s": str(predicted), "half-width": half}
+            ratio = over[line.label].ratio(each) if line.label in over else "1" if over else "-"
+            rows.append(row | {"ratio to native": str(ratio)})
+    return pd.DataFrame(rows)
+
+
+def check_table(found: Amortisation) -> pd.DataFrame:
+    """Return one row a long run: its wall, the prediction, and the result of the check."""
+    said = {True: "inside", False: "outside", None: "no interval"}
+    return pd.DataFrame(
+        {
+            "": one.label, "epochs": str(one.epochs), "run": one.run_id, "wall, s": str(Estimate(one.wall_s)),
+            "predicted wall, s": str(one.predicted), "it is": said[one.inside],
+        }
+        for one in found.checks
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Two or more short runs of a repeat, by epochs.
+
+    outside_s: start-up, first epoch and teardown. after_s: the epochs after the first.
+    """
+
+    outside_s: Mapping[int, float]
+    after_s: Mapping[int, float]
+
+    @property
+    def cost_s(self) -> float:
+        return sum(self.after_s.values()) / sum(epochs - 1 for epochs in self.after_s)
+
+    @property
+    def intercept_s(self) -> float:
+        return fmean(self.outside_s.values()) - self.cost_s
+
+    @property
+    def bend_s(self) -> float | None:
+        return self.after_s[2] - self.after_s[3] / 2 if {2, 3} <= self.after_s.keys() else None
+
+    @property
+    def outside_epoch_s(self) -> float:
+        return float(np.polyfit([*self.outside_s], [*self.outside_s.values()], 1)[0])
+
+
+def _line(label: str, group: RunSet, common: Variation | None) -> Line:
+    by_epochs = sorted(group.grouped(_epochs).items())
+    walls = {epochs: {repeat: _wall_s(run) for repeat, run in own.by_repeat().items()} for epochs, own in by_epochs}
+    short: dict[Repeat, list[Run]] = {}
+    for epochs, own in by_epochs:
+        for repeat, run in own.by_repeat().items():
+            if epochs <= SHORT:
+                short.setdefault(repeat, []).append(run)
+    blocks = {repeat: _block(runs) for repeat, runs in sorted(short.items()) if len(runs) > 1}
+    if not blocks:
+        raise UsageError(
+            f"{label} has no repeat with runs of several numbers of epochs up to {SHORT}.",
+            "run 1, 2 and 3 epochs in one series, and give runs that are ok",
+        )
+    costs = {repeat: block.cost_s for repeat, block in blocks.items()}
+    intercepts = {repeat: block.intercept_s for repeat, block in blocks.items()}
+    bends = [block.bend_s for block in blocks.values() if block.bend_s is not None]
+    return Line(
+        label,
+        costs,
+        intercepts,
+        estimates.centre([*intercepts.values()]),
+        estimates.centre([*costs.values()]),
+        tuple(seconds for block in blocks.values() for seconds in block.outside_s.values()),
+        common or slow_throughout([*costs.values()]),
+        estimates.centre(bends) if bends else None,
+        estimates.centre([block.outside_epoch_s for block in blocks.values()]),
+        walls,
+    )
+
+
+def _block(runs: Sequence[Run]) -> _Block:
+    after_s = {_epochs(run): _after_first_s(run, _epochs(run)) for run in runs}
+    return _Block({_epochs(run): _wall_s(run) - after_s[_epochs(run)] for run in runs}, after_s)
+
+
+def _epochs(run: Run) -> int:
+    return experiment(run).epochs
+
+
+def _wall_s(run: Run) -> float:
+    return (run.wall_ns or 0) / 1e9
+
+
+def _after_first_s(run: Run, epochs: int) -> float:
+    if len(run.epochs) != epochs:
+        raise UsageError(f"Run {run.run_id} has no end times of its epochs.", "omit it")
+    return (run.epochs[-1].end_ns - run.epochs[0].end_ns) / 1e9
+
+
+def _against(line: Line, native: Line) -> AgainstNative:
+    common = sorted(line.costs.keys() & native.costs.keys())
+    if not common:
+        raise UsageError(f"No repeat has both native runs and those of {line.label}.", "run them in one series")
+    rows = [[of[repeat] for repeat in common] for each in (line, native) for of in (each.costs, each.intercepts)]
+    return AgainstNative(line, native, len(common), estimates.hodges_lehmann(rows))
+
+
+def _epochs_to(goal: float, cost: Any, intercept: Any, native_cost: Any, native_intercept: Any) -> Any:
+    too_much = intercept - (1 + goal) * native_intercept
+    gained = np.asarray((1 + goal) * native_cost - cost)  # an epoch
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(gained > 0, np.maximum(1, np.ceil(np.round(too_much / gained, 6))), np.inf)
+
+
+def _checks(line: Line, runs: Iterable[Run]) -> list[Check]:
+    checks = []
+    for run in sorted(runs, key=lambda run: (_epochs(run), run.run_id)):
+        epochs, wall_s = _epochs(run), _wall_s(run)
+        if epochs > SHORT:
+            predicted = line.predicted_s(epochs)
+            checks.append(Check(line.label, epochs, run.run_id, wall_s, predicted, predicted.holds(wall_s)))
+    return checks
+
+
+def _doubts(line: Line) -> list[str]:
+    found = []
+    if line.repeats < estimates.ENOUGH:
+        found.append(f"{line.label}: an interval needs {estimates.ENOUGH} repeats; there are {line.repeats}.")
+    if line.epoch.value <= 0 or line.epoch.holds(0.0):
+        found.append(f"{line.label}: the cost of an epoch is not distinguishable from 0; predictions are useless.")
+    if line.bend and _notable(line, line.bend):
+        what = f"the second of 2 epochs is {line.bend.value:+.2f} s off the mean of the second and third of 3"
+        found.append(f"{line.label}: {what}: the wall is not linear.")
+    if _notable(line, line.outside_epoch):
+        what = f"start-up, first epoch and teardown change by {line.outside_epoch.value:+.2f} s per epoch"
+        found.append(f"{line.label}: {what}, which the model leaves out.")
+    return found
+
+
+def _notable(line: Line, departure: Estimate) -> bool:
+    return departure.holds(0.0) is False and abs(departure.value) > NOTABLE * abs(line.epoch.value)
+
+
+def picture(found: Amortisation) -> Figure:
+    """Draw the stack overhead over epochs in percent of native, with 95 % intervals and measured points.
+
+    Filled marks gave the lines; open marks are longer runs.
+    """
+    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    axes = figure.subplots()
+    most = max([50, *(epochs for line in found.lines for epochs in line.walls)])
+    epochs = np.geomspace(1, 2 * most, 40)
+    for one, (style, marker, shade) in zip(found.against, LINES * len(found.against), strict=False):
+        curve = [one.ratio(float(each)) for each in epochs]
+        values = [_overhead_percent(each.value) for each in curve]
+        axes.plot(epochs, values, linestyle=style, color=shade)
+        axes.plot([], [], linestyle=style, color=shade, marker=marker, label=one.line.label)  # for the legend
+        if curve[0].low is not None:
+            low, high = ([_overhead_percent(getattr(each, end)) for each in curve] for end in ("low", "high"))
+            axes.fill_between(epochs, low, high, color=shade, alpha=0.15, linewidth=0)
+        for at, percent in _measured(one.line, one.native):
+            face = shade if at <= SHORT else "white"
+            axes.plot(at, percent, linestyle="", marker=marker, color=shade, markerfacecolor=face, markersize=8)
+    axes.axhline(100 * GOAL, color="black", linewidth=0.8, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_yscale("symlog", linthresh=10)  # logarithmic above 10 %, and a negative overhead is shown too
+    ticks = [1, 2, 3, 8, 20, 50, 100]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    percents = [-50, -20, -10, 0, 5, 10, 20, 50, 100, 200, 500]
+    axes.set_yticks(percents, [f"{each} %" for each in percents])
+    axes.set_ylim(bottom=min(-2.0, axes.dataLim.ymin))
+    axes.set_xlabel("epochs; filled marks gave the lines, open ones are longer runs; bands: 95 % intervals of the mean")
+    axes.set_ylabel(f"stack overhead, percent of {NATIVE}")
+    axes.set_title("Amortisation: what the stack adds to longer training", loc="left")
+    axes.legend(fontsize="small", frameon=False)
+    axes.grid(visible=True, linewidth=0.3)
+    return figure
+
+
+def _measured(line: Line, native: Line) -> Sequence[tuple[int, float]]:
+    """Return (epochs, overhead in percent) of the mean walls in common repeats."""
+    points = []
+    for epochs in sorted(line.walls.keys() & native.walls.keys()):
+        common = line.walls[epochs].keys() & native.walls[epochs].keys()
+        if common:
+            own, other = (sum(each.walls[epochs][repeat] for repeat in common) for each in (line, native))
+            points.append((epochs, _overhead_percent(own / other)))
+    return points
+
+
+def _overhead_percent(ratio: float) -> float:
+    return 100 * (ratio - 1)

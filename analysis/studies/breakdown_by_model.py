@@ -1,0 +1,45 @@
+"""Layers of the wall by model, in seconds and in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from matplotlib.figure import Figure
+
+from analysis.studies import layer_bars
+from analysis.studies.layer_bars import Seconds
+from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import experiment
+from dlobd.compare.runset import RunSet
+
+
+def bars(runs: RunSet) -> dict[str, Seconds]:
+    """Return mean seconds by model; a model with several settings gets one bar per setting."""
+    alike: dict[str, list[Run]] = {}
+    for model, own in runs.grouped(lambda run: experiment(run).model).items():
+        for run in own.runs:
+            details = own.name(run, "model")
+            label = f"{model} {details}".strip()
+            alike.setdefault(label, []).append(run)
+    return {label: layer_bars.means(alike[label]) for label in sorted(alike)}
+
+
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+    """Return both tables and the picture."""
+    seconds = bars(runs)
+    percent = {label: layer_bars.percents(bar) for label, bar in seconds.items()}
+    pieces = (
+        f"{len(runs.members)} run(s), mean seconds",
+        layer_bars.table(seconds, "wall").to_string(float_format="%.3f", na_rep="-"),
+        "\nPercent of the wall",
+        layer_bars.table(percent, "wall").to_string(float_format="%.1f", na_rep="-"),
+    )
+    figure = Figure(figsize=(13, 1.8 + 0.45 * len(seconds)), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    layer_bars.draw(left, seconds, "seconds of the wall, mean")
+    layer_bars.draw(right, percent, "percent of the wall")
+    right.invert_yaxis()  # the axis is shared, and was inverted twice
+    left.set_title("Where the wall time went, by model", loc="left")
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower left", ncols=len(labels), fontsize="small", frameon=False)
+    return pieces, figure

@@ -1,0 +1,164 @@
+"""Cost of an exchange by parts, over channels, libraries, exchanges and ranks, and the transport that was used.
+
+The time of an exchange is the mean over the exchanges of the slowest rank, then the median over runs. TensorFlow's own
+exchange inside a step has no number. A channel without a run is listed with the reason why this machine lacks it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.studies.script import Shown
+from dlobd.axes import CHANNELS
+from dlobd.bundle.run import Run
+from dlobd.channel import Channel
+from dlobd.compare.compatibility import experiment
+from dlobd.compare.figures import throughput
+from dlobd.compare.runset import RunSet
+from dlobd.experiment import channels
+from dlobd.network import interfaces
+from dlobd.network.devices import devices
+from dlobd.report.text import MEDIANS, median
+
+STYLES = {
+    "pack": ("#0072B2", ""),
+    "wait_for_peers": ("#999999", "//"),
+    "wire": ("#D55E00", ".."),
+    "unpack": ("#009E73", "xx"),
+}
+"""Colour and hatch of each part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Runs of one model, exchange, channel, library and number of ranks.
+
+    exchange_ms, parts_ms: of one exchange; None if it is inside a step or its parts are not separated.
+    rates: samples per second of each run.
+    used: transports and interfaces that carried the bytes.
+    """
+
+    label: str
+    runs: int
+    rates: tuple[float | None, ...]
+    exchange_ms: float | None
+    parts_ms: dict[str, float | None]
+    used: tuple[str, ...]
+
+
+def label(run: Run) -> str:
+    """Return the label of the point of a run."""
+    chosen = experiment(run)
+    library = channels.library(chosen.exchange, chosen.channel, chosen.channel_library)
+    return f"{chosen.model}, {chosen.workers} ranks: {chosen.exchange} over {chosen.channel} ({library})"
+
+
+def points(runs: RunSet) -> list[Point]:
+    """Return the points by label, without runs of a single rank, which exchange nothing."""
+    groups = runs.grouped(lambda run: label(run) if experiment(run).workers > 1 else "")
+    return [_point(name, group.runs) for name, group in sorted(groups.items()) if name]
+
+
+def _point(name: str, runs: Sequence[Run]) -> Point:
+    used = {
+        f"{plane.kind}{f' ({where})' if (where := plane.device or plane.interface) else ''}{' Soft-RoCE' * plane.soft}"
+        for run in runs
+        for plane in run.transport or ()
+        if plane.plane == "exchange"
+    }
+    return Point(
+        name,
+        len(runs),
+        tuple(map(throughput, runs)),
+        _ms(runs, "exchange"),
+        {part: _ms(runs, part) for part in STYLES},
+        tuple(sorted(used)) or ("unknown",),
+    )
+
+
+def _ms(runs: Sequence[Run], part: str) -> float | None:
+    """Return the time of an exchange; None unless every run has it."""
+    longest = []
+    for run in runs:
+        values = [getattr(use, f"{part}_ns") for use in run.exchange if use.calls]
+        if not values or None in values:
+            return None
+        longest.append(max(ns / use.calls / 1e6 for ns, use in zip(values, run.exchange, strict=True)))
+    return statistics.median(longest) if longest else None
+
+
+def unavailable(runs: RunSet) -> Iterator[tuple[str, str]]:
+    """Return (channel, reason) for each channel without a run."""
+    have = {Channel.parse(experiment(run).channel).transport for run in runs.runs}
+    for name in CHANNELS.names():
+        if name not in have:
+            yield name, _lack(name) or "no given run uses it"
+
+
+def _lack(channel: str) -> str:
+    if channel == "rdma" and not devices():
+        return "this machine has no RDMA device"
+    if channel == "ipoib" and not any(one.type == interfaces.INFINIBAND for one in interfaces.interfaces()):
+        return "this machine has no InfiniBand interface"
+    return ""
+
+
+def report(runs: RunSet) -> Shown:
+    """Return table and picture."""
+    found = points(runs)
+    lines = [f"unavailable: channel {name}: {why}" for name, why in unavailable(runs)]
+    if any(point.exchange_ms is None for point in found):
+        lines.append("-: inside TensorFlow's compiled step, not measured")
+    return (
+        f"Milliseconds of one exchange, medians of runs; {MEDIANS}.",
+        table(found).to_string(index=False),
+        *lines,
+    ), _picture(found)
+
+
+def table(found: Sequence[Point]) -> pd.DataFrame:
+    """Return one row a point."""
+    return pd.DataFrame(
+        [
+            {
+                "": point.label,
+                "runs": point.runs,
+                "samples/s": median(point.rates),
+                "exchange": _cell(point.exchange_ms),
+                **{part.replace("_", " "): _cell(ms) for part, ms in point.parts_ms.items()},
+                "used": ", ".join(point.used),
+            }
+            for point in found
+        ]
+    )
+
+
+def _cell(ms: float | None) -> str:
+    return "-" if ms is None else f"{ms:.3g}"
+
+
+def _picture(found: Sequence[Point]) -> Figure | None:
+    shown = [point for point in found if point.exchange_ms is not None]
+    if not shown:
+        return None
+    figure = Figure(figsize=(10, 1.5 + 0.45 * len(shown)), layout="constrained")
+    axes: Axes = figure.subplots()
+    left = [0.0] * len(shown)
+    for part, (shade, hatch) in STYLES.items():
+        lengths = [point.parts_ms[part] or 0.0 for point in shown]
+        names = [point.label for point in shown]
+        axes.barh(
+            names, lengths, left=left, label=part.replace("_", " "), color=shade, hatch=hatch, edgecolor="black",
+            linewidth=0.4,
+        )  # fmt: skip
+        left = [start + length for start, length in zip(left, lengths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds of one exchange")
+    axes.legend(fontsize="small", frameon=False)
+    return figure

@@ -1,0 +1,125 @@
+"""Paired estimates: runs are compared within each repeat.
+
+A repeat is a block of a series: a drift between repeats affects all of its runs alike. Figures are computed for groups
+of whole repeats, and two of these figures are the ends of its interval. Two kinds of groups give exact intervals:
+
+    subsample_mean    means over all subsets, which add up; the interval contains all values that a test by flipping
+                      signs does not reject (Hartigan 1969, doi:10.1080/01621459.1969.10501057)
+    hodges_lehmann    means over all pairs, robust against outliers; the interval contains all values that Wilcoxon's
+                      signed-rank test does not reject (Hodges and Lehmann 1963)
+
+Both assume independent repeats, whose deviations from the truth are symmetric, of any distribution. Random order within
+repeats makes differences of two equally variable ways symmetric. Values are in any unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dlobd.attribution.statistics import CONFIDENCE
+from dlobd.compare.median import Estimate, fewest_repeats
+
+ENOUGH = fewest_repeats()
+"""Fewer repeats give no interval of 95 %."""
+
+BY_ITSELF = "Coverages hold for each interval by itself, without a correction for multiple intervals."
+"""Note below a table of intervals."""
+
+MOST_SETS = 4095
+"""Largest number of subsets, all of those of 12 repeats; of more repeats this number is drawn, which keeps the interval
+exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Means over groups of repeats.
+
+    means: one row a sample, one column a group with the same repeats in all rows.
+    outside: rank of the figure that ends the interval, from either end; 0 for too few repeats.
+    coverage: of the interval.
+    """
+
+    means: Any
+    outside: int
+    coverage: float
+
+    def estimate(self, figures: Any, value: float | None = None) -> Estimate:
+        """Return a figure with its interval.
+
+        Args:
+            figures: of each group, in the order of `means`; any function of the means that is monotone in the truth.
+            value: figure of all repeats; by default the median of `figures`.
+        """
+        found = float(np.median(figures)) if value is None else value
+        if not self.outside:
+            return Estimate(found)
+        ordered = np.sort(figures)
+        return Estimate(found, float(ordered[self.outside - 1]), float(ordered[-self.outside]), self.coverage)
+
+
+def subsample_mean(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
+    """Compute the means over all subsets of repeats.
+
+    Args:
+        samples: one value a repeat, in equal order.
+    """
+    rows = np.asarray(samples, float)
+    members = _members(rows.shape[1])
+    outside = int((1 - confidence) / 2 * (len(members) + 1))
+    return Groups(rows @ members.T / members.sum(axis=1), outside, 1 - 2 * outside / (len(members) + 1))
+
+
+def hodges_lehmann(samples: Sequence[Sequence[float]], confidence: float = CONFIDENCE) -> Groups:
+    """Compute the means over all pairs of repeats, pairs of a repeat with itself included; see `subsample_mean`."""
+    rows = np.asarray(samples, float)
+    first, second = np.triu_indices(rows.shape[1])
+    missed = 2 * np.cumsum(_signed_rank(rows.shape[1]))
+    outside = int(np.searchsorted(missed, 1 - confidence, side="right"))
+    coverage = 1 - float(missed[outside - 1]) if outside else 0.0
+    return Groups((rows[:, first] + rows[:, second]) / 2, outside, coverage)
+
+
+def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Return the mean of the repeats."""
+    found = subsample_mean([values], confidence)
+    return found.estimate(found.means[0], float(np.mean(values)))
+
+
+def ratio(above: Sequence[float], below: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Return mean over mean: the r for which above - r x below varies around 0. `below` is positive."""
+    found = subsample_mean([above, below], confidence)
+    return found.estimate(found.means[0] / found.means[1], float(np.mean(above) / np.mean(below)))
+
+
+def centre(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Return the Hodges-Lehmann centre, the median of the means of all pairs."""
+    found = hodges_lehmann([values], confidence)
+    return found.estimate(found.means[0])
+
+
+def coverage(*found: Estimate | None) -> str:
+    """List the distinct coverages of estimates; a dash without intervals."""
+    each = {one.coverage: f"{one.coverage:.1%}" for one in found if one and one.coverage is not None}
+    return ", ".join(each.values()) or "-"
+
+
+@cache
+def _members(repeats: int) -> Any:
+    if 2**repeats - 1 <= MOST_SETS:
+        return (np.arange(1, 2**repeats)[:, None] >> np.arange(repeats)) & 1
+    drawn = np.unique(np.random.default_rng(0).integers(2, size=(MOST_SETS, repeats)), axis=0)
+    return drawn[drawn.any(axis=1)]
+
+
+@cache
+def _signed_rank(repeats: int) -> Any:
+    """Return the probability of each sum of the ranks of positive values, for equally likely signs."""
+    chance = np.ones(1)
+    for rank in range(1, repeats + 1):
+        chance = (np.pad(chance, (0, rank)) + np.pad(chance, (rank, 0))) / 2
+    return chance

@@ -1,0 +1,59 @@
+"""Writing of pictures as PNG or SVG, and the colours and hatches of layers.
+
+Figures need no display and no global state of matplotlib: `matplotlib.figure.Figure(...)`. Equal figures give equal
+files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from dlobd.errors import UsageError
+from dlobd.layers import LAYERS, UNATTRIBUTED
+
+SUFFIXES = (".png", ".svg")
+
+HATCHES = {
+    "client": "",
+    "yarn": r"\\\\",
+    "spark": "",
+    "launcher": "xxx",
+    "feed": "...",
+    "hdfs": "|||",
+    "tensorflow": "",
+    "user": "++",
+    "channel": "ooo",
+    UNATTRIBUTED: "////",
+}
+"""Layer to its hatch, which distinguishes neighbouring layers without colour."""
+
+LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colours of lines other than layers, by Okabe and Ito."""
+
+LINES = tuple(zip(("-", "--", "-.", ":", "-", "--", "-."), "os^DvPX", LINE_COLOURS, strict=True))
+"""Style, marker and colour of lines; any of the three tells them apart."""
+
+
+def colour(layer: str) -> str:
+    """Return the colour of a layer; white for unattributed time."""
+    return LAYERS[layer].colour if layer in LAYERS else "white"
+
+
+def write(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of the suffix of `path`, .png or .svg.
+
+    Raises:
+        UsageError: another suffix, or the file cannot be written.
+    """
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path} is neither a .png nor a .svg file.", "use one of these suffixes")
+    metadata: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {"Software": None}
+    try:
+        with matplotlib.rc_context({"svg.hashsalt": "dlobd"}):  # else the ids in the file are random
+            figure.savefig(path, metadata=metadata, dpi=150)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", "choose another path") from error

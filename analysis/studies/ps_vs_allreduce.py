@@ -1,0 +1,114 @@
+"""Parameter servers against all-reduces: time of one exchange of a model's gradients over the number of ranks.
+
+Hosts are network namespaces of this machine: every rank has its own link of a given rate. All ranks share the cores, so
+times also grow with more ranks than cores.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Mapping, Sequence
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.studies.pictures import LINES
+from analysis.studies.script import Shown
+from dlobd.axes import MODELS
+from dlobd.compare import median as medians
+from dlobd.compare.median import Spread
+from dlobd.microbench import ranks
+from dlobd.microbench.hosts import INTERFACE, hosts
+from dlobd.microbench.ranks import Work
+
+MODEL = "cifar10-quick"
+CALLS = 10
+
+Times = dict[str, dict[int, list[float]]]
+"""Contestant to number of ranks to seconds of each repeat."""
+
+
+def contestants(count: int) -> Mapping[str, tuple[str, str, int]]:
+    """Return label to exchange, library and servers, for a number of ranks."""
+    return {
+        "ring": ("ring", "sockets", 1),
+        "halving-doubling": ("halving-doubling", "sockets", 1),
+        "mpi": ("mpi", "mpi", 1),
+        "ps, 1 server": ("ps", "sockets", 1),
+        "ps, a server a rank": ("ps", "sockets", count),
+    }
+
+
+def parser(doc: str | None) -> ArgumentParser:
+    """Returns the parser of the script; `doc` is its help."""
+    parser = ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8], metavar="N", help="2 to 16 each")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N")
+    parser.add_argument("--rate", default="1gbit", help="of each host's link, in the format of tc; '' for unlimited")
+    return parser
+
+
+def report(asked: Namespace) -> Shown:
+    """Measure all contestants in turn in each repeat.
+
+    Raises:
+        SetupError: network namespaces need root; or a rank has failed.
+    """
+    variables = MODELS.get(MODEL)((32, 32, 3), 10, 0).trainable_variables
+    work = Work(tuple(tuple(map(int, one.shape)) for one in variables), CALLS, whole=True)
+    found: Times = {}
+    for count in asked.ranks:
+        with hosts(count, asked.rate) as made:
+            for _ in range(asked.repeats):
+                for label, (exchange, library, servers) in contestants(count).items():
+                    (seconds,) = ranks.measured(exchange, f"tcp@{INTERFACE}", library, made, [work], servers)
+                    found.setdefault(label, {}).setdefault(count, []).append(seconds)
+    return shown(found, work.bytes, asked.rate)
+
+
+def shown(found: Times, size_bytes: int, rate: str) -> Shown:
+    """Return table and picture."""
+    link = f"links of {rate}" if rate else "links as fast as this machine"
+    head = f"Milliseconds of one exchange of {size_bytes:,} bytes ({MODEL}), {link}: median (lowest-highest)"
+    return (head, table(found).to_string(index=False)), _picture(found, head)
+
+
+def table(found: Times) -> pd.DataFrame:
+    """Return one row a contestant and one column a number of ranks."""
+    rows = [
+        {"": label, **{f"{count} ranks": _cell(_spread(times)) for count, times in by_ranks.items()}}
+        for label, by_ranks in found.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def _spread(seconds: Sequence[float]) -> Spread:
+    return medians.spread([1e3 * each for each in seconds])
+
+
+def _cell(ms: Spread) -> str:
+    return f"{ms.median:.3g} ({ms.low:.3g}-{ms.high:.3g})" if ms.median is not None else "-"
+
+
+def _picture(found: Times, head: str) -> Figure:
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    for (label, by_ranks), (style, marker, shade) in zip(found.items(), LINES, strict=False):
+        spreads = {count: _spread(times) for count, times in by_ranks.items()}
+        middle = [one.median or 0.0 for one in spreads.values()]
+        around = [
+            [m - (one.low or 0.0) for m, one in zip(middle, spreads.values(), strict=True)],
+            [(one.high or 0.0) - m for m, one in zip(middle, spreads.values(), strict=True)],
+        ]
+        axes.errorbar(
+            list(spreads), middle, yerr=around, linestyle=style, marker=marker, color=shade, label=label, capsize=3
+        )
+    counts: Iterable[int] = sorted({count for by_ranks in found.values() for count in by_ranks})
+    axes.set_xticks(list(counts))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("ranks, each on its own host")
+    axes.set_ylabel("milliseconds")
+    axes.set_title(head.partition(":")[0], loc="left", fontsize="medium")
+    axes.legend(fontsize="small", frameon=False)
+    axes.grid(visible=True, linewidth=0.3)
+    return figure

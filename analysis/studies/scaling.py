@@ -1,0 +1,213 @@
+"""Scaling of a training with its workers: speed-up and efficiency, of the wall and of the training alone.
+
+    speed-up of the wall        wall of the fewest workers / wall of n workers
+    speed-up of the training    samples per second of n workers / those of the fewest
+    efficiency                  speed-up x fewest workers / n
+
+Ratios are taken within repeats; the table has their medians, with intervals as `dlobd.compare.median.median`
+has them. Start-up, which workers do not shorten, is part of the wall and not of the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.studies import layer_bars, pictures
+from dlobd.bundle.run import Run
+from dlobd.compare import median as medians
+from dlobd.compare.compatibility import experiment
+from dlobd.compare.figures import throughput, wall_s
+from dlobd.compare.runset import Repeat, RunSet
+from dlobd.errors import UsageError
+from dlobd.report.text import MEDIANS, median
+from dlobd.run.machine_noise import CLIENT
+
+Values = tuple[float | None, ...]
+"""A value per run or per repeat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Runs of one number of workers, compared with the fewest workers. `rates` are samples/s after the first ten steps.
+
+    speed_ups, trainings: of the wall and of the training, in common repeats; empty for the fewest workers.
+    """
+
+    workers: int
+    runs: int
+    walls_s: Values
+    rates: Values
+    speed_ups: Values
+    trainings: Values
+    fewest: int
+    layers: layer_bars.Seconds
+
+    def efficiencies(self, of: Values) -> Values:
+        """Return speed-ups relative to the ratio of workers."""
+        return tuple(None if value is None else value * self.fewest / self.workers for value in of)
+
+
+Curves = dict[str, list[Scaled]]
+"""Differing settings, except workers and batch, to the numbers of workers in rising order."""
+
+
+def curves(runs: RunSet) -> Curves:
+    """Return every group of runs that differ in their workers.
+
+    Raises:
+        UsageError: there is only one number of workers, or runs of a group trained on different numbers of samples.
+    """
+    found = {}
+    for label, group in runs.grouped(lambda run: runs.name(run, "workers", "batch_size")).items():
+        by_workers = group.grouped(lambda run: experiment(run).workers)
+        if len(by_workers) > 1:
+            _check_equal_work(group)
+            found[label or "all runs"] = _curve(dict(sorted(by_workers.items())))
+    if not found:
+        counts = sorted({experiment(run).workers for run in runs.runs})
+        raise UsageError(
+            f"There is nothing to scale: no runs differ in workers alone (workers: {', '.join(map(str, counts))}).",
+            "name runs of at least two numbers of workers, for example of `dlobd sweep scaling-quick`",
+        )
+    return found
+
+
+def _curve(by_workers: dict[int, RunSet]) -> list[Scaled]:
+    fewest = min(by_workers)
+    base = by_workers[fewest].by_repeat()
+    return [
+        Scaled(
+            workers,
+            len(group.members),
+            tuple(map(wall_s, group.runs)),
+            tuple(map(throughput, group.runs)),
+            *(((), ()) if workers == fewest else _speed_ups(group.by_repeat(), base)),
+            fewest,
+            layer_bars.means(group.runs),
+        )
+        for workers, group in by_workers.items()
+    ]
+
+
+def _speed_ups(own: Mapping[Repeat, Run], base: Mapping[Repeat, Run]) -> tuple[Values, Values]:
+    """Return the speed-ups of the wall and of the training in common repeats."""
+    common = sorted(own.keys() & base.keys())
+    walls = tuple(_over(wall_s(base[repeat]), wall_s(own[repeat])) for repeat in common)
+    return walls, tuple(_over(throughput(own[repeat]), throughput(base[repeat])) for repeat in common)
+
+
+def _over(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+def _check_equal_work(runs: RunSet) -> None:
+    samples = runs.grouped(lambda run: run.metrics.get("train_samples"))
+    if len(samples) > 1:
+        ids = " and ".join(f"{group.runs[0].run_id} ({count})" for count, group in samples.items())
+        raise UsageError(
+            f"Runs {ids} trained on different numbers of samples: their walls do not compare.",
+            "name runs of equal train_samples and epochs",
+        )
+
+
+def kind(runs: RunSet) -> str:
+    """Name the kind of scaling: strong or weak."""
+    every = [experiment(run) for run in runs.runs]
+    own = {one.batch_size for one in every}
+    together = {one.batch_size * one.workers for one in every}
+    if len(together) == 1:
+        return f"Strong scaling: every point has the global batch of {min(together)}, and the same training samples."
+    if len(own) == 1:
+        return f"Weak scaling: every worker has the batch of {min(own)}; the training samples are the same."
+    return "Neither strong nor weak scaling: both the batch of a worker and the global batch vary."
+
+
+def warnings(runs: RunSet) -> list[str]:
+    """Return the warnings about the figures."""
+    found = []
+    here = [run for run in runs.runs if run.noise is None or run.noise.machine != CLIENT]
+    if here:
+        cores = min(int(run.platform.get("cores") or 0) for run in here) or "an unknown number of"
+        found.append(
+            f"All workers shared one machine of {cores} cores with the rest of the stack: more workers add no "
+            "cores, unlike in a cluster."
+        )
+    enough = medians.fewest_repeats()
+    if any(len(group.members) < enough for group in runs.grouped(lambda run: run.experiment_key).values()):
+        found.append(f"An interval of 95 % needs {enough} repeats.")
+    return [f"warning: {line}" for line in found]
+
+
+def table(found: Curves) -> pd.DataFrame:
+    """Return one row a curve and number of workers; see `dlobd.report.text.median`."""
+    rows = [
+        {
+            "": label,
+            "workers": one.workers,
+            "runs": one.runs,
+            "wall, s": median(one.walls_s),
+            "speed-up": _ratio(one, one.speed_ups),
+            "efficiency": _ratio(one, one.efficiencies(one.speed_ups)),
+            "samples/s": median(one.rates),
+            "of training": _ratio(one, one.trainings),
+            "efficiency of training": _ratio(one, one.efficiencies(one.trainings)),
+        }
+        for label, curve in found.items()
+        for one in curve
+    ]
+    return pd.DataFrame(rows)
+
+
+def report(runs: RunSet) -> tuple[Iterable[str], Figure]:
+    """Return tables and picture."""
+    found = curves(runs)
+    bars = {f"{label}, {one.workers}": one.layers for label, curve in found.items() for one in curve}
+    pieces = (
+        kind(runs),
+        *warnings(runs),
+        f"\nMedians of runs, and of ratios to the fewest workers within repeats; {MEDIANS}",
+        table(found).to_string(index=False),
+        "\nLayers, mean seconds of the wall, by workers",
+        layer_bars.table(bars, "wall").to_string(float_format="%.3f", na_rep="-"),
+    )
+    figure = Figure(figsize=(13, 4.6 + 0.2 * len(bars)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _lines(left, found)
+    layer_bars.draw(right, bars, "seconds of the wall, mean")
+    right.set_title("Layers by workers", loc="left")
+    right.legend(fontsize="small", ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
+    figure.suptitle(kind(runs), fontsize="medium")
+    return pieces, figure
+
+
+def _lines(axes: Axes, found: Curves) -> None:
+    """Draw the speed-up of the wall (solid) and of the training (dashed) over workers, and the line of efficiency 1."""
+    for number, (label, curve) in enumerate(found.items()):
+        for name, style, ratios in (
+            ("wall", "-", {one.workers: one.speed_ups for one in curve}),
+            ("training", "--", {one.workers: one.trainings for one in curve}),
+        ):
+            colour = pictures.LINE_COLOURS[number % len(pictures.LINE_COLOURS)]
+            known = {workers: middle for workers, each in ratios.items() if (middle := medians.median(each))}
+            middles = {curve[0].workers: 1.0} | {workers: one.value for workers, one in known.items()}
+            axes.plot(list(middles), list(middles.values()), style, color=colour, marker="o", label=f"{label}: {name}")
+            for workers, ratio in known.items():
+                if ratio.low is not None and ratio.high is not None:
+                    axes.plot([workers, workers], [ratio.low, ratio.high], color=colour, marker="_", linewidth=1)
+    counts = sorted({one.workers for curve in found.values() for one in curve})
+    axes.plot(counts, [count / counts[0] for count in counts], ":", color="grey", label="efficiency 1")
+    axes.set_xticks(counts)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("workers")
+    axes.set_ylabel(f"speed-up over {counts[0]}")
+    axes.set_title("Speed-up, with 95 % intervals from six repeats on", loc="left")
+    axes.legend(fontsize="small", frameon=False)
+
+
+def _ratio(of: Scaled, values: Values) -> str:
+    return "1" if of.workers == of.fewest else median(values)

@@ -1,0 +1,273 @@
+"""Stack overhead: the extra time of a training through YARN, Spark and a launcher, compared with native training.
+
+The stack overhead of a run is its wall minus the wall of the native run in the same repeat. The overhead of a layer is
+the same difference of that layer, so overheads of layers add up to the whole. All figures are means over repeats;
+intervals are exact, from subsets of repeats (`estimates`).
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import pandas as pd
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from analysis.studies import estimates, script
+from analysis.studies.pictures import HATCHES, colour
+from analysis.studies.script import Shown
+from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import NATIVE
+from dlobd.compare.figures import PARTS
+from dlobd.compare.median import Estimate
+from dlobd.compare.runset import Repeat, RunSet, load
+from dlobd.errors import UsageError
+from dlobd.layers import LAYERS, UNATTRIBUTED
+
+PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
+"""Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, as "up to"."""
+
+WIDE = 0.05
+"""A segment of at least this share of the axis has room for its own seconds."""
+
+GROUP_LAYERS = {"YARN": "yarn", "Spark": "spark"}
+"""Layer group of the published figures to the layer that gives its colour."""
+
+READABLE = [patheffects.withStroke(linewidth=2.5, foreground="white")]
+
+PUBLISHED = (
+    "The DLoBD study reports up to 15.5 % of the time in YARN and up to 18.1 % in Spark job execution for SoftMax on "
+    "MNIST. The study does not define the window, the denominator, the parts of YARN and Spark, or the runs behind "
+    "each share. The shares must not be added."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A launcher and input. Seconds; shares of 1.
+
+    layers: mean of each measured layer, and of unattributed time; they add up to `wall`.
+    groups: mean and share of the wall of the groups in `PUBLISHED_PERCENT`; empty for native runs.
+    overhead, ratio, layer_overhead: relative to the native runs of the same repeats, of which there are `pairs`.
+    """
+
+    label: str
+    runs: int
+    wall: Estimate
+    layers: Mapping[str, float]
+    unexplained_s: float
+    groups: Mapping[str, tuple[Estimate, Estimate]]
+    pairs: int = 0
+    overhead: Estimate | None = None
+    ratio: Estimate | None = None
+    layer_overhead: Mapping[str, Estimate] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StackOverhead:
+    """The native point first, then the others by their walls; `warnings` list doubts."""
+
+    points: tuple[Point, ...]
+    warnings: tuple[str, ...]
+
+
+def stack_overhead(runs: RunSet, keep_busy: bool = False) -> StackOverhead:
+    """Compare runs in a stack with native runs.
+
+    Raises:
+        UsageError: the runs did different work; no native run or no other run is usable; or no repeat has both.
+    """
+    groups, warnings = script.checked(runs, keep_busy)
+    by_label = {label: group.by_repeat() for label, group in groups.items()}
+    native = by_label.pop(NATIVE, {})
+    if not native:
+        raise UsageError("No native run is ok: there is no baseline.", "add runs of launcher=native")
+    if not by_label:
+        raise UsageError("There is no run in a stack that is ok.", "add runs of another launcher, such as tfos")
+    points = [_point(label, own, native) for label, own in by_label.items()]
+    points.sort(key=lambda point: point.wall.value)
+    return StackOverhead((_alone(NATIVE, native), *points), (*warnings, *_few(points)))
+
+
+def share(point: Point, group: str) -> Estimate | None:
+    """Return the share of the wall of a layer group of `PUBLISHED_PERCENT`; None for native runs."""
+    return point.groups[group][1] if group in point.groups else None
+
+
+def report(asked: Namespace) -> Shown:
+    """Compares the given runs with the native ones among them."""
+    found = stack_overhead(load(asked.runs), asked.keep_disturbed)
+    return pieces(found), picture(found)
+
+
+def pieces(found: StackOverhead) -> list[str]:
+    """Returns the warnings and tables to print."""
+    return [
+        *(f"warning: {words}" for words in found.warnings),
+        f"Wall and stack overhead, mean seconds with 95 % intervals. {estimates.BY_ITSELF}",
+        table(found).to_string(index=False),
+        "\nOverhead of each layer, seconds",
+        layer_table(found).to_string(index=False),
+        f"\n{PUBLISHED}",
+    ]
+
+
+def table(found: StackOverhead) -> pd.DataFrame:
+    """Return one row a point, seconds first; brackets hold 95 % intervals with the coverage in the last column."""
+    return pd.DataFrame([_row(point) for point in found.points])
+
+
+def layer_table(found: StackOverhead) -> pd.DataFrame:
+    """Return one row a point with the overhead of each layer; the first row has the seconds of native runs."""
+    names = [name for name in PARTS if any(name in point.layers for point in found.points)]
+    rows = []
+    for point in found.points:
+        own = point.layer_overhead or {name: Estimate(seconds) for name, seconds in point.layers.items()}
+        label = point.label if point.layer_overhead else f"{point.label}, its own"
+        cells = {f"{name}, s": str(own[name]) if name in own else "-" for name in names}
+        rows.append({"": label, **cells, "coverage": estimates.coverage(*own.values())})
+    return pd.DataFrame(rows)
+
+
+def _point(label: str, runs: Mapping[Repeat, Run], native: Mapping[Repeat, Run]) -> Point:
+    common = sorted(runs.keys() & native.keys())
+    if not common:
+        raise UsageError(f"No repeat has both a native run and one of {label}.", "run them in one series")
+    alone = _alone(label, runs)
+    layers = _names([*runs.values(), *native.values()])
+
+    def differences(of: Callable[[Run], float]) -> list[float]:
+        return [of(runs[repeat]) - of(native[repeat]) for repeat in common]
+
+    def of_layer(name: str) -> Callable[[Run], float]:
+        return lambda run: _seconds(run).get(name, 0.0)
+
+    own_s, native_s = ([_wall_s(each[repeat]) for repeat in common] for each in (runs, native))
+    return Point(
+        label, alone.runs, alone.wall, alone.layers, alone.unexplained_s, alone.groups,
+        len(common), estimates.mean(differences(_wall_s)), estimates.ratio(own_s, native_s),
+        {name: estimates.mean(differences(of_layer(name))) for name in layers},
+    )  # fmt: skip
+
+
+def _alone(label: str, runs: Mapping[Repeat, Run]) -> Point:
+    own = list(runs.values())
+    walls = [_wall_s(run) for run in own]
+    means = {name: fmean(_seconds(run).get(name, 0.0) for run in own) for name in _names(own)}
+    groups = {} if label == NATIVE else {group: _group(own, walls, group) for group in PUBLISHED_PERCENT}
+    unexplained_s = fmean(run.unexplained_ns / 1e9 for run in own)
+    return Point(label, len(own), estimates.mean(walls), means, unexplained_s, groups)
+
+
+def _group(runs: Sequence[Run], walls: Sequence[float], group: str) -> tuple[Estimate, Estimate]:
+    """Return the mean seconds of a layer group, and their share of the mean wall."""
+    names = [name for name, layer in LAYERS.items() if layer.group == group]
+    values = [sum(_seconds(run).get(name, 0.0) for name in names) for run in runs]
+    return estimates.mean(values), estimates.ratio(values, walls)
+
+
+def _seconds(run: Run) -> dict[str, float]:
+    # a layer without a row has no time in the wall: it took no part, or lies inside another layer
+    rest = {UNATTRIBUTED: run.unattributed_ns / 1e9} if run.unattributed_ns else {}
+    return {row.layer: row.ns / 1e9 for row in run.layers} | rest
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    seen = {name for run in runs for name in _seconds(run)}
+    return [name for name in PARTS if name in seen]
+
+
+def _wall_s(run: Run) -> float:
+    assert run.wall_ns
+    return run.wall_ns / 1e9
+
+
+def _few(points: Sequence[Point]) -> list[str]:
+    few = [f"{point.label} {point.pairs}" for point in points if point.pairs < estimates.ENOUGH]
+    return [f"Too few repeats for an interval, which needs {estimates.ENOUGH}: {', '.join(few)}."] if few else []
+
+
+def _row(point: Point) -> dict[str, str]:
+    row = {"": point.label, "n": str(point.runs), "wall, s": str(point.wall)}
+    row |= {"overhead, s": str(point.overhead or "-"), "ratio to native": str(point.ratio or "1")}
+    for group in PUBLISHED_PERCENT:
+        seconds, of_wall = point.groups.get(group, (None, None))
+        row[f"{group}, s"] = str(seconds or "-")
+        row[f"{group}, % of wall"] = f"{100 * of_wall.value:.1f}" if of_wall else "-"
+    return row | {
+        "unexplained, s": f"{point.unexplained_s:.3f}",
+        "coverage": estimates.coverage(point.wall, point.ratio),
+    }
+
+
+def picture(found: StackOverhead) -> Figure:
+    """Draw the seconds of each point by layer on the left; on the right measured and published shares of the wall."""
+    figure = Figure(figsize=(13, 1.8 + 0.62 * len(found.points)), layout="constrained")
+    bars, shares = figure.subplots(1, 2, width_ratios=(3, 1))
+    _bars(bars, found)
+    _shares(shares, found)
+    layers = [name for name in HATCHES if any(point.layers.get(name) for point in found.points)]
+    handles = [_patch(name, LAYERS[name].title if name in LAYERS else name) for name in layers]
+    figure.legend(handles=handles, loc="outside lower left", ncols=len(handles), fontsize="small", frameon=False)
+    return figure
+
+
+def _patch(layer: str, label: str) -> Patch:
+    return Patch(facecolor=colour(layer), edgecolor="black", linewidth=0.4, hatch=HATCHES[layer], label=label)
+
+
+def _bars(axes: Axes, found: StackOverhead) -> None:
+    widest = max(point.wall.high or point.wall.value for point in found.points)
+    room = 1.32 * widest
+    for row, point in enumerate(found.points):
+        left = 0.0
+        for layer, seconds in point.layers.items():
+            style = {"color": colour(layer), "edgecolor": "black", "linewidth": 0.4, "hatch": HATCHES[layer]}
+            axes.barh(row, seconds, left=left, height=0.62, **style)  # type: ignore[arg-type]
+            if seconds >= WIDE * room:
+                axes.text(
+                    left + seconds / 2, row, f"{seconds:.1f}", ha="center", va="center", fontsize="small",
+                    path_effects=READABLE,
+                )  # fmt: skip
+            left += seconds
+        end = left
+        if point.wall.low is not None and point.wall.high is not None:
+            axes.plot([point.wall.low, point.wall.high], [row, row], color="black", linewidth=1.2, marker="|")
+            end = max(left, point.wall.high)
+        axes.text(end + 0.01 * room, row, _total(point.wall.value, point.ratio), va="center", fontsize="small")
+    axes.set_xlim(0, room)
+    axes.set_yticks(range(len(found.points)), [point.label for point in found.points])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of the wall, mean over repeats; the line at the end is the total's 95 % interval")
+    axes.set_title("Native against in-stack: the same training, by layer", loc="left")
+
+
+def _total(wall_s: float, ratio: Estimate | None) -> str:
+    return f"{wall_s:.1f} s\n{ratio} x native" if ratio else f"{wall_s:.1f} s"
+
+
+def _shares(axes: Axes, found: StackOverhead) -> None:
+    rows = [point.label for point in found.points]
+    height = 0.31
+    for place, group in enumerate(PUBLISHED_PERCENT):
+        layer = GROUP_LAYERS[group]
+        own = [share(point, group) for point in found.points]
+        percent = [100 * one.value if one else 0.0 for one in own] + [PUBLISHED_PERCENT[group]]
+        at = [row + (place - 0.5) * height for row in range(len(percent))]
+        axes.barh(at, percent, height=height, color=colour(layer), edgecolor="black", linewidth=0.4,
+                  hatch=HATCHES[layer], label=f"in {group}")  # fmt: skip
+        for row, value in zip(at, percent, strict=True):
+            upto = "up to " if row > len(rows) - 0.6 else ""
+            if value:
+                axes.text(value + 1, row, f"{upto}{value:.1f} %", va="center", fontsize="x-small")
+    axes.axhline(len(rows) - 0.5, color="black", linewidth=0.6, linestyle=":")
+    axes.set_yticks(range(len(rows) + 1), [*rows, "DLoBD study\n(definition not\npublished)"])
+    axes.set_xlim(0, 100)
+    axes.invert_yaxis()
+    axes.set_xlabel("share of the wall, percent")
+    axes.legend(fontsize="x-small", loc="upper right")

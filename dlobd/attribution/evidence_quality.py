@@ -1,0 +1,36 @@
+"""How well the time of a span or of a piece of the wall is known. Pure.
+
+    measured        begin and end of one call or of one phase were observed
+    between marks   two marks of different things; nothing inside was observed. So is the own time of a whole process,
+                    task or thread: the time that no span inside it covers
+    named wait      a configured poll, heartbeat or sleep; `Cause.period_is_read` says whether its length was read
+    unexplained, unattributed
+                    as attribution found it
+
+The row of a span's kind in `dlobd.spans` has the quality of its own time.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dlobd.schema import Segment, Span
+from dlobd.spans import BETWEEN_MARKS, OwnQuality
+
+Quality = Literal["measured", "between marks", "named wait", "unexplained", "unattributed"]
+
+
+def quality(segment: Segment) -> Quality:
+    """Returns the quality of the evidence for a piece of the wall."""
+    if segment.span is None:
+        return "unattributed"
+    if segment.kind == "cause":
+        return "named wait"
+    if segment.kind == "unexplained":
+        return "unexplained"
+    return own_quality(segment.span)
+
+
+def own_quality(span: Span) -> OwnQuality:
+    """Returns the quality of a span's own time. A span whose end was not observed is between marks."""
+    return BETWEEN_MARKS if span.truncated else span.kind.quality

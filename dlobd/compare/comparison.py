@@ -1,0 +1,214 @@
+"""Comparison of candidates with their baselines: the wall and the layers of each pair, and the differing settings.
+
+All walls of a comparison form one family of tests, and all layers another; see `dlobd.compare.verdicts`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dlobd.bundle.run import Run
+from dlobd.compare import compatibility, permutation
+from dlobd.compare.compatibility import BUSY, Difference
+from dlobd.compare.figures import PARTS, WALL, layer_or_zero_s, wall_s
+from dlobd.compare.permutation import ALPHA, Samples
+from dlobd.compare.runset import Member, RunSet
+from dlobd.compare.verdicts import LEAST, MARGIN, Compared, compare_family
+from dlobd.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A baseline and a candidate with their results.
+
+    paired: both ran in each repeat of one series; equal positions of `runs` belong to one repeat.
+    runs: IDs of the compared runs of the baseline and the candidate.
+    left_out: a line for each other run.
+    unknown: layers that some of the runs did not measure.
+    """
+
+    baseline: str
+    candidate: str
+    differing: Mapping[str, tuple[Any, Any]]
+    paired: bool
+    runs: tuple[tuple[str, ...], tuple[str, ...]]
+    left_out: tuple[str, ...]
+    wall: Compared
+    layers: Mapping[str, Compared]
+    unknown: tuple[str, ...]
+
+    @property
+    def quantities(self) -> dict[str, Compared]:
+        """The wall and the layers."""
+        return {WALL: self.wall, **self.layers}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All pairs, and their common properties.
+
+    environment: differences that were allowed.
+    common, machine, versions: equal settings and facts of all runs.
+    margin: margin of equivalence, as a share of the baseline.
+    least_ns: smaller differences of a layer do not matter; see `verdicts.LEAST`.
+    fewest_wall, fewest_layers: runs of each side from which on a difference can be significant.
+    """
+
+    environment: tuple[Difference, ...]
+    common: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    margin: float
+    least_ns: float
+    fewest_wall: int
+    fewest_layers: int
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Usable:
+    """Usable runs of a pair."""
+
+    baseline: RunSet
+    candidate: RunSet
+    paired: bool
+    runs: tuple[tuple[Run, ...], tuple[Run, ...]]
+    left_out: tuple[str, ...]
+
+    def samples(self, value: Callable[[Run], float | None]) -> Samples | None:
+        """Return the values of all runs; None if a run did not measure it."""
+        baseline, candidate = ([value(run) for run in runs] for runs in self.runs)
+        if any(seconds is None for seconds in (*baseline, *candidate)):
+            return None
+        return Samples(_nanoseconds(baseline), _nanoseconds(candidate), self.paired)
+
+
+def compare(
+    pairs: Sequence[tuple[RunSet, RunSet]], margin: float = MARGIN, allowed: Collection[str] = ()
+) -> Comparison:
+    """Compare the candidate of each (baseline, candidate) pair with its baseline.
+
+    Args:
+        margin: smaller differences of the wall, as a share of the baseline, do not matter.
+        allowed: `compatibility.KINDS` that may differ; `busy` keeps the runs of a busy machine.
+
+    Raises:
+        UsageError: there is no pair, a set has no usable run, or the environments differ.
+    """
+    if not pairs:
+        raise UsageError("There is no baseline and candidate with runs that have ended.", "run both first")
+    usable = [_usable(baseline, candidate, allowed) for baseline, candidate in pairs]
+    runs = [run for one in usable for side in one.runs for run in side]
+    differences = compatibility.differences(runs)
+    orders = (compatibility.order(*one.runs) for one in usable if not one.paired)
+    differences += next(filter(None, orders), [])
+    compatibility.refuse(differences, allowed)
+    walls = compare_family({place: _wall(one) for place, one in enumerate(usable)}, margin)
+    least_ns = LEAST * margin * min(wall.baseline_ns for wall in walls.values())
+    measured: dict[tuple[int, str], Samples] = {}
+    unknown: dict[int, list[str]] = {}
+    for place, one in enumerate(usable):
+        for layer in PARTS:
+            samples = one.samples(partial(layer_or_zero_s, layer=layer))
+            if samples is None:
+                unknown.setdefault(place, []).append(layer)
+            elif any(samples.baseline + samples.candidate):
+                measured[place, layer] = samples
+    layers = compare_family(measured, margin, least_ns)
+    paired = all(one.paired for one in usable)
+    return Comparison(
+        environment=tuple(differences),
+        common=common([one.settings for pair in pairs for one in pair]),
+        machine=common([run.platform for run in runs]),
+        versions=common([run.versions for run in runs]),
+        margin=margin,
+        least_ns=least_ns,
+        fewest_wall=permutation.fewest(ALPHA / len(usable), paired),
+        fewest_layers=permutation.fewest(ALPHA / max(1, len(measured)), paired),
+        pairs=tuple(
+            Pair(
+                baseline=one.baseline.label,
+                candidate=one.candidate.label,
+                differing=differing(one.baseline.settings, one.candidate.settings),
+                paired=one.paired,
+                runs=(_ids(one.runs[0]), _ids(one.runs[1])),
+                left_out=one.left_out,
+                wall=walls[place],
+                layers={layer: compared for (where, layer), compared in layers.items() if where == place},
+                unknown=tuple(unknown.get(place, ())),
+            )
+            for place, one in enumerate(usable)
+        ),
+    )
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as JSON."""
+    return dataclasses.asdict(comparison)
+
+
+def common(every: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the entries that are equal in all mappings."""
+    return {name: value for name, value in every[0].items() if all(one.get(name) == value for one in every)}
+
+
+def differing(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the entries that differ, with both values."""
+    names = dict.fromkeys((*baseline, *candidate))
+    both = {name: (baseline.get(name), candidate.get(name)) for name in names}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
+
+
+def _usable(baseline: RunSet, candidate: RunSet, allowed: Collection[str]) -> _Usable:
+    """Select the usable runs. In paired sets a repeat counts only if both of its runs do."""
+    left_out, members = [], []
+    for side in (baseline, candidate):
+        kept, lines = side.usable(BUSY in allowed)
+        left_out += [f"{side.label}: {line}" for line in lines]
+        members.append(kept.members)
+    paired = _paired(baseline, candidate)
+    if paired:
+        both = {member.repeat for member in members[0]} & {member.repeat for member in members[1]}
+        for side, kept_members in zip((baseline, candidate), members, strict=True):
+            left_out += [
+                f"{side.label}: run {member.run.run_id}, as the other run of its repeat does not count"
+                for member in kept_members
+                if member.repeat not in both
+            ]
+        members = [_in_repeats(kept_members, both) for kept_members in members]
+    for side, kept_members in zip((baseline, candidate), members, strict=True):
+        if not kept_members:
+            raise UsageError(
+                f"{side.label} has no usable run: {'; '.join(left_out)}.",
+                f"run more, or add --allow {BUSY} if the machine was only busy",
+            )
+    runs = [tuple(member.run for member in kept_members) for kept_members in members]
+    return _Usable(baseline, candidate, paired, (runs[0], runs[1]), tuple(left_out))
+
+
+def _paired(baseline: RunSet, candidate: RunSet) -> bool:
+    """Check that both are points of one series."""
+    keys = {member.repeat.series for side in (baseline, candidate) for member in side.members}
+    return len(keys) == 1 and "" not in keys and baseline.label != candidate.label
+
+
+def _in_repeats(members: Sequence[Member], repeats: Collection[Any]) -> tuple[Member, ...]:
+    return tuple(sorted((one for one in members if one.repeat in repeats), key=lambda member: member.repeat))
+
+
+def _ids(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(run.run_id for run in runs)
+
+
+def _wall(one: _Usable) -> Samples:
+    walls = one.samples(wall_s)
+    assert walls is not None  # usable runs have a wall
+    return walls
+
+
+def _nanoseconds(seconds: Sequence[float | None]) -> tuple[int, ...]:
+    return tuple(round((value or 0.0) * 1e9) for value in seconds)

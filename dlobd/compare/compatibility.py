@@ -1,0 +1,248 @@
+"""Compatibility of runs: the work they did, the environment they ran in, and runs that cannot be used.
+
+A comparison shows the effect of a setting. An environment that differs as well would be mistaken for that effect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from dlobd.bundle.run import Run
+from dlobd.errors import UsageError
+from dlobd.run.provenance import MACHINE
+from dlobd.schema import Experiment
+
+NATIVE = "native"
+"""The launcher without a stack."""
+
+
+class Role(Enum):
+    """Role of a field of experiments that may differ between runs of the same work."""
+
+    LABEL = "names the run or limits its time"
+    STATE = "state of the machine before the run"
+    STACK = "way through the stack"
+
+
+_STACK = """scheduler launcher input deploy_mode channel exchange replication block_size_mb
+executor_memory_mb executor_overhead_mb executor_cores min_accuracy"""
+
+MAY_DIFFER: Mapping[str, Role] = {
+    **dict.fromkeys(("name", "timeout_s", "accept_timeout_s"), Role.LABEL),
+    "page_cache": Role.STATE,
+    **dict.fromkeys(_STACK.split(), Role.STACK),
+}
+"""All other fields define the work, and must be equal."""
+
+BUSY_PERCENT = 25.0
+"""Cores busier than this before a run: another program used the machine."""
+
+STOLEN_SHARE = 0.1
+"""A run that lost a larger share of the CPU time to other virtual machines measures them, not the job."""
+
+CACHE_APART = 0.1
+"""Cached shares that lie further apart are different states of the page cache."""
+
+BUSY = "busy"
+"""Kind of runs on a machine that did something else as well."""
+
+ORDER = "order"
+"""Kind of a baseline and a candidate that ran one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between environments; `kind` is a value of `--allow`."""
+
+    kind: str
+    detail: str
+
+    @property
+    def line(self) -> str:
+        """Text for people."""
+        return f"{self.kind}: {self.detail}"
+
+
+# ---- the work
+
+
+def experiment(run: Run) -> Experiment:
+    """Return the experiment of a training by dlobd."""
+    assert isinstance(run.configuration, Experiment)
+    return run.configuration
+
+
+def settings(run: Run) -> dict[str, Any]:
+    """Return the configuration without names and timeouts."""
+    every = dataclasses.asdict(run.configuration)
+    return {name: value for name, value in every.items() if MAY_DIFFER.get(name) is not Role.LABEL}
+
+
+def varying(runs: Iterable[Run]) -> list[str]:
+    """Return the settings in which trainings by dlobd differ, in the order of the experiment's fields."""
+    every = [experiment(run) for run in runs]
+    names = [name for name in Experiment.__dataclass_fields__ if MAY_DIFFER.get(name) is not Role.LABEL]
+    return [name for name in names if len({getattr(one, name) for one in every}) > 1]
+
+
+def launch_label(chosen: Experiment) -> str:
+    """Return launcher and input; the native launcher has no choice of input."""
+    return NATIVE if chosen.launcher == NATIVE else f"{chosen.launcher} {chosen.input}"
+
+
+def check_same_work(runs: Sequence[Run], also: Collection[str] = ()) -> None:
+    """Refuse runs that did different work, and runs of one launcher and input with different stack settings.
+
+    Args:
+        also: further fields that may differ.
+
+    Raises:
+        UsageError: with the fields that differ, and both values.
+    """
+    by_label: dict[str, Run] = {}
+    unlike_stack = {name for name, role in MAY_DIFFER.items() if role is not Role.STACK}
+    for run in runs:
+        _refuse(runs[0], run, {*MAY_DIFFER, *also}, "did different work")
+        label = launch_label(experiment(run))
+        same = by_label.setdefault(label, run)
+        _refuse(same, run, unlike_stack | {*also}, f"are both {label} with different settings")
+
+
+def _refuse(one: Run, other: Run, ignored: Collection[str], reason: str) -> None:
+    left, right = (dataclasses.asdict(run.configuration) for run in (one, other))
+    names = [name for name in left if name not in ignored and left[name] != right[name]]
+    if names:
+        differ = ", ".join(f"{name} ({left[name]}, {right[name]})" for name in names)
+        raise UsageError(
+            f"Runs {one.run_id} and {other.run_id} {reason}: {differ}.", "compare runs that agree in these"
+        )
+
+
+# ---- the environment
+
+
+def differences(runs: Sequence[Run]) -> list[Difference]:
+    """Return the differences between the environments of runs, at most one of each kind."""
+    found = []
+    for kind, facts in _FACTS.items():
+        values: dict[str, dict[str, None]] = {}
+        for run in runs:
+            for name, value in facts(run).items():
+                values.setdefault(name, {})[str(value)] = None
+        several = [f"{name} {' and '.join(distinct)}" for name, distinct in values.items() if len(distinct) > 1]
+        if several:
+            found.append(Difference(kind, "; ".join(several)))
+    return found + _page_cache(runs)
+
+
+def order(baseline: Sequence[Run], candidate: Sequence[Run]) -> list[Difference]:
+    """Detect a baseline and a candidate that ran one after the other.
+
+    Sorted by start, such runs change sides less than half as often as the smaller side has runs. In random order they
+    change about as often as it has runs.
+    """
+    if min(len(baseline), len(candidate)) < 2:
+        return []
+    sides = enumerate((baseline, candidate))
+    starts = sorted((run.started_at, run.run_id, side) for side, runs in sides for run in runs)
+    changes = sum(one[2] != other[2] for one, other in itertools.pairwise(starts))
+    if changes > 1 and changes >= min(len(baseline), len(candidate)) / 2:
+        return []
+    return [Difference(ORDER, "one side ran after the other, so a drift of the machine looks like a difference")]
+
+
+def refuse(found: Sequence[Difference], allowed: Collection[str]) -> None:
+    """Refuse differences that are not allowed. Raises UsageError."""
+    if refused := [one for one in found if one.kind not in allowed]:
+        allow = " ".join(f"--allow {one.kind}" for one in refused)
+        raise UsageError(
+            f"The runs are from different environments: {'. '.join(one.line for one in refused)}.",
+            f"compare runs of one environment, or add {allow}",
+        )
+
+
+def why_unusable(run: Run, busy_percent: float | None, keep_busy: bool = False) -> str:
+    """Return the reason why a run cannot be compared; empty if it can.
+
+    Args:
+        busy_percent: of the cores before the run, if known.
+        keep_busy: keep runs that other programs or virtual machines disturbed.
+    """
+    if run.status != "ok" or not run.wall_ns:
+        return f"is {run.status}: {run.reason}"
+    if keep_busy:
+        return ""
+    if run.busy:
+        return "was held up by other processes"
+    if _stolen(run):
+        return f"lost more than {STOLEN_SHARE:.0%} of the CPU time to other virtual machines"
+    if busy_percent is not None and busy_percent > BUSY_PERCENT:
+        return f"began while {busy_percent:.0f} % of the cores were busy"
+    return ""
+
+
+def _stolen(run: Run) -> bool:
+    if run.resources is None or not run.resources.hosts:
+        return False
+    host = run.resources.hosts[0]
+    return host.cpu_stolen_ns > STOLEN_SHARE * (host.cpu_busy_ns + host.cpu_stolen_ns)
+
+
+def _machine(run: Run) -> dict[str, Any]:
+    return {name: run.platform.get(name) for name in MACHINE}
+
+
+def _versions(run: Run) -> dict[str, Any]:
+    # a component that took no part, as Java in a native run, has no version
+    return {name: version for name, version in run.versions.items() if version}
+
+
+def _code(run: Run) -> dict[str, Any]:
+    return {"commit": f"{(run.git.commit or '-')[:12]}{' with changes' * bool(run.git.dirty)}"} if run.git else {}
+
+
+def _recording(run: Run) -> dict[str, Any]:
+    return {"recording": run.overhead.recording} if run.overhead else {}
+
+
+_FACTS: Mapping[str, Callable[[Run], dict[str, Any]]] = {
+    "machine": _machine,
+    "versions": _versions,
+    "code": _code,
+    "recording": _recording,
+}
+
+KINDS = (*_FACTS, "page-cache", ORDER, BUSY)
+"""Values of `--allow`."""
+
+
+def _page_cache(runs: Sequence[Run]) -> list[Difference]:
+    """Compare the cached share of the training files among runs that asked for the same state, and of environments.
+
+    Different requested states are a setting, and may be what is compared.
+    """
+    cached: dict[str, list[float]] = {}
+    for run in runs:
+        if run.page_cache and run.page_cache.total_bytes:
+            share = run.page_cache.resident_bytes / run.page_cache.total_bytes
+            cached.setdefault(str(settings(run).get("page_cache")), []).append(share)
+    details = [f"{_range(shares)} of the training files were in memory" for shares in cached.values() if _apart(shares)]
+    environment = [
+        run.environment_cache.share for run in runs if run.environment_cache and run.environment_cache.share is not None
+    ]
+    if _apart(environment):
+        details.append(f"{_range(environment)} of the needed files of the environment were in memory")
+    return [Difference("page-cache", "; ".join(details))] if details else []
+
+
+def _apart(shares: Sequence[float]) -> bool:
+    return bool(shares) and max(shares) - min(shares) > CACHE_APART
+
+
+def _range(shares: Sequence[float]) -> str:
+    return f"{min(shares):.0%} to {max(shares):.0%}"

@@ -1,0 +1,50 @@
+"""Figures of one run that comparisons and studies use; None for a figure that the run did not measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlobd.bundle.run import Run
+from dlobd.layers import LAYERS, UNATTRIBUTED
+
+PARTS = (*LAYERS, UNATTRIBUTED)
+"""Parts of the wall, in the order of reports."""
+
+WALL = "wall"
+
+Value = Callable[[Run], float | None]
+
+
+def wall_s(run: Run) -> float | None:
+    """Return the seconds of the run's window."""
+    return run.wall_ns / 1e9 if run.wall_ns else None
+
+
+def layer_s(run: Run, layer: str) -> float | None:
+    """Return the seconds of the wall that belong to a layer, or to no layer."""
+    if layer == UNATTRIBUTED:
+        return run.unattributed_ns / 1e9 if run.unattributed_ns is not None else None
+    layers_ns = {row.layer: row.ns for row in run.layers}
+    absent = layer not in layers_ns and layer in {row.layer for row in run.not_measured}
+    return None if absent or not layers_ns else layers_ns.get(layer, 0) / 1e9
+
+
+def layer_or_zero_s(run: Run, layer: str) -> float | None:
+    """Like `layer_s`, with 0 for a layer that took no part in the run, as Spark in a native run."""
+    took_no_part = {row.layer for row in run.not_measured if row.took_no_part}
+    return 0.0 if layer in took_no_part else layer_s(run, layer)
+
+
+def throughput(run: Run) -> float | None:
+    """Return samples per second of all ranks after the first ten steps; None for shorter trainings."""
+    return run.throughput.mean if run.throughput else None
+
+
+def metric(name: str, unit: float = 1) -> Value:
+    """Return a function that reads a metric of a run in multiples of `unit`."""
+
+    def value(run: Run) -> float | None:
+        number = run.metrics.get(name)
+        return number / unit if isinstance(number, (int, float)) else None
+
+    return value

@@ -1,0 +1,90 @@
+"""The gate of `dlobd check`: pass, regression or inconclusive.
+
+Intervals decide, never means. The wall or a layer has grown if its whole interval lies above the limit, and has not if
+the whole interval lies below. A layer can fail the gate; only the wall can pass it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dlobd.compare.comparison import Comparison, Pair
+from dlobd.compare.figures import WALL
+from dlobd.compare.verdicts import Bounds, Compared
+
+Growth = Literal["grown", "kept", "undecided"]
+Outcome = Literal["pass", "regression", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A quantity of a pair, and its growth."""
+
+    pair: Pair
+    name: str
+    compared: Compared
+    growth: Growth
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Outcome of a comparison.
+
+    grown: quantities above the limit, the largest growth in seconds first.
+    undecided: quantities whose intervals contain the limit.
+    runs_needed: runs of each side that may decide the walls; None if they are decided or the number is unknown.
+    """
+
+    outcome: Outcome
+    grown: tuple[Judged, ...]
+    undecided: tuple[Judged, ...]
+    runs_needed: int | None = None
+
+    @property
+    def open_walls(self) -> tuple[Judged, ...]:
+        """Undecided walls."""
+        return tuple(one for one in self.undecided if one.name == WALL)
+
+    @property
+    def open_layers(self) -> tuple[Judged, ...]:
+        """Undecided layers, which do not change the outcome."""
+        return tuple(one for one in self.undecided if one.name != WALL)
+
+
+def gate(comparison: Comparison) -> Gate:
+    """Decide a comparison, whose margin is the limit."""
+    judged = [
+        Judged(pair, name, one, growth(one, comparison.margin, 0.0 if name == WALL else comparison.least_ns))
+        for pair in comparison.pairs
+        for name, one in pair.quantities.items()
+    ]
+    grown = sorted(
+        (one for one in judged if one.growth == "grown"), key=lambda one: one.compared.difference_ns, reverse=True
+    )
+    undecided = tuple(one for one in judged if one.growth == "undecided")
+    if grown:
+        return Gate("regression", tuple(grown), undecided)
+    needed = [one.compared.runs_needed for one in undecided if one.name == WALL]
+    if not needed:
+        return Gate("pass", (), undecided)
+    known = [runs for runs in needed if runs is not None]
+    return Gate("inconclusive", (), undecided, max(known) if len(known) == len(needed) else None)
+
+
+def growth(compared: Compared, margin: float, least_ns: float = 0.0) -> Growth:
+    """Decide that the candidate exceeds the baseline by more than a share `margin` and more than `least_ns`."""
+    if compared.difference is None:
+        return "undecided"
+    # without an interval of shares, the mean of the baseline is taken as known
+    share = compared.share or _relative(compared.difference, compared.baseline_ns)
+    if share.low > margin and compared.difference.low > least_ns:
+        return "grown"
+    return "kept" if share.high <= margin or compared.difference.high <= least_ns else "undecided"
+
+
+def _relative(difference: Bounds, baseline_ns: float) -> Bounds:
+    if baseline_ns:
+        return Bounds(difference.low / baseline_ns, difference.high / baseline_ns)
+    return Bounds(math.inf if difference.low > 0 else -math.inf, math.inf)

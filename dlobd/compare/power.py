@@ -1,0 +1,137 @@
+"""Power of the permutation test: the smallest detectable difference, and the runs that a difference needs.
+
+Power is simulated for normal scatter, because few runs have few relabellings. Beyond `SIMULATED` relabellings Student's
+test is used, which the permutation test then equals (Fisher 1935; Lehmann and Romano, "Testing Statistical Hypotheses",
+15.2).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import cache
+
+from dlobd.compare import permutation
+from dlobd.compare.permutation import Samples
+
+POWER = 0.8
+"""Probability with which a detectable difference is detected (Cohen's convention)."""
+
+SIMULATED = 5_000
+"""Largest number of relabellings with simulated power: 12 pairs, or two samples of 7."""
+
+SIMULATIONS = 2_000
+MOST_RUNS = 1_000
+"""Runs per sample; a difference that needs more cannot be shown in practice."""
+
+UPPER = 0.9
+"""Confidence of the upper limit of the scatter from which needed runs are computed: the scatter of few runs is itself
+uncertain (Browne 1995, "On the use of a pilot sample for sample size determination"). 0.8 would do for normal scatter;
+the scatter of runs has longer tails, which few runs underestimate."""
+
+
+def scatter_ns(samples: Samples) -> float | None:
+    """Return the standard deviation of the paired differences, or the pooled one of both samples; None for too few."""
+    if samples.paired:
+        differences = [after - before for before, after in zip(samples.baseline, samples.candidate, strict=True)]
+        return statistics.stdev(differences) if len(differences) > 1 else None
+    freedom = sum(samples.sizes) - 2
+    both = (samples.baseline, samples.candidate)
+    squares = sum(statistics.variance(sample) * (len(sample) - 1) for sample in both if len(sample) > 1)
+    return math.sqrt(squares / freedom) if freedom > 0 else None
+
+
+def smallest_ns(samples: Samples, alpha: float) -> float | None:
+    """Return the smallest difference of means, in nanoseconds, that such samples detect at `alpha` with `POWER`.
+
+    None for too few runs.
+    """
+    scatter, detectable = scatter_ns(samples), multiple(*samples.sizes, samples.paired, alpha)
+    return None if scatter is None or detectable is None else scatter * detectable
+
+
+def runs_needed(samples: Samples, effect_ns: float, alpha: float) -> int | None:
+    """Return the runs per sample that detect a difference of `effect_ns` at `alpha` with `POWER`.
+
+    None for too few runs to estimate it, or for more than `MOST_RUNS`.
+    """
+    scatter = scatter_ns(samples)
+    if scatter is None or effect_ns <= 0:
+        return None
+    wanted = effect_ns / (scatter * _upper(_freedom(*samples.sizes, samples.paired))) if scatter else math.inf
+
+    def enough(size: int) -> bool:
+        detectable = multiple(size, size, samples.paired, alpha)
+        return detectable is not None and detectable <= wanted
+
+    return _smallest(permutation.fewest(alpha, samples.paired), enough)
+
+
+def runs_for_width(samples: Samples, width_ns: float, alpha: float) -> int | None:
+    """Return the runs per sample with an interval of at most `width_ns`, by Student's; None as in `runs_needed`."""
+    scatter = scatter_ns(samples)
+    if scatter is None or width_ns <= 0:
+        return None
+    upper_ns = scatter * _upper(_freedom(*samples.sizes, samples.paired))
+
+    def enough(size: int) -> bool:
+        half = _student(1 - alpha / 2, size, size, samples.paired) * _error(size, size, samples.paired) * upper_ns
+        return 2 * half <= width_ns
+
+    return _smallest(permutation.fewest(alpha, samples.paired), enough)
+
+
+@cache
+def multiple(baseline: int, candidate: int, paired: bool, alpha: float) -> float | None:
+    """Return the smallest detectable difference as a multiple of the standard deviation; None for too few runs."""
+    labellings = permutation.count(baseline, candidate, paired)
+    outside = permutation.rank(labellings, alpha)
+    if not outside:
+        return None
+    if labellings > SIMULATED:
+        quantiles = (_student(part, baseline, candidate, paired) for part in (1 - alpha / 2, POWER))
+        return sum(quantiles) * _error(baseline, candidate, paired)
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    went, came, _ = permutation.relabellings(baseline, candidate, paired)
+    thresholds = came @ random.normal(size=(candidate, SIMULATIONS))
+    if not paired:
+        thresholds -= went @ random.normal(size=(baseline, SIMULATIONS))
+    thresholds /= came.sum(axis=1)[:, None]
+    # an effect is detected if it lifts the lower end of the interval above zero
+    lowest = np.partition(thresholds, outside - 1, axis=0)[outside - 1]
+    return float(np.quantile(-lowest, POWER))
+
+
+def _smallest(fewest: int, enough: Callable[[int], bool]) -> int | None:
+    sizes = range(fewest, MOST_RUNS + 1)
+    place = bisect_left(sizes, True, key=enough)
+    return sizes[place] if place < len(sizes) else None
+
+
+def _freedom(baseline: int, candidate: int, paired: bool) -> int:
+    return baseline - 1 if paired else baseline + candidate - 2
+
+
+def _error(baseline: int, candidate: int, paired: bool) -> float:
+    """Return the standard error of the difference of means, for a standard deviation of 1."""
+    return math.sqrt(1 / baseline if paired else 1 / baseline + 1 / candidate)
+
+
+@cache
+def _student(probability: float, baseline: int, candidate: int, paired: bool) -> float:
+    # scipy takes a second to import, and most commands compare nothing
+    from scipy.stats import t
+
+    return float(t.ppf(probability, _freedom(baseline, candidate, paired)))
+
+
+@cache
+def _upper(freedom: int) -> float:
+    """Return the upper limit of a standard deviation over its estimate."""
+    from scipy.stats import chi2
+
+    return math.sqrt(freedom / float(chi2.ppf(1 - UPPER, freedom)))

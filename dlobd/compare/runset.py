@@ -1,0 +1,234 @@
+"""Sets of runs: the one place that turns names of series, directories and bundles into runs.
+
+runs/series-KEY.json           all runs of a series or sweep
+runs/series-KEY.json:POINT     the runs of one of its points
+runs/EXPERIMENT                a directory of bundles of one experiment
+RUN                            a bundle, by its path or ID
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from dlobd.bundle import store
+from dlobd.bundle.run import Run
+from dlobd.compare.compatibility import settings, varying, why_unusable
+from dlobd.errors import UsageError
+from dlobd.run import series as scheduling
+
+K = TypeVar("K")
+
+
+class Repeat(NamedTuple):
+    """Repeat of a series, by the key of the series; runs without a series have an empty key."""
+
+    series: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A run of a set.
+
+    point: label of its point in the series, else of the directory or the run.
+    busy_percent: of the machine's cores before the run, if known.
+    """
+
+    run: Run
+    repeat: Repeat
+    point: str = ""
+    busy_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunSet:
+    """Runs with any status, and their name in reports; `axes` are those of the sweeps among them."""
+
+    label: str
+    members: tuple[Member, ...]
+    axes: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs alone."""
+        return tuple(member.run for member in self.members)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of the first run."""
+        return settings(self.members[0].run)
+
+    def points(self) -> dict[str, RunSet]:
+        """Split into the points of the series, by label."""
+        return self._split(lambda member: member.point)
+
+    def grouped(self, key: Callable[[Run], K]) -> dict[K, RunSet]:
+        """Split by a property of the runs, in the order of the first run of each group."""
+        return self._split(lambda member: key(member.run))
+
+    def usable(self, keep_busy: bool = False) -> tuple[RunSet, tuple[str, ...]]:
+        """Return the usable runs, and a line for each other run; see `compatibility.why_unusable`."""
+        why = [(member, why_unusable(member.run, member.busy_percent, keep_busy)) for member in self.members]
+        left_out = tuple(f"run {member.run.run_id} {reason}" for member, reason in why if reason)
+        return self._with(member for member, reason in why if not reason), left_out
+
+    def name(self, run: Run, *omitted: str) -> str:
+        """Name a run by the axes of the sweep, or by all varying settings without a sweep."""
+        fields = self.axes or varying(self.runs)
+        return " ".join(f"{field}={getattr(run.configuration, field)}" for field in fields if field not in omitted)
+
+    def by_repeat(self) -> dict[Repeat, Run]:
+        """Return the runs by repeat.
+
+        Raises:
+            UsageError: a repeat has two runs.
+        """
+        found: dict[Repeat, Run] = {}
+        for member in self.members:
+            if member.repeat in found:
+                ids = f"{found[member.repeat].run_id} and {member.run.run_id}"
+                raise UsageError(
+                    f"Repeat {member.repeat.number} has two runs with equal settings: {ids}.",
+                    "give one series at a time",
+                )
+            found[member.repeat] = member.run
+        return found
+
+    def _split(self, key: Callable[[Member], K]) -> dict[K, RunSet]:
+        groups: dict[K, list[Member]] = {}
+        for member in self.members:
+            groups.setdefault(key(member), []).append(member)
+        return {name: RunSet(str(name), tuple(members), self.axes) for name, members in groups.items()}
+
+    def _with(self, members: Iterable[Member]) -> RunSet:
+        return dataclasses.replace(self, members=tuple(members))
+
+
+def without_series(label: str, runs: Iterable[Run]) -> RunSet:
+    """Return a set of runs without a series; the n-th run of each experiment belongs to repeat n."""
+    numbers: Counter[str] = Counter()
+    members = []
+    for run in runs:
+        numbers[run.experiment_key] += 1
+        members.append(Member(run, Repeat("", numbers[run.experiment_key]), label))
+    return RunSet(label, tuple(members))
+
+
+def of_series(series: scheduling.Series, repeats: int | None = None) -> RunSet:
+    """Return the runs of a series that have ended, in the order of its points.
+
+    Args:
+        repeats: only the first repeats; None for all.
+
+    Raises:
+        BundleError: a bundle cannot be read.
+    """
+    busy = series.busy()
+    places = {label: place for place, label in enumerate(series.points)}
+    ended = sorted(series.ended().items(), key=lambda item: (places[item[0].point], item[0].repeat))
+    members = tuple(
+        Member(bundle.read(), Repeat(series.key, cell.repeat), cell.point, busy[bundle.run_id])
+        for cell, bundle in ended
+        if repeats is None or cell.repeat <= repeats
+    )
+    return RunSet(str(series.path), members, series.axes)
+
+
+def read(name: str, out: Path) -> RunSet:
+    """Return the runs that a name stands for; see the module.
+
+    Args:
+        out: directory in which run IDs are looked up.
+
+    Raises:
+        UsageError: no run has ended, or a directory has runs of several experiments.
+        BundleError: a series or a bundle cannot be read.
+    """
+    file, _, point = name.partition(".json:")
+    path = Path(f"{file}.json" if point else name)
+    if path.name.startswith("series-") and path.suffix == ".json":
+        return _of_series_file(path, point)
+    if path.is_dir() and not (path / "run.json").exists() and (inside := _bundles(path)):
+        return _of_directory(path, inside)
+    run = store.find(name, out).read()
+    return without_series(f"{run.experiment} {run.run_id}", [run])
+
+
+def pairs(first: str, second: str | None, out: Path) -> list[tuple[RunSet, RunSet]]:
+    """Return the (baseline, candidate) pairs that two names stand for.
+
+    Points with equal labels are a pair. Without `second`, the first point of a series is the baseline of its others.
+
+    Args:
+        out: directory in which run IDs are looked up.
+
+    Raises:
+        UsageError: the names do not form a pair.
+        BundleError: a series or a bundle cannot be read.
+    """
+    baselines = read(first, out).points()
+    if second is None:
+        baseline, *others = baselines.values()
+        if not others:
+            raise UsageError(f"{first} has a single point.", "name the candidate as well")
+        return [(baseline, other) for other in others]
+    candidates = read(second, out).points()
+    if len(baselines) == len(candidates) == 1:
+        return [(next(iter(baselines.values())), next(iter(candidates.values())))]
+    if both := [label for label in baselines if label in candidates]:
+        return [(baselines[label], candidates[label]) for label in both]
+    several = first if len(baselines) > 1 else second
+    raise UsageError(f"{several} has several points, and none is in both.", f"choose one: '{several}:POINT'")
+
+
+def load(paths: Iterable[Path]) -> RunSet:
+    """Return the runs of several series and bundles in the order of their start, each run once.
+
+    Raises:
+        UsageError: no run has ended, or a run is of a user's own script.
+        BundleError: a series or a bundle cannot be read.
+    """
+    sets = [read(str(path), Path(".")) for path in paths]
+    axes = tuple(dict.fromkeys(axis for one in sets for axis in one.axes))
+    # a bundle that is also in a series keeps its repeat there
+    every = sorted((member for one in sets for member in one.members), key=lambda member: bool(member.repeat.series))
+    by_id = {member.run.run_id: member for member in every}
+    members = sorted(by_id.values(), key=lambda member: (member.run.started_at, member.run.run_id))
+    for member in members:
+        if member.run.own:
+            raise UsageError(
+                f"Run {member.run.run_id} is of your own script; studies compare trainings by dlobd.", "omit it"
+            )
+    numbered = iter(without_series("", [member.run for member in members if not member.repeat.series]).members)
+    return RunSet("", tuple(member if member.repeat.series else next(numbered) for member in members), axes)
+
+
+def _of_series_file(path: Path, point: str) -> RunSet:
+    series = scheduling.load(path)
+    if point and point not in series.points:
+        raise UsageError(f"{path} has no point {point!r}.", f"choose one: {', '.join(series.points)}")
+    every = of_series(series)
+    members = tuple(member for member in every.members if point in ("", member.point))
+    if not members:
+        raise UsageError(f"{path} has no run that has ended.", "run it first")
+    return dataclasses.replace(every, members=members)
+
+
+def _of_directory(path: Path, inside: Sequence[store.Bundle]) -> RunSet:
+    runs = sorted((bundle.read() for bundle in inside), key=lambda run: (run.started_at, run.run_id))
+    other = next((run for run in runs if settings(run) != settings(runs[0])), None)
+    if other is not None:
+        ids = f"{runs[0].run_id} and {other.run_id}"
+        raise UsageError(f"{path} has runs of several experiments, such as {ids}.", "name a directory of one of them")
+    return without_series(str(path), runs)
+
+
+def _bundles(path: Path) -> list[store.Bundle]:
+    """Return the bundles in a directory, or in its subdirectories."""
+    here = [entry for entry in path.iterdir() if store.RUN_ID.fullmatch(entry.name) and (entry / "run.json").exists()]
+    return [store.Bundle(entry.resolve()) for entry in here] or store.bundles(path)

@@ -1,0 +1,100 @@
+"""Runs of a sweep as a data frame, with one row a run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dlobd.bundle.run import Run
+from dlobd.compare.figures import PARTS, throughput
+from dlobd.compare.runset import of_series
+from dlobd.errors import BundleError
+from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.paths import replace_file
+from dlobd.run import series as scheduling
+from dlobd.run.series import Series
+
+COLUMNS = {
+    "point": "str",
+    "repeat": "int64",
+    "run_id": "str",
+    "status": "str",
+    "reason": "str",
+    "busy_percent": "float64",
+    "wall_ns": "Int64",
+    **{f"{part}_ns": "Int64" for part in PARTS},
+    "throughput": "float64",
+    "samples_per_second": "float64",
+    "test_accuracy": "float64",
+    "bundle": "str",
+}
+"""Columns of `frame`. The fields in which the points differ come after `point` and `repeat`.
+
+`repeat` counts from 1. `reason` explains a status other than ok. `busy_percent` is the load of the cores before it.
+`throughput` is in samples per second after the first ten steps, `samples_per_second` from the first batch to the last
+step. A value that was not measured is missing, not 0."""
+
+
+def load(path: str | Path) -> pd.DataFrame:
+    """Return the frame of a series' file. Raises BundleError."""
+    return frame(scheduling.load(Path(path)))
+
+
+def frame(series: Series) -> pd.DataFrame:
+    """Return one row per run that has ended, in the order of repeats and points; see `COLUMNS`.
+
+    Its `attrs` hold `axes`, the axes of the sweep; `scaling`, the constant of the sweep; and `seed`, of the run order.
+    """
+    fields = _varying(series)
+    bundles = {bundle.run_id: bundle.path for bundle in series.ended().values()}
+    members = sorted(of_series(series).members, key=lambda member: (member.repeat, member.point))
+    rows = [
+        {
+            "point": member.point,
+            "repeat": member.repeat.number,
+            **{name: getattr(series.points[member.point], name, None) for name in fields},
+            "run_id": member.run.run_id,
+            "status": member.run.status,
+            "reason": member.run.reason or "",
+            "busy_percent": member.busy_percent,
+            **_figures(member.run),
+            "bundle": str(bundles[member.run.run_id]),
+        }
+        for member in members
+    ]
+    names = ["point", "repeat", *fields, *(name for name in COLUMNS if name not in ("point", "repeat"))]
+    made = pd.DataFrame(rows, columns=names).astype(COLUMNS)
+    made.attrs = {"axes": list(series.axes), "scaling": series.scaling, "seed": series.seed}
+    return made
+
+
+def write_csv(series: Series) -> Path:
+    """Write `frame` next to the series' file as `sweep-KEY.csv`, and return its path. Raises BundleError."""
+    path = series.out / f"sweep-{series.key}.csv"
+    try:
+        replace_file(path, frame(series).to_csv(index=False).encode())
+    except OSError as error:
+        raise BundleError(f"{path} cannot be written: {error.strerror}.", "choose another --out") from error
+    return path
+
+
+def _varying(series: Series) -> list[str]:
+    every = [asdict(point) for point in series.points.values()]
+    return [name for name in every[0] if name != "name" and any(one.get(name) != every[0][name] for one in every)]
+
+
+def _figures(run: Run) -> dict[str, Any]:
+    layers = {layer.layer: layer.ns for layer in run.layers}
+    absent = {row.layer for row in run.not_measured} - set(layers)
+    given = {part: layers.get(part, 0) for part in LAYERS if part not in absent} if layers else {}
+    return {
+        "wall_ns": run.wall_ns,
+        **{f"{part}_ns": given.get(part) for part in LAYERS},
+        f"{UNATTRIBUTED}_ns": run.unattributed_ns,
+        "throughput": throughput(run),
+        "samples_per_second": run.metrics.get("samples_per_second"),
+        "test_accuracy": run.metrics.get("test_accuracy"),
+    }

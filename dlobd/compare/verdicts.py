@@ -1,0 +1,143 @@
+"""Verdict, effect and interval for each quantity of a family.
+
+A family holds the quantities of one question, such as all layers of a run. The probability of any false difference in
+the family is at most `permutation.ALPHA`: p-values are adjusted by Holm's procedure, and the intervals hold jointly,
+each at 1 - ALPHA over the number of quantities. Where Holm's test, which has more power, excludes zero, the interval
+ends at zero (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure").
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from dlobd.compare import permutation, power
+from dlobd.compare.permutation import ALPHA, Samples, holm
+
+MARGIN = 0.05
+"""Default margin of equivalence, as a share of the baseline mean."""
+
+LEAST = 0.1
+"""Share of the wall's margin below which the difference of a layer does not matter. A layer of milliseconds may double
+in a job of a minute."""
+
+K = TypeVar("K")
+
+Verdict = Literal["faster", "slower", "equivalent", "inconclusive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Ends of an interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A quantity of the candidate against the baseline. Times are means in nanoseconds; shares refer to the baseline.
+
+    runs: of the baseline and of the candidate.
+    difference, share: intervals of `difference_ns`, absolute and relative. None for too few runs; `share` is also None
+        if a run has none of the quantity.
+    confidence: exact confidence of each interval by itself; None without intervals.
+    p: adjusted for the family.
+    margin_ns: smaller differences do not matter.
+    smallest_ns: smallest difference that such runs detect with `power.POWER`; None if they detect none.
+    runs_needed: runs of each that detect a difference of `margin_ns` with that power; with as many runs already, runs
+        for an interval of that width. None if unknown or more than `power.MOST_RUNS`.
+    """
+
+    verdict: Verdict
+    baseline_ns: float
+    candidate_ns: float
+    runs: tuple[int, int]
+    difference: Bounds | None
+    share: Bounds | None
+    confidence: float | None
+    p: float
+    exact: bool
+    margin_ns: float
+    smallest_ns: float | None
+    runs_needed: int | None
+
+    @property
+    def difference_ns(self) -> float:
+        """Candidate minus baseline."""
+        return self.candidate_ns - self.baseline_ns
+
+    @property
+    def difference_share(self) -> float | None:
+        """Difference relative to the baseline; None for a baseline of zero."""
+        return self.difference_ns / self.baseline_ns if self.baseline_ns else None
+
+
+def compare_family(family: Mapping[K, Samples], margin: float = MARGIN, least_ns: float = 0.0) -> dict[K, Compared]:
+    """Compare each quantity of a family, in its order.
+
+    Args:
+        margin: smaller differences, as a share of the baseline, do not matter.
+        least_ns: smaller differences in nanoseconds do not matter either.
+    """
+    tests = {name: permutation.test(samples) for name, samples in family.items()}
+    adjusted = holm([test.p for test in tests.values()])
+    alpha = ALPHA / len(family) if family else ALPHA
+    return {
+        name: _compared(samples, tests[name], p, alpha, margin, least_ns)
+        for (name, samples), p in zip(family.items(), adjusted, strict=True)
+    }
+
+
+def _compared(
+    samples: Samples, test: permutation.Test, p: float, alpha: float, margin: float, least_ns: float
+) -> Compared:
+    baseline_ns, candidate_ns = statistics.fmean(samples.baseline), statistics.fmean(samples.candidate)
+    differs = p <= ALPHA
+    difference = _bounds(test.interval(alpha), 0.0, candidate_ns - baseline_ns, differs)
+    quotient = candidate_ns / baseline_ns if baseline_ns else 1.0
+    ratio = _bounds(test.ratio_interval(alpha), 1.0, quotient, differs)
+    share = Bounds(ratio.low - 1, ratio.high - 1) if ratio else None
+    margin_ns = max(margin * baseline_ns, least_ns)
+    verdict: Verdict = "inconclusive"
+    if differs:
+        verdict = "faster" if candidate_ns < baseline_ns else "slower"
+    elif _inside(share, margin) or _inside(difference, least_ns):
+        verdict = "equivalent"
+    return Compared(
+        verdict=verdict,
+        baseline_ns=baseline_ns,
+        candidate_ns=candidate_ns,
+        runs=samples.sizes,
+        difference=difference,
+        share=share,
+        confidence=permutation.confidence(test.relabellings, alpha),
+        p=p,
+        exact=test.exact,
+        margin_ns=margin_ns,
+        smallest_ns=power.smallest_ns(samples, alpha),
+        runs_needed=_runs_needed(samples, margin_ns, alpha),
+    )
+
+
+def _runs_needed(samples: Samples, margin_ns: float, alpha: float) -> int | None:
+    needed = power.runs_needed(samples, margin_ns, alpha)
+    if needed is not None and needed <= min(samples.sizes):
+        return power.runs_for_width(samples, margin_ns, alpha)
+    return needed
+
+
+def _bounds(interval: tuple[float, float] | None, zero: float, value: float, differs: bool) -> Bounds | None:
+    """Return the interval, cut at `zero` where the test of the family excludes zero."""
+    if interval is None:
+        return None
+    low, high = interval
+    if differs:
+        low, high = (max(low, zero), high) if value > zero else (low, min(high, zero))
+    return Bounds(low, high)
+
+
+def _inside(bounds: Bounds | None, margin: float) -> bool:
+    return bounds is not None and -margin < bounds.low and bounds.high < margin

@@ -1,0 +1,267 @@
+"""A run that the user submits: dlobd prepares it, and collects it after its end over the cluster's interfaces.
+
+    prepare   data set, environment and jars in HDFS, a bundle, and the line that submits the job
+    collect   logs and records of the application -> the bundle -> trace, attribution, checks
+
+The application carries the run's ID as a YARN tag, by which it is found again. Its window is that of the
+ResourceManager, from the accepted submission to the observed end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dlobd import own_file
+from dlobd import spans as kinds
+from dlobd.bundle import files, store
+from dlobd.bundle.store import Bundle
+from dlobd.errors import BundleError, ClusterError, UsageError
+from dlobd.experiment.files import from_dict
+from dlobd.hadoop.failures import failures
+from dlobd.hadoop.webhdfs import words
+from dlobd.job.description import MODEL_FILE, Job
+from dlobd.paths import plain
+from dlobd.run import commands, orphans, provenance, runner
+from dlobd.run import run_record as run_records
+from dlobd.run.collect import application
+from dlobd.run.collect import external as evidence
+from dlobd.run.observer import Report, prefixed
+from dlobd.run.place import external
+from dlobd.run.place.external import ExternalCluster, ExternalHadoop
+from dlobd.run.run_record import SetupTimes
+from dlobd.schema import Experiment, OwnJob, Runnable
+from dlobd.tracing import clock, span_cost
+from dlobd.tracing.clock import WallToMonotonic
+
+PREPARED = "prepared to be submitted by hand, and not collected yet"
+"""The `reason` of a run that waits to be collected."""
+
+_APPLICATION = re.compile(r"application_\d+_\d+")
+_TAG = re.compile(r"\bdlobd-(\d{8}t\d{6}z-[0-9a-f]{4})\b")
+
+
+def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Report) -> tuple[Path, str]:
+    """Prepares a run without submitting it; returns its bundle and the shell line that submits it.
+
+    Raises:
+        UsageError, SetupError, ClusterError: it cannot be prepared; no bundle is left.
+    """
+    if isinstance(chosen, OwnJob):
+        raise UsageError("--by-hand is for dlobd's own experiments.", "omit --by-hand or --job")
+    external.check(experiment := chosen)
+    if experiment.page_cache != "as-is":
+        raise UsageError(
+            f"page_cache {experiment.page_cache}: with --by-hand the start of the job is unknown.",
+            "--set page_cache=as-is, or omit --by-hand",
+        )
+    runner.check(experiment, cluster, report)
+    with external.ExternalKind.opened(experiment, cluster, SetupTimes(), report) as place:
+        bundle = store.create(out, experiment.name)
+        try:
+            _, job = runner.prepare_job(experiment, place, bundle, report)
+            _describe(experiment, job, place)
+        except Exception:
+            runner.discard(bundle, ())
+            raise
+    bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
+    command = commands.command_of(experiment, place.target(), plain(bundle.path))
+    run_record = run_records.begin(bundle, experiment)
+    run_record["command"] = list(command.argv)
+    run_record["reason"] = PREPARED
+    bundle.write(run_record)
+    return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
+
+
+def _describe(experiment: Experiment, job: Job, place: ExternalHadoop) -> None:
+    """Writes experiment and job to the run's directory in HDFS, so that any machine can collect the run."""
+    try:
+        place.storage.write(f"{job.run_dir}/experiment.json", json.dumps(asdict(experiment)).encode(), "experiment")
+        place.storage.write(f"{job.run_dir}/job.json", job.to_json().encode(), "job")
+    except failures() as error:
+        what = f"HDFS refused to write to {job.run_dir}: {words(error)}"
+        raise ClusterError(what, "check your permissions") from error
+
+
+def logging_line(line: str, logs: Path) -> str:
+    """Returns a line for any POSIX shell that runs `line` and exits with the same code.
+
+    Its stderr, which names the application, goes to the terminal and into driver.stderr; its stdout into driver.stdout.
+    """
+    out, err = (shlex.quote(str(logs / name)) for name in ("driver.stdout", "driver.stderr"))
+    # the status of a pipe is that of tee: descriptor 3 carries the status of the line around it
+    return f"{{ {{ {line} > {out} 3>&-; echo $? >&3; }} 2>&1 | tee {err} >&2; }} 3>&1 | (read code; exit $code)"
+
+
+def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: Report) -> Path:
+    """Fills the bundle of an ended application, or creates it if another machine prepared the run; returns its path.
+
+    Args:
+        ref: the ID of the application or of the run, or `latest` for the latest run in `out` that waits for it.
+
+    Raises:
+        UsageError: there is no such application, it still runs, or dlobd did not prepare it.
+        ClusterError: the cluster does not answer.
+    """
+    named = ref if _APPLICATION.fullmatch(ref) else None
+    run_id = None if named else _run_id(ref, out)
+    place = ExternalHadoop.open(cluster, prefixed(report, "collect"))
+    application_id = named or _submitted(run_id or "", place.web.rm_url)
+    rm_record = place.web.application(application_id)
+    _check_ended(application_id, rm_record, place.web.rm_url)
+    run_dir = _run_dir(application_id, rm_record, place)
+    experiment, job = _read(application_id, place, run_dir)
+    bundle = store.at(out, experiment.name, Path(run_dir).name)
+    times = SetupTimes()
+    run_record = _record(bundle, experiment) | {"setup": times.ns}
+    run_record["versions"] = provenance.versions(None, place.hadoop_version)
+    bundle.add_bytes(job.to_json().encode(), files.JOB)
+    report(f"collect: {application_id}")
+    bundle.add_bytes(json.dumps(_window(application_id, rm_record), indent=1).encode(), files.WINDOW)
+    missing = [*_driver(bundle, job), *_model(bundle, experiment, place, run_dir)]
+    # in client mode HDFS logs lines of the run from the driver's start, before the ResourceManager knows of it
+    begin_ms = rm_record["startedTime"] - (0 if job.deploy_mode == "cluster" else external.SLACK_MS)
+    home = run_dir.partition("/dlobd/")[0]
+    query = evidence.LogQuery(
+        application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
+    )
+    with times.measure("collect"):
+        missing += place.gather(query, job.train_dir, run_dir, bundle)
+        bundle.note_collected(missing, {})
+    runner.compute(experiment, bundle, run_record, times, report)
+    bundle.write(run_record)
+    bundle.seal()
+    return bundle.path
+
+
+def _window(application_id: str, rm_record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the window as the ResourceManager observed it."""
+    anchor = clock.anchor()
+    monotonic_ns = WallToMonotonic([anchor]).ms
+    return {
+        "exec_ns": monotonic_ns(rm_record["startedTime"]),
+        "started_ns": monotonic_ns(rm_record["startedTime"]),
+        "exit_ns": monotonic_ns(rm_record["finishedTime"]),
+        "exit_code": 0 if rm_record.get("finalStatus") == "SUCCEEDED" else 1,
+        "pid": 0,
+        "application_id": application_id,
+        "ended_by": "",
+        "anchors": [asdict(anchor)],
+        "by_hand": True,
+    }
+
+
+def _run_id(ref: str, out: Path) -> str:
+    """Returns the run ID of `ref`."""
+    if store.RUN_ID.fullmatch(ref):
+        return ref  # another machine may have prepared it
+    if ref != store.LATEST:
+        raise UsageError(
+            f"{ref!r} is neither a YARN application id nor a run id.",
+            "dlobd collect application_N_N, or the run's id, or latest",
+        )
+    waiting = [bundle.run_id for bundle in store.bundles(out) if _waits(bundle)]
+    if not waiting:
+        raise UsageError(
+            f"No run in {out} is waiting to be collected.",
+            "name the run or the application, or set --out to the directory of its bundle",
+        )
+    return waiting[-1]
+
+
+def _waits(bundle: Bundle) -> bool:
+    try:
+        return bundle.read().reason == PREPARED
+    except BundleError:
+        return False
+
+
+def _submitted(run_id: str, rm_url: str) -> str:
+    """Returns the ID of the only application of a run."""
+    ids = [str(record["id"]) for record in orphans.applications(rm_url, orphans.tag_of(run_id)) or []]
+    if len(ids) == 1:
+        return ids[0]
+    if ids:
+        raise UsageError(
+            f"The command of run {run_id} was submitted {len(ids)} times: {', '.join(ids)}.", "name one of them"
+        )
+    raise UsageError(
+        f"The ResourceManager at {rm_url} knows no application of run {run_id}.",
+        "submit the command that dlobd run --by-hand printed, then collect again",
+    )
+
+
+def _check_ended(application_id: str, rm_record: dict[str, Any], rm_url: str) -> None:
+    if not rm_record:
+        raise UsageError(
+            f"The ResourceManager at {rm_url} knows no {application_id}.",
+            "see its /cluster/apps page; it keeps yarn.resourcemanager.max-completed-applications of them",
+        )
+    if rm_record.get("state") not in application.ENDED:
+        raise UsageError(f"{application_id} is {rm_record.get('state')}.", "collect it when it has ended")
+
+
+def _run_dir(application_id: str, rm_record: dict[str, Any], place: ExternalHadoop) -> str:
+    """Returns the run's directory in HDFS, from the application's tag."""
+    tag = _TAG.search(rm_record.get("applicationTags", ""))
+    if tag is None:
+        raise UsageError(
+            f"{application_id} has no dlobd tag, so its run is unknown.",
+            "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand, and submit the command that it prints",
+        )
+    home = place.top if rm_record["user"] == place.web.user else f"{Path(place.top).parent}/{rm_record['user']}"
+    # YARN stores tags in lower case
+    return f"{home}/dlobd/runs/{tag[1][:16].upper()}{tag[1][16:]}"
+
+
+def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Experiment, Job]:
+    """Reads experiment and job as they were prepared."""
+    try:
+        experiment = json.loads(place.storage.read(f"{run_dir}/experiment.json", "experiment"))
+        return from_dict(experiment, run_dir), Job.from_dict(
+            json.loads(place.storage.read(f"{run_dir}/job.json", "job"))
+        )
+    except (*failures(), ValueError, TypeError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"{application_id} cannot be collected: its description is missing from {run_dir} ({why}).",
+            "prepare it with dlobd run EXPERIMENT --hadoop-conf DIR --by-hand",
+        ) from error
+
+
+def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
+    """Returns the record that `prepare` wrote, or a new one if another machine prepared the run."""
+    try:
+        if (bundle.path / "run.json").exists():
+            return bundle.read_json()
+    except BundleError:
+        pass
+    return run_records.begin(bundle, experiment)
+
+
+def _model(bundle: Bundle, experiment: Experiment, place: ExternalHadoop, run_dir: str) -> list[str]:
+    """Copies the file of the user's model if another machine prepared the run."""
+    if own_file.named(experiment.model) is None or (bundle.path / files.MODEL).exists():
+        return []
+    try:
+        bundle.add_bytes(place.storage.read(f"{run_dir}/{MODEL_FILE}", kinds.MODEL_FILE), files.MODEL)
+    except failures() as error:
+        return [f"model: {words(error)}"]
+    return []
+
+
+def _driver(bundle: Bundle, job: Job) -> list[str]:
+    """Redacts the driver's files. The cluster does not have them if the driver ran beside spark-submit."""
+    bundle.redact_driver_logs()
+    if job.deploy_mode == "cluster":
+        return []
+    missing = []
+    if not (bundle.logs / "driver.stderr").exists():
+        missing.append("driver log: not here; redirect spark-submit's stderr as in the line of --by-hand")
+    if not list(bundle.spans.glob("driver/spans-*")):
+        missing.append(f"driver spans: not here; copy {job.spans_dir} of the machine that ran spark-submit to spans/")
+    return missing

@@ -1,0 +1,27 @@
+"""Callbacks of a run: lines about its progress, and hooks for callers of `dlobd.run.runner.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dlobd.bundle.store import Bundle
+from dlobd.run.schedulers.base import Command
+
+Report = Callable[[str], None]
+"""Receives a line for each step of a command when the step begins."""
+
+
+def prefixed(report: Report, phase: str) -> Report:
+    """Returns a `Report` that names the phase before each line."""
+    return lambda line: report(f"{phase}: {line}")
+
+
+class RunObserver:
+    """Hooks of a run. Subclasses override those that they need."""
+
+    def created(self, bundle: Bundle) -> None:
+        """Receives the new bundle before anything is started."""
+
+    def submitting(self, command: Command) -> Command:
+        """Receives the submit command and returns the command to be used, for example with injected delays."""
+        return command

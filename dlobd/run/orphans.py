@@ -1,0 +1,116 @@
+"""Ends YARN applications that a killed dlobd command has left running.
+
+Only a driver inside the cluster outlives its dlobd; the kernel ends a driver beside spark-submit. Each run writes a
+note to the cache directory before it submits, and removes the note when its application has ended. Only applications
+with a note of a dead dlobd process are ended: never those of another user, or those submitted by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.hadoop.web import HadoopWeb
+from dlobd.paths import cache_dir, make_writable, replace_file
+from dlobd.run.collect import application
+from dlobd.run.observer import Report
+from dlobd.tracing import clock
+
+SUBMITTED = "submitted"
+"""Directory of the notes in the cache directory."""
+
+
+def tag_of(run_id: str) -> str:
+    """Returns the YARN tag of a run's application. YARN stores tags in lower case."""
+    return f"dlobd-{run_id.lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The note of a run whose application may run; `domain` is that of `clock.domain`: machine and boot."""
+
+    run_id: str
+    rm_url: str
+    domain: str
+    owner: ProcessId
+
+    def orphaned(self) -> bool:
+        """Returns True if its dlobd is certainly dead. On another machine this is unknown."""
+        here = clock.domain().split("/")
+        there = self.domain.split("/")
+        if there[0] != here[0] or "unknown" in there[1:] + here[1:]:
+            return False
+        if there[1] != here[1]:
+            return True  # the machine has rebooted since
+        return there == here and not self.owner.alive
+
+
+@contextmanager
+def watched(run_id: str, rm_url: str | None) -> Iterator[None]:
+    """Keeps a note of the run until the context ends without an exception; else its application may still run.
+
+    Args:
+        rm_url: the ResourceManager's URL; None if nothing outlives dlobd, so that no note is necessary.
+
+    Raises:
+        SetupError: the cache directory cannot be written.
+    """
+    owner = identify(os.getpid())
+    if rm_url is None or owner is None:
+        yield
+        return
+    path = _directory() / f"{run_id}.json"
+    make_writable(path.parent)
+    note = asdict(Submission(run_id, rm_url, clock.domain(), owner))
+    replace_file(path, json.dumps(note).encode(), durable=False)
+    yield
+    path.unlink(missing_ok=True)
+
+
+def end_orphans(rm_url: str, nm_urls: Sequence[str], report: Report) -> None:
+    """Ends the orphaned applications of this ResourceManager and reports each."""
+    for path in sorted(_directory().glob("*.json")):
+        note = _read(path)
+        if note is None or note.rm_url != rm_url or not note.orphaned():
+            continue
+        records = applications(rm_url, tag_of(note.run_id))
+        if records is None:
+            continue  # no answer: the next command tries again
+        for record in records:
+            if record.get("user") != user_name() or record.get("state") in application.ENDED:
+                continue
+            application.await_end(rm_url, nm_urls, record["id"], kill=True)
+            report(f"ended {record['id']}, which run {note.run_id} left running (its dlobd was killed)")
+        path.unlink(missing_ok=True)
+
+
+def applications(rm_url: str, tag: str) -> list[dict[str, Any]] | None:
+    """Returns the ResourceManager's records of applications with a tag, oldest first; None without an answer."""
+    answer = HadoopWeb.get_json(f"{rm_url}/ws/v1/cluster/apps", applicationTags=tag)
+    if answer is None:
+        return None
+    records = (answer.get("apps") or {}).get("app") or []
+    return sorted(records, key=lambda record: record.get("startedTime", 0))
+
+
+def _directory() -> Path:
+    return cache_dir() / SUBMITTED
+
+
+def _read(path: Path) -> Submission | None:
+    """Returns a note; None if another command has removed it, or it is damaged or of another version."""
+    try:
+        raw = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    try:
+        return Submission(raw["run_id"], raw["rm_url"], raw["domain"], ProcessId(**raw["owner"]))
+    except (KeyError, TypeError):
+        return None

@@ -1,0 +1,123 @@
+"""The contract of a place: where the job of a run is executed.
+
+A row of the registry `places` points to a `PlaceKind`: it selects experiments, describes what it would start, and opens
+a `Place` for an experiment. The first row that serves an experiment wins.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+from dlobd.axes import PLACES
+from dlobd.bundle.store import Bundle
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.file_system import Storage
+from dlobd.job.description import Job
+from dlobd.run.observer import Report
+from dlobd.run.run_record import SetupTimes
+from dlobd.run.schedulers.base import Target
+from dlobd.run.submit import Window
+from dlobd.schema import Runnable
+
+if TYPE_CHECKING:
+    from dlobd.run.place.external import ExternalCluster, ExternalHadoop
+
+Lent: TypeAlias = "EmbeddedCluster | ExternalCluster | ExternalHadoop | None"
+"""A cluster of the caller: the running one of a series, an external one, or None."""
+
+Metrics = dict[str, int | None]
+"""Metrics that collecting yields, by name."""
+
+
+class Place(Protocol):
+    """The place of one run."""
+
+    java_version: str | None
+    hadoop_version: str | None
+    own_settings: str  # Hadoop settings that the user gave an embedded cluster; empty: none
+    storage: Storage
+    top: str  # prefix of every path in the storage
+    machine: str  # the machines whose noise is measured before the window
+
+    @property
+    def rm_url(self) -> str | None:
+        """The ResourceManager, whose applications may outlive this process; None if nothing does."""
+
+    def daemon_pids(self) -> dict[str, int]:
+        """Returns the daemons on this machine by name. Their resource use is sampled, with that of their children."""
+
+    def target(self) -> Target | None:
+        """Returns the cluster as the scheduler sees it; None if there is none."""
+
+    def job_fields(self) -> dict[str, str]:
+        """Returns the fields of Job that name the storage: fs_uri, webhdfs_url, user."""
+
+    def prepare(self, run_dir: str) -> None:
+        """Creates the directories that the job writes to, and notes how long the daemons' logs are.
+
+        Args:
+            run_dir: the directory of the ranks' markers; empty for a job without markers.
+
+        Raises:
+            ClusterError: the storage refused.
+        """
+
+    def local_files(self, directory: str) -> list[Path] | None:
+        """Returns the files on this machine's disks with the content of a directory of the storage. In HDFS these are
+        the blocks, including replicas. None: the blocks are on other machines.
+
+        Raises:
+            ClusterError: the storage does not answer.
+        """
+
+    def abort(self, application_id: str) -> str:
+        """Ends an application after dlobd has ended its driver; returns the scheduler's diagnostics before that."""
+
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
+        """Copies the evidence into the bundle; returns a line for each missing source, and metrics.
+
+        Args:
+            job: None for the user's own script, whose files are unknown.
+        """
+
+
+class PlaceKind(Protocol):
+    """A kind of place."""
+
+    evidence: ClassVar[str]
+    """The evidence that a run there leaves, in words."""
+    here: ClassVar[bool]
+    """True if all processes run on this machine, so that its memory must suffice."""
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        """Returns True if the experiment runs here."""
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target | None]:
+        """Describes what `opened` would do, and returns the target as far as it is known. Starts nothing.
+
+        Raises:
+            UsageError: the experiment cannot run here.
+        """
+
+    @staticmethod
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> AbstractContextManager[Place]:
+        """Opens the place. At the end of the context everything that was started for it stops; a lent cluster stays.
+
+        Args:
+            times: receives the durations of start and stop.
+        """
+
+
+def kind_of(experiment: Runnable, lent: Lent = None) -> PlaceKind:
+    """Returns the kind of place of an experiment. Some kind serves every valid experiment."""
+    kinds: list[PlaceKind] = [PLACES.get(row.name) for row in PLACES]
+    return next(kind for kind in kinds if kind.serves(experiment, lent))
+
+
+def needs_cluster(experiment: Runnable) -> bool:
+    """Returns True if at least HDFS must run."""
+    return experiment.scheduler != "none"

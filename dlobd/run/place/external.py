@@ -1,0 +1,298 @@
+"""An external YARN cluster, named by its HADOOP_CONF_DIR. A job brings everything that it needs.
+
+All files of dlobd are in the user's home directory in HDFS:
+
+    dlobd/cache/         Python environments and Spark's jars, named by their content: uploaded once
+    dlobd/data/          data sets, as on the embedded cluster
+    dlobd/runs/RUN/      output and description of a run
+    dlobd/spark-events/  event logs
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from dlobd.bundle import files
+from dlobd.bundle.store import Bundle
+from dlobd.errors import ClusterError, UsageError
+from dlobd.hadoop.embedded.configuration import user_name, write_spark_configuration
+from dlobd.hadoop.embedded.java import find_java
+from dlobd.hadoop.failures import failures
+from dlobd.hadoop.file_system import Storage, WebHdfs
+from dlobd.hadoop.site_files import HadoopConf
+from dlobd.hadoop.web import HadoopWeb
+from dlobd.job.description import Job
+from dlobd.network.verdict.evidence import Snapshot
+from dlobd.paths import cache_dir, make_writable, plain, resolved_plain
+from dlobd.run import orphans, packing
+from dlobd.run.collect import application
+from dlobd.run.collect import external as evidence
+from dlobd.run.machine_noise import CLIENT
+from dlobd.run.observer import Report, prefixed
+from dlobd.run.place.base import Lent, Metrics
+from dlobd.run.place.upload import Upload
+from dlobd.run.preflight.cluster import check_capacity, check_nodes, nodes_have_dlobd
+from dlobd.run.run_record import SetupTimes
+from dlobd.run.schedulers.base import PackedInstallation, Target
+from dlobd.run.submit import Window
+from dlobd.schema import Experiment, Runnable
+
+SLACK_MS = 2000
+"""HDFS logs lines of an application before it is submitted (staging) and after its end (the last renames)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalCluster:
+    """An external cluster as named on the command line."""
+
+    conf_dir: Path
+    archive: Path | None = None
+
+    def read(self) -> HadoopConf:
+        """Reads its configuration. The cluster is not asked for anything.
+
+        Raises:
+            UsageError: the configuration or the archive cannot be used.
+        """
+        conf = HadoopConf.read(self.conf_dir)
+        conf.check_supported()
+        if self.archive:
+            packing.check_archive(self.archive)
+        return conf
+
+
+def check(experiment: Runnable) -> None:
+    """Raises UsageError if the experiment cannot run there: another scheduler, or a cold page cache."""
+    if experiment.scheduler != "yarn":
+        raise UsageError(
+            f"--hadoop-conf needs scheduler = yarn, but {experiment.name} has {experiment.scheduler}.",
+            "omit --hadoop-conf (or unset DLOBD_HADOOP_CONF), or add --set scheduler=yarn",
+        )
+    if isinstance(experiment, Experiment) and experiment.page_cache == "cold":
+        raise UsageError(
+            "page_cache cold needs the embedded cluster: HDFS cannot drop the page cache of another machine.",
+            "--set page_cache=as-is, or warm",
+        )
+
+
+class ExternalHadoop:
+    """A `Place` on an external cluster that has answered.
+
+    Args:
+        archive: the user's own packed environment.
+    """
+
+    def __init__(self, web: HadoopWeb, archive: Path | None, report: Report) -> None:
+        """Raises SetupError without a Java 17 for spark-submit."""
+        java = find_java()
+        self.web = web
+        self.java_version: str | None = java.version
+        self.hadoop_version = web.hadoop_version
+        self.own_settings = ""
+        self.storage: Storage = WebHdfs(web.webhdfs_url, web.user)
+        self.top = web.home.rstrip("/")
+        self.machine = CLIENT
+        self._java = java
+        self._archive = archive
+        self._report = report
+        self._packed: PackedInstallation | None = None
+
+    @classmethod
+    def open(cls, cluster: ExternalCluster, report: Report) -> ExternalHadoop:
+        """Reaches the cluster.
+
+        Raises:
+            UsageError: its configuration cannot be used.
+            ClusterError: it does not answer.
+        """
+        conf = cluster.read()
+        report(f"connecting to the cluster of {conf.directory}")
+        return cls(HadoopWeb.connect(conf, user_name()), cluster.archive, report)
+
+    def with_replication(self, replication: int) -> ExternalHadoop:
+        """Returns the same cluster for one run, whose files in HDFS get this many replicas."""
+        place = copy(self)
+        place.storage = WebHdfs(self.web.webhdfs_url, self.web.user, replication)
+        return place
+
+    @property
+    def rm_url(self) -> str:
+        return self.web.rm_url
+
+    @property
+    def events_dir(self) -> str:
+        """spark.eventLog.dir in HDFS."""
+        return f"{self.top}/dlobd/spark-events"
+
+    def supply(self, times: SetupTimes) -> None:
+        """Ends orphans of killed dlobd commands, and uploads environment and jars unless the nodes have them.
+
+        Raises:
+            UsageError: the nodes have another dlobd.
+            SetupError: the environment cannot be packed.
+            ClusterError: HDFS refused, or no NodeManager runs.
+        """
+        orphans.end_orphans(self.rm_url, self.web.node_urls(), self._report)
+        with times.measure("upload"):
+            self.upload()
+
+    def upload(self) -> None:
+        """Uploads environment and jars unless the nodes have them. Raises what `supply` raises."""
+        if not self.web.node_urls():
+            raise ClusterError(
+                f"No NodeManager is running according to {self.web.rm_url}.", "see its /cluster/nodes page"
+            )
+        if not _uploads(self.web.conf, self._archive):
+            check_nodes(self.web)
+            return
+        self._packed = Upload(self.web, self.storage, self.top, self._report).installation(self._archive)
+
+    def daemon_pids(self) -> dict[str, int]:
+        return {}
+
+    def target(self) -> Target:
+        target = planned_target(self.web.conf, self._archive)
+        if target.packed and self._packed is None:
+            raise ValueError("nothing has been uploaded")
+        make_writable(target.tmp_dir)
+        write_spark_configuration(target.spark_conf_dir)
+        return replace(
+            target,
+            client_conf_dir=plain(target.client_conf_dir),
+            java_home=self._java.home,
+            bind_ip=_own_address(self.web.rm_url),
+            events_dir=self.events_dir,
+            packed=self._packed,
+        )
+
+    def job_fields(self) -> dict[str, str]:
+        web = self.web
+        return {"fs_uri": web.conf.fs_uri, "webhdfs_url": web.webhdfs_url, "user": web.user}
+
+    def prepare(self, run_dir: str) -> None:
+        try:
+            for path in (*([f"{run_dir}/done"] if run_dir else []), self.events_dir):
+                self.storage.make_directory(path)
+        except failures() as error:
+            raise ClusterError(
+                f"HDFS refused to create a directory: {error}", f"check your permissions in {self.top}"
+            ) from error
+
+    def local_files(self, directory: str) -> None:
+        return None
+
+    def abort(self, application_id: str) -> str:
+        diagnostics = application.diagnostics(self.web.rm_url, application_id)
+        application.kill_application(self.web.rm_url, application_id)
+        return diagnostics
+
+    def collect(self, window: Window, job: Job | None, bundle: Bundle) -> tuple[list[str], Metrics]:
+        bundle.add_bytes(json.dumps(Snapshot.read().to_json()).encode(), files.CLIENT_INTERFACES)
+        if not window.application_id:
+            return ["no application was submitted"], {}
+        anchor = window.anchors[0]
+        offset_ns = anchor["wall_ns"] - anchor["monotonic_ns"]
+        begin_ms, end_ms = ((at_ns + offset_ns) // 1_000_000 for at_ns in (window.exec_ns, window.exit_ns))
+        nodes = self.web.node_urls()
+        application.await_end(
+            self.web.rm_url, nodes, window.application_id, kill=window.exit_code < 0 or bool(window.ended_by)
+        )
+        asked = evidence.LogQuery(window.application_id, begin_ms, end_ms + SLACK_MS, self.web.user, self.top)
+        missing = self.gather(asked, job.train_dir if job else "", job.run_dir if job else "", bundle)
+        return missing, {"executor_peak_bytes": application.executor_peak(nodes, window.application_id, bundle)}
+
+    def gather(self, asked: evidence.LogQuery, train_dir: str, run_dir: str, bundle: Bundle) -> list[str]:
+        """Copies all evidence of an ended application that the cluster still has."""
+        return evidence.gather(self.web, self._java.command, asked, self.events_dir, train_dir, run_dir, bundle)
+
+
+def _uploads(conf: HadoopConf, archive: Path | None) -> bool:
+    """Returns True if nodes get dlobd through HDFS: the user brings an archive, or they have none."""
+    return archive is not None or not nodes_have_dlobd(conf)
+
+
+def planned_target(conf: HadoopConf, archive: Path | None) -> Target:
+    """Returns the cluster as spark-submit sees it. Facts that only the cluster knows are in angle brackets."""
+    home, name = "<hdfs-home>/dlobd", packing.ENVIRONMENT
+    return Target(
+        client_conf_dir=conf.directory,
+        spark_conf_dir=resolved_plain(_work_dir() / "spark-conf"),
+        java_home=Path("<java-home>"),
+        fs_uri=conf.fs_uri,
+        bind_ip="<this-host>",
+        tmp_dir=_work_dir() / "tmp",
+        events_dir=f"{home}/spark-events",
+        packed=PackedInstallation(
+            environment=f"{conf.fs_uri}{home}/cache/<environment>#{name}",
+            python=f"./{name}/bin/python",
+            spark_libs=f"{conf.fs_uri}{home}/cache/<spark-libs>",
+            package=Path("<package>"),
+        )
+        if _uploads(conf, archive)
+        else None,
+    )
+
+
+def _work_dir() -> Path:
+    return plain(cache_dir() / "remote")
+
+
+def _own_address(url: str) -> str:
+    """Returns the local address of a connection to the cluster, by which its nodes can reach this machine."""
+    parts = urlsplit(url)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=5) as connection:
+            return str(connection.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(f"YARN stopped answering at {parts.netloc}: {error}.", "try again") from error
+
+
+class ExternalKind:
+    """The `PlaceKind` of a cluster named by its HADOOP_CONF_DIR."""
+
+    evidence: ClassVar[str] = "logs, spans, event log, ResourceManager record"
+    here: ClassVar[bool] = False
+
+    @staticmethod
+    def serves(experiment: Runnable, lent: Lent) -> bool:
+        # an experiment that cannot run there is refused by `planned` and `opened`
+        return isinstance(lent, ExternalCluster | ExternalHadoop)
+
+    @staticmethod
+    def planned(experiment: Runnable, lent: Lent) -> tuple[str, Target]:
+        check(experiment)
+        if not isinstance(lent, ExternalCluster):
+            raise TypeError(f"not the name of an external cluster: {lent}")
+        conf = lent.read()
+        target = planned_target(conf, lent.archive)
+        if target.packed is None:
+            return f"the nodes of {conf.directory} have dlobd", target
+        return f"environment and Spark's jars into HDFS of {conf.directory}, once", target
+
+    @staticmethod
+    @contextmanager
+    def opened(experiment: Runnable, lent: Lent, times: SetupTimes, report: Report) -> Iterator[ExternalHadoop]:
+        check(experiment)
+        if isinstance(lent, ExternalHadoop):  # of a series, with everything uploaded
+            place = lent
+            _check_capacity(experiment, place, report)
+        elif isinstance(lent, ExternalCluster):
+            place = ExternalHadoop.open(lent, prefixed(report, "prepare"))
+            _check_capacity(experiment, place, report)
+            place.supply(times)
+        else:
+            raise TypeError(f"not an external cluster: {lent}")
+        yield place.with_replication(experiment.replication)
+
+
+def _check_capacity(experiment: Runnable, place: ExternalHadoop, report: Report) -> None:
+    if note := check_capacity(experiment, place.web):
+        report(f"prepare: {note}")

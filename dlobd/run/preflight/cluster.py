@@ -1,0 +1,131 @@
+"""Checks of an external Hadoop cluster: its daemons answer, its nodes have this dlobd, and the job fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+
+from dlobd import installation
+from dlobd.errors import SetupError, UsageError
+from dlobd.hadoop.embedded.configuration import user_name
+from dlobd.hadoop.site_files import HadoopConf
+from dlobd.hadoop.web import MAX_NODES, HadoopWeb, active_namenode, active_resourcemanager, running_nodes
+from dlobd.installation import Installed
+from dlobd.run.preflight import Diagnosis, capacity
+from dlobd.schema import Runnable
+
+VERSION, PYTHON = "yarn.nodemanager.dlobd.version", "yarn.nodemanager.dlobd.python"
+"""Properties of yarn-site.xml on nodes that have dlobd; `yarn/base/installed.properties` sets them."""
+
+GPU = "yarn.io/gpu"
+"""YARN's name of the resource."""
+
+ANSWER_S = (3.0, 5.0)
+"""Timeouts of `dlobd doctor` to connect and between two bytes. They are short because the user is waiting."""
+
+
+def nodes_have_dlobd(conf: HadoopConf) -> bool:
+    """Returns True if the configuration says that the nodes have dlobd, so that nothing must be uploaded."""
+    return bool(conf.get(VERSION))
+
+
+def check_nodes(web: HadoopWeb) -> None:
+    """Asks each NodeManager, at most MAX_NODES, for the version and path of its dlobd. They must equal ours.
+
+    Raises:
+        UsageError: a node has another dlobd or does not report it.
+    """
+    here = installation.this()
+    for host, url in islice(web.nodes(), MAX_NODES):
+        version, python = (web.property(url, key) for key in (VERSION, PYTHON))
+        there = Installed(version or "", python or "")
+        if there != here:
+            report = f"has {there}" if there.version else f"does not report its dlobd at {url}/conf"
+            raise UsageError(
+                f"Node {host} {report}, but this is {here}: the job would run with another dlobd.",
+                "run the same image on both sides (docker compose build, then up), or bring --archive FILE",
+            )
+
+
+def check_capacity(experiment: Runnable, web: HadoopWeb) -> str:
+    """Checks that the cluster can hold the job while it is idle.
+
+    YARN's API does not report whether its scheduler counts vcores. Only the largest container is held to them.
+
+    Returns:
+        A note if the job must wait for other applications now; else an empty string.
+
+    Raises:
+        SetupError: the job never fits.
+    """
+    nodes = web.node_resources()
+    if not nodes:
+        return ""  # the ResourceManager does not report them
+    largest_mb = web.setting("yarn.scheduler.maximum-allocation-mb") or max(node.memory_mb for node in nodes)
+    maximum = capacity.Node(largest_mb, web.setting("yarn.scheduler.maximum-allocation-vcores"))
+    minimum_mb = web.setting("yarn.scheduler.minimum-allocation-mb") or 1
+    idle = [capacity.Node(node.memory_mb, None) for node in nodes]
+    capacity.check_yarn(experiment, capacity.Cluster(idle, minimum_mb, maximum))
+    if wanted := experiment.workers * capacity.gpus_of(experiment):
+        gpus = [node.resources[GPU] for node in nodes if GPU in node.resources]
+        if not gpus:
+            raise SetupError(f"device gpu: YARN at {web.rm_url} has no resource type {GPU}.", capacity.ON_CPU)
+        if wanted > sum(gpus):
+            raise SetupError(f"{wanted} workers need a GPU each, but YARN's nodes have {sum(gpus)}.", "lower workers")
+    free = [capacity.Node(node.free_memory_mb, None) for node in nodes]
+    room = capacity.room(experiment, capacity.Cluster(free, minimum_mb, maximum))
+    if experiment.workers > room:
+        return f"the cluster is busy: now there is room for {room} of {experiment.workers} executors"
+    return ""
+
+
+def checks(conf: HadoopConf) -> list[tuple[str, Callable[[], Diagnosis]]]:
+    """Returns the checks of `dlobd doctor` for this cluster."""
+    return [(part, partial(check, conf)) for part, check in PARTS]
+
+
+def _namenode(conf: HadoopConf) -> Diagnosis:
+    address, home = active_namenode(conf, user_name(), ANSWER_S)
+    return Diagnosis("NameNode", "ok", f"{address.netloc} ({address.key}) answers; home of {user_name()} is {home}")
+
+
+def _resourcemanager(conf: HadoopConf) -> Diagnosis:
+    address, info = active_resourcemanager(conf, ANSWER_S)
+    version = info.get("hadoopVersion", "of unknown version")
+    return Diagnosis("ResourceManager", "ok", f"{address.netloc} ({address.key}) answers, Hadoop {version}")
+
+
+def _nodemanagers(conf: HadoopConf) -> Diagnosis:
+    address, _ = active_resourcemanager(conf, ANSWER_S)
+    count = running_nodes(address, ANSWER_S)
+    if not count:
+        what = "none is running" if count == 0 else f"{address.netloc} does not report how many run"
+        return Diagnosis("NodeManagers", "broken", what, f"see {address.url}/cluster/nodes")
+    return Diagnosis("NodeManagers", "ok", f"{count} running")
+
+
+def _dlobd_on_nodes(conf: HadoopConf) -> Diagnosis:
+    if not nodes_have_dlobd(conf):
+        return Diagnosis("dlobd there", "ok", "uploaded before the first run")
+    check_nodes(HadoopWeb.connect(conf, user_name()))
+    return Diagnosis("dlobd there", "ok", f"each node has {installation.this()}")
+
+
+def _container_logs(conf: HadoopConf) -> Diagnosis:
+    key = "yarn.log-aggregation-enable"
+    if conf.get(key).lower() == "true":
+        return Diagnosis("container logs", "ok", f"{key}=true: YARN keeps them in HDFS")
+    what = f"{key} is not true: NodeManagers delete them after a while"
+    return Diagnosis(
+        "container logs", "absent", what, "nothing for dlobd run; collect runs submitted by hand soon after they end"
+    )
+
+
+PARTS: tuple[tuple[str, Callable[[HadoopConf], Diagnosis]], ...] = (
+    ("NameNode", _namenode),
+    ("ResourceManager", _resourcemanager),
+    ("NodeManagers", _nodemanagers),
+    ("dlobd there", _dlobd_on_nodes),
+    ("container logs", _container_logs),
+)

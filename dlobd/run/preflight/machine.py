@@ -1,0 +1,261 @@
+"""Checks of this machine for `dlobd doctor`, and the list of sockets that a run opens.
+
+For an external cluster only the parts that a run there needs are checked, and `cluster` adds its own. Without RDMA a
+run uses Ethernet, so that `rdma` diagnoses are optional unless a channel is required.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+
+from dlobd.axes import DATASETS
+from dlobd.errors import ClusterError, DlobdError, SetupError
+from dlobd.experiment.files import load
+from dlobd.hadoop.embedded import configuration, startup
+from dlobd.hadoop.embedded.cluster import EmbeddedCluster
+from dlobd.hadoop.embedded.configuration import default_settings
+from dlobd.hadoop.embedded.jars import JARS
+from dlobd.hadoop.embedded.java import find_java
+from dlobd.hadoop.embedded.ports import choose_ports, port_base
+from dlobd.hadoop.site_files import HadoopConf
+from dlobd.job.datasets.base import dataset_of
+from dlobd.paths import cache_dir, cluster_dir, make_writable, sha256_of
+from dlobd.run.preflight import Diagnosis, cluster, rdma
+from dlobd.run.preflight.capacity import demand_mb
+from dlobd.tracing import clock
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A socket that a run opens: the program, its address and its protection."""
+
+    program: str
+    address: str
+    protected: str
+
+
+CHANNEL = "the channel's address; without a device: 127.0.0.1"
+
+LISTENERS = (
+    Listener("HDFS's and YARN's daemons", "127.0.0.1", "nothing (Hadoop's simple authentication)"),
+    Listener("Spark's driver and executors", "127.0.0.1", "nothing, unless spark.authenticate is set"),
+    Listener(
+        "TensorFlowOnSpark's reservation server, which unpickles its input",
+        "127.0.0.1; tfos-stock: 0.0.0.0",
+        "nothing",
+    ),
+    Listener("TensorFlowOnSpark's queue manager", "a Unix socket; for ps and evaluator: 0.0.0.0", "its own key"),
+    Listener(
+        "TensorFlow's gRPC server in each rank, with TensorFlow's own exchanges",
+        "0.0.0.0, fixed by TensorFlow",
+        "nothing",
+    ),
+    Listener("dlobd in the driver: clock; with barrier also the ranks' log lines", "127.0.0.1", "the run's secret"),
+    Listener(
+        "dlobd in the driver, with exchanges of dlobd's own: key-value store; with mpi also PMI",
+        "127.0.0.1",
+        "the run's secret",
+    ),
+    Listener("a rank's channel, with dlobd's own exchanges: sockets and grpc", CHANNEL, "HMAC with the run's secret"),
+    Listener("a rank's channel, with dlobd's own exchanges: ucx and mpi", CHANNEL, "nothing"),
+)
+
+
+def listeners(conf_dir: Path | None = None) -> tuple[Listener, ...]:
+    """Returns the sockets that a run opens here, and on the nodes of an external cluster if `conf_dir` names one."""
+    if conf_dir is None:
+        return LISTENERS
+    node = "each host's address in the cluster"
+    # the first row is the daemons: an external cluster has its own
+    return tuple(replace(row, address=row.address.replace("127.0.0.1", node)) for row in LISTENERS[1:])
+
+
+def examine(conf_dir: Path | None = None, require: Sequence[str] = (), allow_soft: bool = False) -> list[Diagnosis]:
+    """Returns the diagnoses of all parts, in the order in which a run needs them.
+
+    Args:
+        conf_dir: HADOOP_CONF_DIR of the external cluster of the run. A request to it takes at most
+            `cluster.ANSWER_S`, so that the check ends within a minute even if nothing answers.
+        require: channels that must exist, TRANSPORT[@DEVICE].
+        allow_soft: accept an RDMA device in software.
+
+    Raises:
+        UsageError: `conf_dir` cannot be read or used, or `require` names no channel.
+    """
+    specs = [rdma.channel(text) for text in require]
+    conf = None if conf_dir is None else HadoopConf.read(conf_dir)
+    if conf is not None:
+        conf.check_supported()
+    here = [_guarded(part, check) for part, check in PARTS if conf is None or part not in EMBEDDED]
+    network = rdma.examine()
+    here += [*network, *(rdma.required(spec, network, allow_soft) for spec in specs)]
+    if conf is None:
+        return here
+    return here + [replace(_guarded(part, check), remote=True) for part, check in cluster.checks(conf)]
+
+
+def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
+    """Returns the exit code that a run would have: 3 because of this machine, 4 because of the external cluster."""
+    broken = [one for one in diagnoses if one.verdict == "broken" and not one.optional]
+    if not broken:
+        return 0
+    return ClusterError.exit_code if all(one.remote for one in broken) else SetupError.exit_code
+
+
+def _guarded(part: str, check: Callable[[], Diagnosis]) -> Diagnosis:
+    try:
+        return check()
+    except DlobdError as error:
+        return Diagnosis(part, "broken", error.what, error.remedy)
+    except OSError as error:
+        return Diagnosis(part, "broken", f"{type(error).__name__}: {error}", "fix this, then run dlobd doctor again")
+
+
+def _python() -> Diagnosis:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if not (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Diagnosis(
+            "Python", "broken", f"{version}; 3.11, 3.12 or 3.13 is required", "install one of these, and dlobd with it"
+        )
+    return Diagnosis("Python", "ok", f"{version}, {sys.executable}")
+
+
+def _packages() -> Diagnosis:
+    missing, versions = [], []
+    for name in ("pyspark", "tensorflow", "tensorflowonspark"):
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Diagnosis("packages", "broken", f"{', '.join(missing)} not installed", "reinstall dlobd with pip")
+    return Diagnosis("packages", "ok", ", ".join(versions))
+
+
+def _java() -> Diagnosis:
+    java = find_java()
+    return Diagnosis("Java", "ok", f"{java.version} ({java.origin}), {java.home}")
+
+
+def _jars() -> Diagnosis:
+    given = os.environ.get("DLOBD_JARS")  # a directory that dlobd never changes
+    directory = Path(given).expanduser() if given else cache_dir() / "jars"
+    missing = [jar for jar in JARS if not (directory / jar.file_name).is_file()]
+    if missing:
+        what = f"{len(missing)} of {len(JARS)} are missing from {directory}"
+        if given:
+            return Diagnosis("Hadoop jars", "broken", what, "put them there, or unset DLOBD_JARS")
+        size_mb = sum(jar.size_bytes for jar in missing) / 1e6
+        return Diagnosis("Hadoop jars", "absent", f"{what} ({size_mb:.0f} MB)", "nothing; the first run downloads them")
+    wrong = [jar.file_name for jar in JARS if sha256_of(directory / jar.file_name) != jar.sha256]
+    if wrong:
+        again = "dlobd clean --yes; the next run downloads them again"
+        remedy = "replace them, or unset DLOBD_JARS" if given else again
+        return Diagnosis("Hadoop jars", "broken", f"wrong sha256 for {', '.join(wrong)} in {directory}", remedy)
+    return Diagnosis("Hadoop jars", "ok", f"{len(JARS)} with correct sha256 in {directory}")
+
+
+def _memory() -> Diagnosis:
+    settings = default_settings()
+    startup.check_memory(settings)
+    needed_mb = sum(demand_mb(load("softmax-mnist")).values())
+    available_mb = startup.available_memory_bytes() >> 20
+    if needed_mb > available_mb:
+        return Diagnosis(
+            "memory",
+            "broken",
+            f"{available_mb} MB available; the main job needs {needed_mb} MB",
+            "free memory, or run softmax-mnist with --set workers=1",
+        )
+    return Diagnosis(
+        "memory", "ok", f"{available_mb} MB available; the main job needs {needed_mb} MB besides the daemons"
+    )
+
+
+def _disk() -> Diagnosis:
+    make_writable(cache_dir())
+    startup.check_disk(cache_dir())
+    return Diagnosis("disk", "ok", f"{shutil.disk_usage(cache_dir()).free >> 20} MB free in {cache_dir()}")
+
+
+def _ports() -> Diagnosis:
+    hosts = configuration.port_hosts(default_settings())
+    base = port_base()
+    if _running() and base is not None:
+        return Diagnosis("ports", "ok", f"{len(hosts)} ports from {base} are in use by the running cluster")
+    first = choose_ports(hosts, base)[0]
+    return Diagnosis("ports", "ok", f"{len(hosts)} consecutive free ports, for example from {first}")
+
+
+def _data() -> Diagnosis:
+    size = 0
+    main = load("softmax-mnist")
+    for row in DATASETS:
+        if row.reason() is None and not row.package:
+            dataset = dataset_of(replace(main, dataset=row.name))
+            next(dataset.chunks("test", range(1), 1))
+            size += sum(path.stat().st_size for path in dataset.files())
+    return Diagnosis("data sets", "ok", f"{size / 1e6:.1f} MB, checksums correct")
+
+
+def _running() -> EmbeddedCluster | None:
+    try:
+        return EmbeddedCluster.attach(cluster_dir(), hold=False)
+    except ClusterError:
+        return None
+
+
+def _cluster() -> Diagnosis:
+    embedded = _running()
+    if embedded is None:
+        return Diagnosis(
+            "cluster", "absent", "none is running", "nothing; a run starts its own. To keep one: dlobd cluster up"
+        )
+    status = embedded.status()
+    dead = [daemon.name for daemon in status.daemons if not daemon.ready]
+    if dead or status.safe_mode:
+        why = f"{', '.join(dead)} not ready" if dead else "the NameNode is in safe mode"
+        return Diagnosis("cluster", "broken", why, "dlobd cluster down, then up")
+    return Diagnosis("cluster", "ok", f"up {status.up_s:.0f} s, {status.applications} applications")
+
+
+def _clocks() -> Diagnosis:
+    resolution_ns = round(time.get_clock_info("monotonic").resolution * 1e9)
+    anchor = clock.anchor()
+    what = f"monotonic clock resolution {resolution_ns} ns; wall clock paired with it to {anchor.error_ns} ns"
+    if "unknown" in anchor.domain:
+        return Diagnosis("clocks", "broken", f"{what}; boot id or time namespace cannot be read", "mount /proc")
+    return Diagnosis("clocks", "ok", what)
+
+
+def _pidfd() -> Diagnosis:
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError as error:
+        raise SetupError(f"this kernel has no pidfd_open ({error}).", "use Linux 5.3 or newer") from error
+    return Diagnosis("kernel", "ok", f"{os.uname().release}, pidfd")
+
+
+EMBEDDED = ("Hadoop jars", "memory", "disk", "ports", "cluster")
+"""Parts that a run on an external cluster does not need."""
+
+PARTS: tuple[tuple[str, Callable[[], Diagnosis]], ...] = (
+    ("Python", _python),
+    ("packages", _packages),
+    ("kernel", _pidfd),
+    ("clocks", _clocks),
+    ("Java", _java),
+    ("Hadoop jars", _jars),
+    ("memory", _memory),
+    ("disk", _disk),
+    ("ports", _ports),
+    ("data sets", _data),
+    ("cluster", _cluster),
+)

@@ -1,0 +1,607 @@
+"""Registries of span kinds (`SPANS`), of kinds of instants and events (`INSTANTS`), and of named waits (`CAUSES`).
+
+A row contains all properties of its kind: name, layer, quality of the evidence, the role it waits for, its named wait,
+the evidence without which its time may belong to another layer, the findings that it supports, and the next step that
+an event makes possible. Recorders, lanes, attribution, findings and reports refer to the row.
+
+A kind is its name, a `str`, because recorded files and run.json contain names. Names are part of the stored format: a
+name never gets another meaning. A name with `{}` is a template; the variable part is the span's `detail`. Kinds of two
+layers may share a name: compare kinds by `is`.
+
+Standard library only, and fast to import: the cluster's Python imports this module before it records its first span.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from functools import cache
+from typing import Any, Literal
+
+from dlobd.layers import CHANNEL, CLIENT, FEED, HDFS, LAUNCHER, SPARK, TENSORFLOW, USER, YARN
+
+OwnQuality = Literal["measured", "between marks"]
+MEASURED: OwnQuality = "measured"  # begin and end of one call or of one phase were observed
+BETWEEN_MARKS: OwnQuality = "between marks"  # two marks of different things; nothing inside was observed
+
+
+class EvidenceFile(Enum):
+    """Evidence whose absence can hide the owner of a span's time."""
+
+    DRIVER_SPANS = auto()
+    RANK_SPANS = auto()
+    WORKER_SPANS = auto()
+    DRIVER_LOG = auto()
+    DRIVER_JVM_LOG = auto()
+    AM_LOG = auto()
+    EXECUTOR_LOG = auto()
+    RM_LOG = auto()
+    NM_LOG = auto()
+
+
+DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG, AM_LOG, EXECUTOR_LOG, RM_LOG, NM_LOG = EvidenceFile
+PYTHON_EVIDENCE = (DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, DRIVER_LOG, AM_LOG, EXECUTOR_LOG)
+"""Evidence of the work of Python processes, and of calls that wait for another Python process."""
+CONTAINER_EVIDENCE = (RM_LOG, NM_LOG)
+"""Evidence of the steps from a container's request to its process; each daemon logs a part of them."""
+SUBMIT_EVIDENCE = (DRIVER_SPANS, DRIVER_LOG, DRIVER_JVM_LOG)
+
+# ---- roles that a recorded wait waits for: no process knows the lanes of others
+
+WAIT_FEEDER = "@feeder"  # the process that feeds this trainer: its executor, or its parent
+WAIT_READER = "@reader"  # the threads that read for this trainer
+WAIT_TRAINER = "@trainer"  # the trainer that this executor started last
+WAIT_TRAINERS = "@trainers"  # the trainer that finishes last
+WAIT_LAST_RESERVATION = "@last-reservation"  # the node whose reservation came last
+
+# ---- collectives: with `call`, the number of the collective, the members form one group
+
+STEP_RENDEZVOUS = "step"  # the exchange is inside: the step itself is the collective
+EXCHANGE_RENDEZVOUS = "exchange"  # the exchange is outside
+PEERS_RENDEZVOUS = "peers"  # all ranks have packed
+
+# ---- purposes of files: the variable part of `read {}` and `write {}`
+
+INPUT = "input"
+TEST_SET = "test set"
+DATA_SET = "data set"
+MODEL = "model"
+MODEL_FILE = "model file"  # the source of the user's own model
+DONE_MARKER = "done-marker"
+
+
+class Cause(str):
+    """A heartbeat, poll or sleep that explains the end of a wait, up to its period.
+
+    The value is the beginning of the text in files and reports; `text()` adds the details in parentheses."""
+
+    period_is_read: bool
+    """True if the length of the period was read from the run; False if it is the default of the setting or code."""
+    details: str
+    period_ns: int
+    findings: tuple[str, ...]
+
+    def __new__(
+        cls, name: str, period_is_read: bool, details: str = "", period_ns: int = 0, findings: tuple[str, ...] = ()
+    ) -> Cause:
+        row = super().__new__(cls, name)
+        row.period_is_read, row.details, row.period_ns, row.findings = period_is_read, details, period_ns, findings
+        return row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _cause, (str(self),)
+
+    def text(self, details: str = "") -> str:
+        """Returns the cause as files and reports show it."""
+        details = details or self.details
+        return f"{self} ({details})" if details else str(self)
+
+    def wait(self, period_ns: int = 0, details: str = "") -> dict[str, Any]:
+        """Returns the fields of a recorded wait.
+
+        Args:
+            period_ns: the period that was read; 0: the default.
+        """
+        return {"cause": self.text(details), "cause_period_ns": period_ns or self.period_ns}
+
+    def fields(self, period_ns: int = 0) -> dict[str, Any]:
+        """Returns the fields of a `Span`; see `wait`."""
+        return {**self.wait(period_ns), "cause_kind": self}
+
+
+_S, _MS = 10**9, 10**6
+
+NM_HEARTBEAT = Cause("NodeManager heartbeat", False, "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms, 1 s", _S)
+NM_HEARTBEAT_SET = Cause("NodeManager heartbeat, by the driver's settings", True)
+AM_HEARTBEAT = Cause(
+    "ApplicationMaster heartbeat",
+    False,
+    "spark.yarn.scheduler.initial-allocation.interval, 0.2 s, doubling to 3 s",
+    3 * _S,
+)
+AM_HEARTBEAT_READ = Cause("ApplicationMaster asks while containers are missing", True, "intervals of its log")
+REPORT_POLL = Cause("Spark's application report poll", False, "spark.yarn.report.interval, 1 s", _S)
+REPORT_POLL_READ = Cause("Spark's application report poll, between its last two calls", True)
+EXECUTORS_POLL = Cause("Spark's wait for registered executors", False, "0.1 s poll", 100 * _MS)
+TFOS_RESERVATION_POLL = Cause("TensorFlowOnSpark reservation poll", False, "sleep 1 s", _S, findings=("polls",))
+COMPAT_RESERVATION_POLL = Cause("reservation poll of the compatibility layer", True, "0.05 s")
+FEED_JOIN_POLL = Cause("TensorFlowOnSpark feed join poll", False, "sleep 1 s", _S, findings=("polls",))
+TFCLUSTER_SHUTDOWN_POLL = Cause("TensorFlowOnSpark TFCluster.shutdown poll", True, findings=("polls",))
+TFCLUSTER_GRACE_SECS = Cause("TFCluster.shutdown(grace_secs)", True, findings=("polls",))
+TERMINATE_POLL = Cause(
+    "TensorFlowOnSpark DataFeed.terminate", False, "5 s without an item", 5 * _S, findings=("polls",)
+)
+BARRIER_POLL = Cause(
+    "Spark's barrier poll",
+    False,
+    "BarrierTaskContext sleeps 1 s before it looks for the answer",
+    _S,
+    findings=("polls",),
+)
+TF_DATA = Cause(
+    "tf.data decodes and hands over a batch, in threads of its own",
+    False,
+    "at most 10 ms a batch",
+    10 * _MS,
+    findings=("input-pipeline",),
+)
+DONE_MARKER_POLL = Cause("done-marker poll", True, "2 s, doubling to 10 s")
+CLOSE_RETRY = Cause(
+    "HDFS client's close retry",
+    False,
+    "dfs.client.block.write.locateFollowingBlock.initial.delay.ms, 0.4 s",
+    400 * _MS,
+    findings=("close-retry",),
+)
+CLOSE_RETRY_READ = Cause(
+    "HDFS client's close retry, until its next try", True, "0.4 s, doubling", findings=("close-retry",)
+)
+
+CAUSES: dict[str, Cause] = {row: row for row in [*globals().values()] if type(row) is Cause}
+
+
+class SpanKind(str):
+    """One kind of span. Recorders add the wait of its row to every span; see `wait`.
+
+    Attributes:
+        quality: how well the span's own time is known.
+        hidden_by: evidence without which the span's own time may belong to another layer.
+        findings: codes of the findings whose time this kind is part of.
+        waits_for: role that a recorded span of this kind always waits for.
+        cause: named wait of a recorded span of this kind.
+        rendezvous: kind of collective that a recorded span of this kind is a member of.
+        role: role of the process that spends the time, where it is not the process of the lane.
+        pauses_training: the chief does it while the other ranks wait for the chief.
+    """
+
+    layer: str
+    quality: OwnQuality
+    hidden_by: tuple[EvidenceFile, ...]
+    findings: tuple[str, ...]
+    waits_for: str
+    cause: Cause | None
+    rendezvous: str
+    role: str
+    pauses_training: bool
+    wait: dict[str, Any]
+    """The wait of every recorded span of this kind, from three other columns; empty if it has none."""
+
+    def __new__(
+        cls,
+        name: str,
+        layer: str,
+        quality: OwnQuality = MEASURED,
+        *,
+        hidden_by: tuple[EvidenceFile, ...] = (),
+        findings: tuple[str, ...] = (),
+        waits_for: str = "",
+        cause: Cause | None = None,
+        rendezvous: str = "",
+        role: str = "",
+        pauses_training: bool = False,
+    ) -> SpanKind:
+        row = super().__new__(cls, name)
+        row.layer, row.quality, row.hidden_by, row.findings = layer, quality, hidden_by, findings
+        row.waits_for, row.cause, row.rendezvous = waits_for, cause, rendezvous
+        row.role, row.pauses_training = role, pauses_training
+        row.wait = {"rendezvous": rendezvous} if rendezvous else {}
+        row.wait |= {"waits_for": [waits_for]} if waits_for else {}
+        row.wait |= cause.wait() if cause is not None else {}
+        return row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _span, (self.layer, str(self))
+
+    def text(self, detail: str = "") -> str:
+        """Returns the name of a span: the template with its variable part."""
+        return self.replace("{}", detail)
+
+
+AM_ROLE = "application-master"
+
+
+def _am(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
+    """Returns a kind of span of an ApplicationMaster's process, which may lie in the lane of an executor."""
+    return SpanKind(name, SPARK, quality, hidden_by=(AM_LOG, *hidden_by), role=AM_ROLE)
+
+
+def _executor(name: str, quality: OwnQuality = MEASURED, *hidden_by: EvidenceFile) -> SpanKind:
+    return SpanKind(name, SPARK, quality, hidden_by=(EXECUTOR_LOG, *hidden_by))
+
+
+# ---- the client, spark-submit and the driver
+
+APPLICATION = SpanKind("application", CLIENT, BETWEEN_MARKS)  # submitted by hand
+START_SPARK_SUBMIT = SpanKind("start spark-submit", CLIENT)
+WAIT_FOR_SPARK_SUBMIT = SpanKind("wait for spark-submit", CLIENT, hidden_by=SUBMIT_EVIDENCE)
+START_PARENT = SpanKind("start parent process", CLIENT)
+WAIT_FOR_PARENT = SpanKind("wait for parent process", CLIENT, hidden_by=SUBMIT_EVIDENCE)
+INSTALL_HOOKS = SpanKind("install hooks", CLIENT)  # before the user's own script
+
+SPARK_SUBMIT_SCRIPT = SpanKind("spark-submit script", SPARK, BETWEEN_MARKS)
+SUBMIT_JVM_STARTS = SpanKind("SparkSubmit JVM starts", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
+WAIT_FOR_APPLICATION = SpanKind("wait for the application", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
+DRIVER_PYTHON_STARTS = SpanKind("driver Python starts", SPARK, BETWEEN_MARKS)
+DRIVER_PYTHON_EXITS = SpanKind("driver Python exits, JVM stops", SPARK, BETWEEN_MARKS, hidden_by=SUBMIT_EVIDENCE)
+JVM_PROCESS_EXITS = SpanKind("JVM process exits", SPARK, BETWEEN_MARKS)
+
+DRIVER = SpanKind("driver", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the whole of the driver's Python
+PARENT = SpanKind("parent", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))  # the process that starts native ranks
+PARENT_PYTHON_STARTS = SpanKind("parent Python starts", LAUNCHER, BETWEEN_MARKS)
+PARENT_PYTHON_EXITS = SpanKind("parent Python exits", LAUNCHER, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS,))
+USER_CODE = SpanKind("user code", USER, BETWEEN_MARKS)  # the user's script or function
+USER_MAIN = SpanKind("user code", TENSORFLOW, BETWEEN_MARKS)  # the user's main function on a node of TFCluster
+IMPORT_PYSPARK = SpanKind("import pyspark", SPARK, findings=("cold-start",))
+IMPORT_PYSPARK_WORKER = SpanKind("import pyspark.worker", SPARK, findings=("cold-start",))
+SPARK_CONTEXT = SpanKind("SparkContext", SPARK, hidden_by=(DRIVER_LOG,))  # its constructor
+SPARK_SESSION = SpanKind("SparkSession", SPARK, hidden_by=(DRIVER_LOG,))  # getOrCreate
+SPARK_CONTEXT_STOP = SpanKind("SparkContext.stop", SPARK, hidden_by=(DRIVER_LOG,))
+INPUT_SPLITS = SpanKind("input splits", SPARK, hidden_by=PYTHON_EVIDENCE)  # the RDD of the input's files is made
+UNPICKLE_FUNCTION = SpanKind("unpickle function", SPARK)
+JVM_CALL = SpanKind("JVM: {}", SPARK, hidden_by=PYTHON_EVIDENCE)  # a long call of py4j
+
+SPARK_ENV_STARTS = SpanKind("SparkEnv and UI start", SPARK, BETWEEN_MARKS)
+PREPARE_SUBMISSION = SpanKind("prepare submission", SPARK, BETWEEN_MARKS)
+REGISTER_WITH_MASTER = SpanKind("register with Master", SPARK)
+WAIT_FOR_AM = SpanKind("wait for the ApplicationMaster", SPARK, BETWEEN_MARKS, hidden_by=(RM_LOG,))
+WAIT_FOR_EXECUTORS = SpanKind("wait for executors", SPARK, BETWEEN_MARKS, hidden_by=(DRIVER_SPANS, AM_LOG))
+JOB = SpanKind("job {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+SUBMIT_JOB = SpanKind("submit job {}", SPARK, BETWEEN_MARKS)
+END_JOB = SpanKind("end job {}", SPARK, BETWEEN_MARKS)
+WAIT_FOR_TASKS = SpanKind("wait for tasks of {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+LOST_TASK = SpanKind("lost task of {}", SPARK, BETWEEN_MARKS, findings=("lost-work",))
+
+# ---- phases of JVMs, between two lines of one log: see attribution/lanes/jvm.py
+
+CREATE_JVM = SpanKind("create JVM", SPARK)
+CONFIGURE_LOG4J = SpanKind("configure log4j", SPARK)
+GC_PAUSE = SpanKind("GC pause", SPARK, findings=("garbage",))
+PREPARE_SETTINGS = SpanKind("prepare settings", SPARK)
+CREATE_SPARK_ENV = SpanKind("create SparkEnv", SPARK)
+CREATE_TASK_SCHEDULER = SpanKind("create task scheduler", SPARK)
+CREATE_RM_PROXY = SpanKind("create proxy of ResourceManager", SPARK)
+OPEN_STAGING = SpanKind("open staging", SPARK)
+CREATE_LAUNCH_CONTEXT = SpanKind("create launch context", SPARK)
+AM_REGISTERS_SIGNAL_HANDLERS = _am("AM registers signal handlers")
+AM_LOGS_IN = _am("AM logs in")
+AM_OPENS_STAGING = _am("AM opens staging")
+AM_CREATES_RM_PROXY = _am("AM creates proxy of ResourceManager")
+AM_CONNECTS_TO_DRIVER = _am("AM connects to driver")
+AM_PREPARES_LAUNCH_CONTEXT = _am("AM prepares launch context")
+AM_CREATES_ALLOCATOR = _am("AM creates allocator")
+AM_PREPARES_CONTAINER_REQUESTS = _am("AM prepares container requests")
+EXECUTOR_NAMES_ITS_PROCESS = _executor("executor names its process")
+EXECUTOR_LOGS_IN = _executor("executor logs in")
+EXECUTOR_FETCHES_SETTINGS = _executor("executor fetches settings")
+EXECUTOR_CREATES_SPARK_ENV = _executor("executor creates SparkEnv")
+EXECUTOR_ASKS_TO_BE_REGISTERED = _executor("executor asks to be registered")
+
+# ---- YARN: the application and its containers; the variable part is `AM` or `executor`
+
+SUBMIT_RPC = SpanKind("submit RPC", YARN, findings=("resource-manager",))
+RPC = SpanKind("{} RPC", YARN, findings=("resource-manager",))
+ACCEPT_APPLICATION = SpanKind("accept application", YARN, findings=("queue",))
+REGISTER_APPLICATION = SpanKind(
+    "register application", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings=("resource-manager",)
+)
+UNREGISTER_APPLICATION = SpanKind("unregister application", YARN, BETWEEN_MARKS, findings=("resource-manager",))
+ALLOCATE_CONTAINER = SpanKind("allocate {} container", YARN, BETWEEN_MARKS, hidden_by=(RM_LOG,), findings=("queue",))
+HAND_OUT_CONTAINER = SpanKind("hand out {} container", YARN, hidden_by=(RM_LOG,), findings=("queue",))
+ALLOCATE_AND_LAUNCH_CONTAINER = SpanKind(
+    "allocate and launch {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("queue",)
+)
+ALLOCATE_TO_START_CONTAINER = SpanKind(
+    "allocate, localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("queue",)
+)
+LAUNCH_AM_CONTAINER = SpanKind(
+    "launch AM container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("node-manager",)
+)
+PREPARE_CONTAINER = SpanKind("prepare {} container", YARN, BETWEEN_MARKS, findings=("node-manager",))
+LOCALISE_CONTAINER = SpanKind("localise {} container", YARN, findings=("localisation",))
+START_CONTAINER = SpanKind("start {} container", YARN, findings=("node-manager",))
+LOCALISE_AND_START_CONTAINER = SpanKind(
+    "localise and start {} container", YARN, BETWEEN_MARKS, hidden_by=CONTAINER_EVIDENCE, findings=("localisation",)
+)
+NOTICE_LOST_ATTEMPT = SpanKind("notice lost attempt", YARN, BETWEEN_MARKS, findings=("lost-work",))
+NOTICE_LOST_EXECUTOR = SpanKind("notice lost executor", YARN, BETWEEN_MARKS, findings=("lost-work",))
+
+AM_LAUNCH_SCRIPT = _am("AM launch script", BETWEEN_MARKS, NM_LOG)
+AM_JVM_BOOTS = _am("AM JVM boots", BETWEEN_MARKS)
+AM_REGISTERS = _am("AM registers", BETWEEN_MARKS, DRIVER_LOG, RM_LOG)
+AM_SERVES_DRIVER = _am("AM serves the driver", BETWEEN_MARKS, DRIVER_SPANS, DRIVER_LOG, RM_LOG)
+AM_RUNS_DRIVER = _am("AM runs the driver", BETWEEN_MARKS, DRIVER_SPANS)  # cluster mode
+AM_STOPS = _am("AM stops", BETWEEN_MARKS)
+AM_PREPARES_REQUEST = _am("AM prepares its request", BETWEEN_MARKS)
+AM_ASKS_FOR_CONTAINER = _am("AM asks for executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
+AM_LAUNCHES_CONTAINER = _am("AM launches executor container", BETWEEN_MARKS, *CONTAINER_EVIDENCE)
+LOST_ATTEMPT = SpanKind("lost attempt", SPARK, BETWEEN_MARKS, findings=("lost-work",))
+WAIT_FOR_NEXT_AM = SpanKind("wait for another ApplicationMaster", SPARK, BETWEEN_MARKS, findings=("lost-work",))
+
+# ---- an executor, its tasks and its Python workers
+
+EXECUTOR_LAUNCH_SCRIPT = _executor("executor launch script", BETWEEN_MARKS, NM_LOG)
+EXECUTOR_JVM_BOOTS = _executor("executor JVM boots", BETWEEN_MARKS)
+EXECUTOR_REGISTERS = _executor("executor registers", BETWEEN_MARKS, DRIVER_LOG)
+MASTER_STARTS_EXECUTOR = SpanKind("Master and Worker start executor", SPARK, BETWEEN_MARKS)
+WAIT_FOR_JOB = SpanKind("wait for a job", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+SCHEDULE_TASK = SpanKind("schedule task", SPARK, BETWEEN_MARKS)
+SUBMIT_STAGE = SpanKind("submit stage", SPARK)
+OFFER_TASK = SpanKind("offer task", SPARK)
+SEND_TASK = SpanKind("send task", SPARK)
+TASK = SpanKind("task of {}", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+START_TASK_THREAD = SpanKind("start task thread", SPARK)
+DESERIALISE_TASK = SpanKind("deserialise task", SPARK)
+READ_BROADCAST = SpanKind("read broadcast", SPARK)
+DESERIALISE_FUNCTION = SpanKind("deserialise function", SPARK)
+OPEN_INPUT = SpanKind("open input", SPARK)
+LAUNCH_PYTHON_DAEMON = SpanKind("launch Python daemon", SPARK)
+START_PYTHON_DAEMON = SpanKind("start Python daemon", SPARK, BETWEEN_MARKS)
+PYTHON_WORKER_STARTS = SpanKind("Python worker starts", SPARK, BETWEEN_MARKS)
+PYTHON_WORKER = SpanKind("Python worker", SPARK, BETWEEN_MARKS, hidden_by=(WORKER_SPANS,))
+TRAINER_IN_TASK = SpanKind("trainer in task", SPARK, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+REPORT_TASK = SpanKind("report task of {}", SPARK)  # both ends of one message
+
+# ---- launchers
+
+IMPORT_TENSORFLOWONSPARK = SpanKind("import tensorflowonspark", LAUNCHER, findings=("cold-start",))
+IMPORT_DISTRIBUTOR = SpanKind("import spark-tensorflow-distributor", LAUNCHER, findings=("cold-start",))
+TFCLUSTER_RUN = SpanKind("TFCluster.run", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
+TFCLUSTER_TRAIN = SpanKind("TFCluster.train", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)
+TFCLUSTER_INFERENCE = SpanKind("TFCluster.inference", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
+TFCLUSTER_SHUTDOWN = SpanKind("TFCluster.shutdown", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
+TFPARALLEL_RUN = SpanKind("TFParallel.run", LAUNCHER, hidden_by=(DRIVER_LOG,))
+TFMANAGER_START = SpanKind("TFManager.start", LAUNCHER)
+CONNECT_TO_TFMANAGER = SpanKind("connect to TFManager", LAUNCHER)
+CONNECT_TO_QUEUE = SpanKind("connect to queue", LAUNCHER)
+REGISTER_RESERVATION = SpanKind("register reservation", LAUNCHER)  # the reservation counts at its end
+AWAIT_RESERVATIONS = SpanKind(  # at the driver and at each node
+    "await reservations", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_LAST_RESERVATION
+)
+START_TASK = SpanKind("start task", LAUNCHER, BETWEEN_MARKS)  # of one executor
+FEED_TASK = SpanKind("feed task", LAUNCHER, BETWEEN_MARKS, findings=("feed",))  # of one partition
+SHUTDOWN_TASK = SpanKind("shutdown task", LAUNCHER, BETWEEN_MARKS)  # of one executor
+SLEEP = SpanKind("sleep", LAUNCHER)  # of a third party, with its cause
+FEED_JOB = SpanKind("feed job", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)  # all partitions and epochs
+AWAIT_TRAINERS = SpanKind(
+    "await trainers", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS, cause=DONE_MARKER_POLL
+)
+LAST_NOTICE_HEARD = SpanKind("last notice heard", LAUNCHER)
+TELL_DRIVER = SpanKind("tell driver", LAUNCHER)  # a rank reports that it is done
+FORK_TRAINER = SpanKind("fork trainer", LAUNCHER)
+MIRRORED_STRATEGY_RUNNER = SpanKind("MirroredStrategyRunner", LAUNCHER)  # its constructor
+BARRIER_JOB = SpanKind("barrier job", SPARK, hidden_by=PYTHON_EVIDENCE)
+BARRIER_TASK = SpanKind("barrier task", LAUNCHER, BETWEEN_MARKS)  # of one rank
+START_CHILD = SpanKind("start child", LAUNCHER)  # the process of a trainer
+ALL_GATHER_ADDRESSES = SpanKind(
+    "all-gather addresses", LAUNCHER, hidden_by=PYTHON_EVIDENCE, cause=BARRIER_POLL, rendezvous="all-gather addresses"
+)
+TELL_PLACE = SpanKind("tell child its place", LAUNCHER)
+AWAIT_PLACE = SpanKind("await place", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_FEEDER)  # the child
+WAIT_FOR_TRAINER = SpanKind(  # a task waits for the end of its trainer's process
+    "wait for trainer", SPARK, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINER
+)
+START_RANKS = SpanKind("start ranks", LAUNCHER)
+TELL_PLACES = SpanKind("tell ranks their places", LAUNCHER, hidden_by=PYTHON_EVIDENCE)
+WAIT_FOR_RANKS = SpanKind("wait for ranks", LAUNCHER, hidden_by=PYTHON_EVIDENCE, waits_for=WAIT_TRAINERS)
+NOT_YET_FORKED = SpanKind("not yet forked", LAUNCHER, BETWEEN_MARKS, hidden_by=PYTHON_EVIDENCE)
+
+# ---- the feed
+
+_FEED = ("feed",)
+READ_BLOCK = SpanKind("read block", SPARK, findings=_FEED)  # Spark hands over a block
+READ_ROWS = SpanKind("read rows", SPARK, findings=_FEED)  # Spark hands over the user's own rows
+PUT = SpanKind("put", FEED, findings=_FEED)  # into the queue or pipe
+GET = SpanKind("get", FEED, hidden_by=PYTHON_EVIDENCE, findings=_FEED, waits_for=WAIT_FEEDER)  # out of it
+TAKE_BLOCK = SpanKind("take block", FEED, findings=_FEED)  # the rest of a get once its block is there
+WRITE_BLOCK = SpanKind("write block", FEED, findings=_FEED)  # the rest of a put once there is room
+READ_AHEAD = SpanKind("read ahead", FEED, BETWEEN_MARKS, findings=_FEED)  # a thread gets blocks in advance
+AWAIT_BLOCK = SpanKind(  # the step loop waits for that thread
+    "await block", FEED, hidden_by=PYTHON_EVIDENCE, findings=_FEED, waits_for=WAIT_READER
+)
+JOIN_QUEUE = SpanKind("join queue", FEED, BETWEEN_MARKS, findings=_FEED)
+PUT_RESULTS = SpanKind("put results", FEED, findings=_FEED)  # of an inference
+TERMINATE_FEED = SpanKind("terminate feed", FEED, findings=_FEED, cause=TERMINATE_POLL)
+
+# ---- a trainer
+
+_RANK = (RANK_SPANS,)
+_EVALUATION = ("evaluations",)
+_SHORT = ("short-steps",)
+_EXCHANGE = ("exchange",)
+TRAINER_PROCESS = SpanKind("trainer process", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)
+TRAINER_PROCESS_EXITS = SpanKind("trainer process exits", TENSORFLOW, BETWEEN_MARKS)
+TRAINER = SpanKind("trainer", TENSORFLOW, BETWEEN_MARKS, hidden_by=_RANK)  # the whole of its main function
+IMPORT_TENSORFLOW = SpanKind("import tensorflow", TENSORFLOW, findings=("cold-start",))
+JOIN_RANKS = SpanKind("join ranks", TENSORFLOW, hidden_by=_RANK, rendezvous="join ranks")
+BUILD = SpanKind("build", TENSORFLOW)  # model, optimiser, step
+BUILD_PIPELINE = SpanKind("build pipeline", TENSORFLOW)
+CHECK_RECORDS = SpanKind("check records", TENSORFLOW, findings=("input-pipeline",))
+DECODE = SpanKind("decode", TENSORFLOW, findings=("evaluations", "input-pipeline"))  # a block that was fed
+AUGMENT = SpanKind("augment", TENSORFLOW, findings=("input-pipeline",))  # with input "read", tf.data's threads do it
+NEXT_BATCH = SpanKind(  # out of tf.data
+    "next batch", TENSORFLOW, findings=("input-pipeline",), waits_for=WAIT_READER, cause=TF_DATA
+)
+FIRST_STEP = SpanKind("first step", TENSORFLOW, hidden_by=_RANK)  # TensorFlow traces and compiles in it
+STEP = SpanKind("step", TENSORFLOW, hidden_by=_RANK, findings=_SHORT)  # holds the next three if the exchange is outside
+FORWARD_AND_BACKWARD = SpanKind("forward and backward", TENSORFLOW, findings=_SHORT)
+EXCHANGE = SpanKind("exchange", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)  # dlobd's holds the next four
+PACK = SpanKind("pack", CHANNEL, findings=_EXCHANGE + _SHORT)  # tensors into the buffers that travel
+WAIT_FOR_PEERS = SpanKind(  # until all ranks have packed
+    "wait for peers", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT, rendezvous=PEERS_RENDEZVOUS
+)
+WIRE = SpanKind("wire", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)  # the collective
+UNPACK = SpanKind("unpack", CHANNEL, findings=_EXCHANGE + _SHORT)  # means into tensors
+PUSH = SpanKind("push", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)  # to one asynchronous parameter server
+PULL = SpanKind("pull", CHANNEL, hidden_by=_RANK, findings=_EXCHANGE + _SHORT)
+LEAVE_SERVERS = SpanKind("leave the servers", CHANNEL, hidden_by=_RANK, rendezvous="leave the servers")
+RECEIVE = SpanKind("receive", CHANNEL, findings=_EXCHANGE)  # a parameter server receives from one worker
+SUM = SpanKind("sum", CHANNEL, findings=_EXCHANGE)
+SEND = SpanKind("send", CHANNEL, findings=_EXCHANGE)
+APPLY = SpanKind("apply", TENSORFLOW, findings=_SHORT)
+AGREE = SpanKind("agree", TENSORFLOW, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # does training end?
+AGREE_OUTSIDE = SpanKind("agree", CHANNEL, hidden_by=_RANK, findings=_SHORT, rendezvous="agree")  # by dlobd's exchange
+CHECKPOINT = SpanKind("checkpoint", TENSORFLOW, pauses_training=True)
+SAVE_MODEL = SpanKind("save model", TENSORFLOW, pauses_training=True)
+EVALUATE = SpanKind("evaluate", TENSORFLOW, findings=_EVALUATION, pauses_training=True)
+LOAD_MODEL = SpanKind("load model", TENSORFLOW)
+PREDICT = SpanKind("predict", TENSORFLOW, findings=_EVALUATION)  # one batch of the test set
+
+# ---- file systems: the time of a local file belongs to its reader, the time of a file in HDFS to HDFS
+
+READ_LOCAL_FILE = SpanKind("read {}", TENSORFLOW, findings=_EVALUATION)
+WRITE_LOCAL_FILE = SpanKind("write {}", TENSORFLOW)
+READ_FILE = SpanKind("read {}", HDFS, findings=("hdfs-data", "evaluations"))
+WRITE_FILE = SpanKind("write {}", HDFS, findings=("hdfs-data", "evaluations"))
+STREAM = SpanKind("stream", HDFS, findings=("hdfs-data", "evaluations"))  # bytes that a DataNode sends
+OPEN = SpanKind("open", HDFS, findings=("name-node", "evaluations"))
+LIST_DIRECTORY = SpanKind("list directory", HDFS, findings=("name-node", "evaluations"))
+NAMENODE_CALL = SpanKind("{} NameNode", HDFS, findings=("name-node", "evaluations"))
+DATANODE_CALL = SpanKind("{} DataNode", HDFS, findings=("hdfs-data", "evaluations"))
+UPLOAD_TO_STAGING = SpanKind("upload to staging", HDFS, findings=("localisation", "evaluations"))
+WRITE_STAGING = SpanKind("write staging", HDFS, BETWEEN_MARKS, findings=("localisation", "evaluations"))
+STOP_EVENT_LOG = SpanKind("stop event log", HDFS, findings=_EVALUATION)
+CLOSE_EVENT_LOG = SpanKind("close event log", HDFS, BETWEEN_MARKS, findings=_EVALUATION)
+SLEEP_BEFORE_CLOSE = SpanKind("sleep before closing again", HDFS, BETWEEN_MARKS, findings=_EVALUATION)
+
+READ_INPUT = READ_FILE.text(INPUT)
+WRITE_DONE_MARKER = WRITE_FILE.text(DONE_MARKER)
+"""Names that are the same in both layers."""
+
+SPANS: dict[tuple[str, str], SpanKind] = {
+    (row.layer, row): row for row in [*globals().values()] if type(row) is SpanKind
+}
+"""All kinds of spans, by layer and name."""
+
+
+class InstantKind(str):
+    """One kind of instant that a process records, or of event that the anatomy of a run shows."""
+
+    unlocks: str
+    """The next step, which this event makes possible."""
+
+    def __new__(cls, name: str, unlocks: str = "") -> InstantKind:
+        row = super().__new__(cls, name)
+        row.unlocks = unlocks
+        return row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _instant, (str(self),)
+
+
+# ---- recorded instants
+
+SPARK_CONTEXT_START = InstantKind("SparkContext start", "the application can be submitted to YARN")
+SPARK_CONTEXT_READY = InstantKind("SparkContext ready")
+SPARK_CONTEXT_STOPPED = InstantKind("SparkContext stopped", "the driver can exit")
+LAUNCHER_SHUT_DOWN = InstantKind("launcher shut down", "the application can be ended")
+JOB_FAILED = InstantKind("job failed")  # `cause`
+PACKAGE_IMPORTED = InstantKind("package imported")  # `package`, `by`, `ns` in all, `own_ns` without nested imports
+PYTHON_DAEMON_UP = InstantKind("python daemon up")
+WORKER_FORKED = InstantKind("worker forked")  # `pid`; recorded by its daemon
+LOG_LEVEL = InstantKind("log level")  # `level`, as the user's own script set it for the driver's log
+FEED_PIPE = InstantKind("feed pipe")  # `capacity_bytes`
+FEED_EXHAUSTED = InstantKind("feed exhausted")  # `blocks` or `items`, `join_poll_ns`
+RANK_EXITED = InstantKind("rank exited")  # `rank`; recorded by its parent
+RANK_DONE = InstantKind("rank is done")  # `rank`; recorded by the driver
+RANK_FAILED = InstantKind("rank failed")  # `cause`
+DIVERGED = InstantKind("training diverged")  # the loss is not a number any more
+TRAINER_DIED = InstantKind("trainer died")  # `cause`; recorded by its parent
+TRANSPORT = InstantKind("transport")  # by library and kernel: the transport of the exchange
+TENSORFLOW_IMPORTED = InstantKind("TensorFlow imported", "ranks can join")
+RANKS_JOINED = InstantKind("TensorFlow rendezvous done", "the model can be built and the input opened")
+FIRST_BATCH = InstantKind("first batch", "the first step can run")
+FIRST_STEP_DONE = InstantKind("first step done", "training runs: later steps are traced and compiled already")
+EPOCH_DONE = InstantKind("epoch done")  # `epoch`, from 1, and `loss`, the mean of its steps; on each rank
+EPOCH_EVALUATED = InstantKind("epoch evaluated")  # `epoch`, `samples`, `right`; on the chief
+LAST_STEP_DONE = InstantKind("last step done", "the model can be saved")
+SAVED = InstantKind("saved", "the model can be evaluated")
+EVALUATED = InstantKind("evaluated", "ranks can end")
+DATANODE_GIVEN_UP = InstantKind("DataNode given up")
+
+# ---- events of start-up and teardown that logs show
+
+SPARK_SUBMIT_EXEC = InstantKind("spark-submit exec", "the window begins; spark-submit's JVM can boot")
+APPLICATION_SUBMITTED = InstantKind("application submitted", "the window begins; YARN can accept the application")
+SUBMIT_JVM_UP = InstantKind("spark-submit JVM up", "the driver can start")
+DRIVER_PYTHON_UP = InstantKind("driver Python up", "your script runs; SparkContext can be created")
+SUBMITTED = InstantKind("submit RPC", "the ResourceManager can accept the application")
+APPLICATION_ACCEPTED = InstantKind("application accepted", "a container can be allocated for the ApplicationMaster")
+AM_ALLOCATED = InstantKind("AM container allocated", "the ApplicationMaster can be launched on a NodeManager")
+AM_START_REQUESTED = InstantKind("AM start requested", "the NodeManager can localise its files")
+AM_LOCALISED = InstantKind("AM localised", "the container's process can start")
+AM_PROCESS_UP = InstantKind("AM process up", "the ApplicationMaster can register")
+AM_REGISTERED = InstantKind("AM registered", "executors can be requested")
+EXECUTOR_ALLOCATED = InstantKind("executor container allocated", "the executor can be launched on a NodeManager")
+EXECUTOR_START_REQUESTED = InstantKind("executor start requested", "the NodeManager can localise its files")
+EXECUTOR_LOCALISED = InstantKind("executor localised", "the executor's process can start")
+EXECUTOR_PROCESS_UP = InstantKind("executor process up", "the executor can register with the driver")
+EXECUTOR_REGISTERED = InstantKind("executor registered", "the driver can send tasks")
+PYTHON_WORKER_UP = InstantKind("Python worker up", "the launcher can meet the other nodes")
+LAUNCHER_RENDEZVOUS_DONE = InstantKind("launcher rendezvous done", "every trainer knows where the others are")
+TRAINER_FORKED = InstantKind("trainer forked", "the trainer can import TensorFlow")
+USER_MAIN_CALLED = InstantKind("your main function called", "your code runs in the trainer")
+USER_MAIN_ENDED = InstantKind("your main function ended", "the launcher can shut down")
+PARENT_EXEC = InstantKind("parent process exec", "the window begins; ranks can be started")
+PARENT_PYTHON_UP = InstantKind("parent Python up", "the ranks' parent can be started")
+RANK_PROCESS_UP = InstantKind("rank process up", "the rank can import TensorFlow")
+APPLICATION_FINISHED = InstantKind("application finished", "YARN has its containers back")
+DRIVER_JVM_EXIT = InstantKind("driver JVM exit", "spark-submit can exit")
+SPARK_SUBMIT_EXIT = InstantKind("spark-submit exit", "the window ends")
+PARENT_EXIT = InstantKind("parent process exit", "the window ends")
+
+INSTANTS: dict[str, InstantKind] = {row: row for row in [*globals().values()] if type(row) is InstantKind}
+
+
+def _cause(name: str) -> Cause:
+    return CAUSES[name]
+
+
+def _span(layer: str, name: str) -> SpanKind:
+    return SPANS[layer, name]
+
+
+def _instant(name: str) -> InstantKind:
+    return INSTANTS[name]
+
+
+@cache
+def kind_of(layer: str, name: str) -> tuple[SpanKind, str] | None:
+    """Finds the kind and the variable part of a recorded span; None if the registry has no such kind."""
+    if (kind := SPANS.get((layer, name))) is not None:
+        return kind, ""
+    for kind in sorted(SPANS.values(), key=len, reverse=True):
+        before, template, after = kind.partition("{}")
+        if kind.layer == layer and template and name.startswith(before) and name.endswith(after):
+            return kind, name[len(before) : len(name) - len(after)]
+    return None
+
+
+@cache
+def cause_of(text: str) -> Cause | None:
+    """Finds the row of a recorded cause; None if the registry has no such cause."""
+    rows = [row for row in CAUSES.values() if text.startswith(row)]
+    return max(rows, key=len, default=None)
+
+
+def server_lane(server: int, rank: int) -> str:
+    """Returns the lane of a parameter server's work for one worker; its thread is called `rank-R`."""
+    return f"ps-{server}/rank-{rank}"

@@ -1,0 +1,104 @@
+"""Resource use over time: rates from counters, processes by role, the layers behind."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from records import run as run_of
+
+from analysis.studies import pictures
+from analysis.studies.resource_use import ROLES, cores_by_role, draw, layer_table, rates, strips
+from dlobd.bundle.resources import HostUse, LayerUse, ResourceUse
+from dlobd.errors import UsageError
+from dlobd.schema import Segment
+
+S = 10**9
+
+
+def sample(at_s: float, cpu_s: float, role: str = "host", index: int = 0, **more: Any) -> dict[str, Any]:
+    """A row of `RunBundle.resources`."""
+    pid = None if role == "host" else 100 + index
+    row = {"at_ns": int(at_s * S), "host": "h", "role": role, "index": index, "pid": pid, "cpu_ns": int(cpu_s * S)}
+    sizes = ("disk_read_bytes", "disk_written_bytes", "loopback_bytes", "net_received_bytes", "net_sent_bytes")
+    return row | {"memory_bytes": 4 * S, "gpu_busy_percent": None, **dict.fromkeys(sizes, 0), **more}
+
+
+def machine(seconds: int = 4) -> list[dict[str, Any]]:
+    """A sample a second of a machine that is busy with 1.5 cores and reads 3 MB/s."""
+    return [sample(at, 100 + 1.5 * at, disk_read_bytes=3_000_000 * at) for at in range(seconds + 1)]
+
+
+def test_rates_are_growth_between_samples() -> None:
+    """Of what has added up since the machine was started; a counter that a machine lacks has none."""
+    frame = pd.DataFrame(machine())
+    at_s, busy = rates(frame, "cpu_ns")
+    assert list(at_s) == [0, 1, 2, 3, 4]
+    assert list(busy / S) == pytest.approx([1.5] * 4)
+    assert list(rates(frame, "disk_read_bytes")[1]) == pytest.approx([3e6] * 4)
+    assert len(rates(frame, "gpu_busy_percent")[1]) == 0
+
+
+def test_processes_of_a_role_add_up_at_the_machines_times() -> None:
+    """Two ranks of half a core each from second 1 to 3; small roles together."""
+    ranks = [sample(at, 7 + 0.5 * (at - 1), "worker", index) for index in (0, 1) for at in (1, 1.5, 3)]
+    small = [sample(at, 0.001 * (number + 1) * at, f"small-{number}") for number in range(ROLES + 2) for at in range(5)]
+    at_s, by_role = cores_by_role(pd.DataFrame([*machine(), *ranks, *small]))
+    assert list(at_s) == [0, 1, 2, 3, 4]
+    assert list(by_role["worker"]) == pytest.approx([0, 1, 1, 0])
+    assert next(iter(by_role)) == "worker"
+    assert list(by_role)[-1] == "other"
+    assert len(by_role) == ROLES + 1
+    assert sum(by_role["other"]) == pytest.approx(4 * (0.001 + 0.002 + 0.003))
+
+
+def test_segments_of_one_layer_become_one_strip() -> None:
+    """In seconds from the window's start, without a gap."""
+    at = [0, 1, 3, 4, 10]
+    names = ["spark", "spark", "yarn", "spark"]
+    segments = [
+        Segment(10 * S + a * S, 10 * S + b * S, layer, None, "span", ())
+        for a, b, layer in zip(at, at[1:], names, strict=False)
+    ]
+    assert strips(segments, 10 * S) == [("spark", 0, 3), ("yarn", 3, 1), ("spark", 4, 6)]
+
+
+def test_the_picture_is_the_same_each_time_and_needs_no_gpu(tmp_path: Path) -> None:
+    """With a GPU there is a panel more."""
+    layers = [("yarn", 0.0, 1.0), ("spark", 1.0, 2.0), ("unattributed", 3.0, 1.0)]
+    frame = pd.DataFrame([*machine(), *(sample(at, at / 2, "executor", 1) for at in range(5))])
+    for name in ("one.svg", "two.svg"):
+        pictures.write(draw(frame, layers, 2, "r"), tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert len(draw(frame, layers, 2, "r").axes) == 5
+    frame.loc[frame["role"] == "host", "gpu_busy_percent"] = 30.0
+    assert len(draw(frame, layers, 2, "r").axes) == 6
+
+
+def used(layer: str, seconds: int) -> LayerUse:
+    """A layer in which one of two cores was busy and 3 MB/s were read from disk; nothing was sent."""
+    return LayerUse(
+        layer, seconds * S, seconds * S, 0.5, None, seconds * S, 3_000_000 * seconds, None, 0, 0, 2_000_000 * seconds
+    )  # fmt: skip
+
+
+def test_the_means_by_layer() -> None:
+    """Percent of all cores and MB/s, over the layer's own seconds; a column that no layer has is left out."""
+    host = HostUse("h", "m", 2, 8 * S, 4 * S, 2 * S, 0, S, 0, 4 * S, 0, None, 0, 0, 0)
+    use = ResourceUse(S, 5, S, 1, (host,), (), (used("yarn", 1), used("spark", 3)), ())
+    table = layer_table(dataclasses.replace(run_of(), resources=use))
+    assert list(table["seconds"]) == [1, 3]
+    assert list(table["CPU busy, %"]) == [50, 50]
+    assert list(table["disk read, MB/s"]) == pytest.approx([3, 3])
+    assert list(table["network, MB/s"]) == pytest.approx([2, 2])
+    assert "disk written, MB/s" not in table
+    assert "GPU busy, %" not in table
+
+
+def test_a_run_that_was_not_sampled_is_refused() -> None:
+    """In one line; not an empty picture."""
+    with pytest.raises(UsageError, match="has no samples of its resources"):
+        layer_table(run_of(resources=None))

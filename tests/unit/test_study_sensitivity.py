@@ -1,0 +1,134 @@
+"""Sensitivity to the settings of a sweep, from runs with known results."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+from chosen_runs import made, runset
+
+from analysis.studies import sensitivity
+from analysis.studies.sensitivity import Sensitivity
+from dlobd.compare.runset import RunSet
+from dlobd.errors import UsageError
+from dlobd.schema import NotMeasured
+
+AXES = ("workers", "launcher")
+
+
+def sweep(wall_s: Callable[[int, str, int], float], repeats: int = 3) -> RunSet:
+    """Return runs of 1, 2 and 4 workers with two launchers and given walls."""
+    cells = product((1, 2, 4), ("tfos", "barrier"), range(repeats))
+    return runset(tuple(made({"spark": wall_s(n, how, r)}, workers=n, launcher=how) for n, how, r in cells), AXES)
+
+
+def of_wall(chosen: RunSet) -> dict[str, Sensitivity]:
+    """Return the sensitivity of the wall by factor."""
+    return {one.factor: one for one in sensitivity.sensitivities(chosen) if one.figure == "wall"}
+
+
+def test_a_factor_that_decides_all_has_1_and_one_without_effect_0() -> None:
+    """First and total order, nothing by chance; a name is a factor like a number."""
+    found = of_wall(sweep(lambda workers, launcher, repeat: {"tfos": 10, "barrier": 20}[launcher]))
+    assert found["launcher"].first == pytest.approx(1, abs=0.01)
+    assert found["launcher"].total == pytest.approx(1, abs=0.01)
+    for other in ("workers", sensitivity.RUN_TO_RUN):
+        assert found[other].first == pytest.approx(0, abs=1e-9)
+        assert found[other].total == pytest.approx(0, abs=1e-9)
+    assert found["launcher"].chance == pytest.approx(0)
+
+
+def test_shares_are_those_of_the_variance() -> None:
+    """In an additive wall, 3 n has a variance of 14 over 1, 2, 4, and 4 against 0 has a variance of 4."""
+    found = of_wall(sweep(lambda workers, launcher, repeat: 10 + 3 * workers + 4 * (launcher == "tfos")))
+    assert found["workers"].first == pytest.approx(14 / 18, abs=0.01)
+    assert found["launcher"].first == pytest.approx(4 / 18, abs=0.01)
+    assert found["workers"].total == pytest.approx(14 / 18, abs=0.01)
+
+
+def test_the_order_of_values_means_nothing() -> None:
+    """2 workers are the slowest, and workers still explain all."""
+    found = of_wall(sweep(lambda workers, launcher, repeat: {1: 10, 2: 30, 4: 10}[workers]))
+    assert found["workers"].first == pytest.approx(1, abs=0.01)
+
+
+def test_an_interaction_is_in_the_total_order_alone() -> None:
+    """Both launchers are faster equally often: neither factor explains anything alone."""
+    walls = {(1, "tfos"): 10, (1, "barrier"): 20, (2, "tfos"): 20, (2, "barrier"): 10}
+    cells = product((1, 2), ("tfos", "barrier"), range(3))
+    runs = tuple(made({"spark": walls[n, how]}, workers=n, launcher=how) for n, how, _ in cells)
+    found = of_wall(runset(runs, AXES))
+    for factor in AXES:
+        assert found[factor].first == pytest.approx(0, abs=0.02)
+        assert found[factor].total == pytest.approx(1, abs=0.02)
+
+
+def test_noise_belongs_to_runs_and_not_to_settings() -> None:
+    """Its total order is near 1, and first orders are near `by chance`."""
+    noise = random.Random(4)
+    found = of_wall(sweep(lambda workers, launcher, repeat: 100 + noise.gauss(0, 5), repeats=8))
+    assert found[sensitivity.RUN_TO_RUN].total > 0.8
+    assert found["workers"].first < 0.2
+    assert found["workers"].chance == pytest.approx(2 / 47, abs=0.02)
+
+
+def test_equal_input_gives_an_equal_table() -> None:
+    """The scheme is drawn from a seed."""
+    noise = random.Random(1)
+    chosen = sweep(lambda workers, launcher, repeat: 10 + workers + noise.gauss(0, 1))
+    assert of_wall(chosen) == of_wall(chosen)
+
+
+def test_each_layer_and_the_throughput_are_figures() -> None:
+    """Constant and unmeasured ones are left out."""
+    cells = list(product((1, 2), range(3)))
+    runs = [made({"spark": 5, "tensorflow": 9 / n, "hdfs": 1 + r}, rate=100 * n, workers=n) for n, r in cells]
+    every = sensitivity.sensitivities(runset(tuple(runs), ()))
+    found = {(one.figure, one.factor): one for one in every}
+    assert {figure for figure, _ in found} == {"wall", "TensorFlow", "HDFS", "samples/s"}
+    assert found["TensorFlow", "workers"].first == pytest.approx(1, abs=0.01)
+    assert found["HDFS", "workers"].first == pytest.approx(0, abs=1e-9)
+    assert found["HDFS", sensitivity.RUN_TO_RUN].first == pytest.approx(1, abs=0.02)
+    runs[0] = made({"spark": 5, "tensorflow": 9, "hdfs": 1}, workers=1)
+    assert "samples/s" not in sensitivity.figures(runs)
+
+
+def test_a_layer_without_a_part_is_0_and_an_unmeasured_layer_is_left_out() -> None:
+    """YARN without YARN, and a channel inside TensorFlow."""
+    absent = (
+        NotMeasured("yarn", "", "not part of this way: plain processes"),
+        NotMeasured("channel", "tensorflow", "inside a step"),
+    )
+    runs = []
+    for launcher, seconds in (("tfos", {"yarn": 3, "channel": 1}), ("native", {})):
+        for _ in range(3):
+            run = made({"spark": 5, **seconds}, launcher=launcher)
+            runs.append(run if seconds else dataclasses.replace(run, not_measured=absent))
+    found = sensitivity.figures(runs)
+    assert [found["YARN"](run) for run in runs] == [3, 3, 3, 0, 0, 0]
+    assert "Channel" not in found
+
+
+def test_incomplete_sweeps_are_refused() -> None:
+    """A single value, too few runs of a combination, or a missing combination."""
+
+    def flat(*_: Any) -> float:
+        return 1.0
+
+    with pytest.raises(UsageError, match=r"workers=1 launcher=barrier has 2\."):
+        sensitivity.sensitivities(sweep(flat, repeats=2))
+    whole = sweep(flat)
+    with pytest.raises(UsageError, match=r"workers=4 launcher=tfos has 0\."):
+        sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r) != (4, "tfos")), AXES))
+    with pytest.raises(UsageError, match=r"launcher has a single value \(tfos\)"):
+        sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r)[1] == "tfos"), AXES))
+    with pytest.raises(UsageError, match="do not differ in any setting"):
+        sensitivity.sensitivities(runset(tuple(r for r in whole.runs if _cell(r) == (1, "tfos")), ()))
+
+
+def _cell(run: Any) -> tuple[int, str]:
+    return run.configuration.workers, run.configuration.launcher

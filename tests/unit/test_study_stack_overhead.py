@@ -1,0 +1,199 @@
+"""Stack overhead: sums, pairs within repeats, refusals, and warnings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repeats import experiment, member, on_disk, record, runset
+
+from analysis.studies import pictures
+from analysis.studies.stack_overhead import PUBLISHED, layer_table, picture, stack_overhead, table
+from dlobd.bundle.resources import HostUse, PageCache, ResourceUse
+from dlobd.bundle.store import Bundle
+from dlobd.compare.compatibility import experiment as experiment_of
+from dlobd.compare.compatibility import launch_label
+from dlobd.compare.runset import Member, Repeat, load
+from dlobd.errors import UsageError
+
+NATIVE_S = {"client": 0.1, "launcher": 0.4, "tensorflow": 9.5}
+STACK_S = {"client": 0.1, "yarn": 3.0, "spark": 20.0, "launcher": 0.9, "feed": 0.5, "hdfs": 3.5, "tensorflow": 10.0}
+
+
+def runs(repeats: int = 6, drift_s: float = 0.0) -> list[Member]:
+    """Return native and barrier runs of each repeat; TensorFlow takes `drift_s` longer in each repeat."""
+    made = []
+    for repeat in range(1, repeats + 1):
+        for place, (way, layers) in enumerate((("native", NATIVE_S), ("barrier feed", STACK_S))):
+            drifted = layers | {"tensorflow": layers["tensorflow"] + drift_s * repeat}
+            made.append(member(repeat, 2 * repeat + place, experiment(way), drifted))
+    return made
+
+
+def test_the_overhead_is_the_difference_to_native_and_its_layers_add_up() -> None:
+    """38 s against 10 s: 28 s more, 3.8 times; YARN 3 s, Spark 20 s, launcher 0.5 s."""
+    native, barrier = stack_overhead(runset(runs())).points
+    assert (native.label, barrier.label, barrier.pairs) == ("native", "barrier feed", 6)
+    assert (barrier.overhead and barrier.overhead.value) == pytest.approx(28)
+    assert (barrier.ratio and barrier.ratio.value) == pytest.approx(3.8)
+    over = {name: each.value for name, each in (barrier.layer_overhead or {}).items()}
+    assert over == pytest.approx(
+        {"client": 0, "yarn": 3, "spark": 20, "launcher": 0.5, "feed": 0.5, "hdfs": 3.5, "tensorflow": 0.5}
+    )
+    assert list(over) == list(STACK_S)  # in the order of every report
+    assert sum(barrier.layers.values()) == pytest.approx(barrier.wall.value) == 38
+    yarn_s, yarn_share = barrier.groups["YARN"]
+    spark_s, spark_share = barrier.groups["Spark"]
+    assert (yarn_s.value, spark_s.value) == pytest.approx((3, 21.4))  # Spark's group has launcher and feed
+    assert (yarn_share.value, spark_share.value) == pytest.approx((3 / 38, 21.4 / 38))
+
+
+def test_a_drift_between_repeats_cancels_in_the_overhead() -> None:
+    """Both take longer in each repeat: the walls are uncertain, their difference is not."""
+    found = stack_overhead(runset(runs(drift_s=5)))
+    _, barrier = found.points
+    assert barrier.wall.high is not None
+    assert barrier.wall.low is not None
+    assert barrier.wall.high - barrier.wall.low > 10
+    assert barrier.overhead is not None
+    assert (barrier.overhead.low, barrier.overhead.high) == pytest.approx((28, 28))
+    assert found.warnings == ()
+
+
+def test_five_repeats_have_no_interval_and_a_warning() -> None:
+    """The values stay; the widest interval would have a coverage of 15/16, below 95 %."""
+    found = stack_overhead(runset(runs(repeats=5)))
+    assert found.points[1].overhead is not None
+    assert found.points[1].overhead.low is None
+    assert found.warnings == ("Too few repeats for an interval, which needs 6: barrier feed 5.",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epochs": 3}, "did different work: epochs (2, 3)."),
+        ({"batch_size": 50, "seed": 9}, "did different work: batch_size (100, 50), seed (1, 9)."),
+        ({"deploy_mode": "cluster"}, "are both barrier feed with different settings: deploy_mode"),
+    ],
+)
+def test_runs_of_different_work_are_refused_with_the_fields(changes: dict[str, Any], said: str) -> None:
+    """The line has the differing fields with both values."""
+    other = member(7, 59, dataclasses.replace(experiment("barrier feed"), **changes), STACK_S)
+    with pytest.raises(UsageError) as raised:
+        stack_overhead(runset([*runs(), other]))
+    assert said in raised.value.line
+
+
+def test_stack_settings_and_the_page_cache_may_differ() -> None:
+    """Stack settings are compared; another state of the page cache is a warning."""
+    warm = [member(r, 40 + r, experiment("tfos read", page_cache="warm"), STACK_S) for r in range(1, 7)]
+    found = stack_overhead(runset([*runs(), *warm]))
+    assert [point.label for point in found.points[:1]] == ["native"]
+    assert len(found.points) == 3
+    assert "page-cache: requested as as-is and warm" in " ".join(found.warnings)
+
+
+def test_without_native_or_without_a_stack_there_is_no_comparison() -> None:
+    """The line names the missing runs."""
+    every = runs()
+    for of, said in (("barrier feed", "No native run is ok"), ("native", "no run in a stack")):
+        with pytest.raises(UsageError, match=said):
+            stack_overhead(runset([one for one in every if label(one) == of]))
+
+
+def test_a_native_run_of_another_repeat_does_not_pair() -> None:
+    """Runs of two series share no repeat."""
+    apart = [
+        dataclasses.replace(one, repeat=Repeat("other", one.repeat.number)) if label(one) == "native" else one
+        for one in runs()
+    ]
+    with pytest.raises(UsageError, match="No repeat has both a native run and one of barrier feed"):
+        stack_overhead(runset(apart))
+
+
+def label(one: Member) -> str:
+    """Return launcher and input."""
+    return launch_label(experiment_of(one.run))
+
+
+def changed(every: list[Member], place: int, **changes: Any) -> list[Member]:
+    """Return the runs with one of them changed."""
+    one = every[place]
+    return [*every[:place], dataclasses.replace(one, run=dataclasses.replace(one.run, **changes)), *every[place + 1 :]]
+
+
+def test_doubts_about_a_comparison_are_warnings() -> None:
+    """A failed run, another machine, another version, and native runs before all others."""
+    every = changed(runs(), 1, page_cache=PageCache("as-is", 90, 100, 90))
+    assert stack_overhead(runset(every)).warnings == ()
+    failed = stack_overhead(runset(changed(every, 3, status="failed", reason="died")))
+    assert "Left out: 1 of 12 runs: run 20260102T030005Z-0a1b is failed: died." in failed.warnings
+    assert [point.runs for point in failed.points] == [6, 5]
+    for changes, said in (
+        ({"platform": {"system": "Linux", "cores": 8}}, "machine: cores 2 and 8"),
+        ({"versions": {"dlobd": "0.2.0"}}, "versions: dlobd 0.1.0 and 0.2.0"),
+        ({"page_cache": PageCache("as-is", 5, 100, 5)}, "5% to 90% of the training files were in memory"),
+    ):
+        (line,) = stack_overhead(runset(changed(every, 2, **changes))).warnings
+        assert line.startswith("Different environments, ")
+        assert said in line
+    later = sorted(every, key=lambda one: label(one) != "native")
+    apart = [
+        dataclasses.replace(one, run=dataclasses.replace(one.run, started_at=f"2026-01-02T04:{minute:02}:00Z"))
+        for minute, one in enumerate(later)
+    ]
+    (line,) = stack_overhead(runset(apart)).warnings
+    assert "order: one side ran after the other" in line
+
+
+def test_runs_disturbed_by_other_machines_are_left_out_and_listed() -> None:
+    """The lost CPU time counts: a tenth of the wanted time is allowed."""
+    every = runs(7)
+    for number, stolen_ns in ((3, 2 * 10**9 + 1), (5, 2 * 10**9)):
+        host = HostUse("h", "d", 2, 1, 1, 18 * 10**9, stolen_ns, 1, 1, 1, None, None, 0, 0, 0)
+        used = ResourceUse(1, 1, 1, 1, (host,), (), (), ())
+        every = changed(every, number, resources=used)
+    found = stack_overhead(runset(every))
+    assert [point.runs for point in found.points] == [7, 6]
+    (line,) = found.warnings
+    assert line == (
+        f"Left out: 1 of 14 runs: run {every[3].run.run_id} lost more than 10% of the CPU time to other virtual "
+        "machines."
+    )
+
+
+def test_bundles_without_their_series_are_paired_by_order_and_series_by_their_file(tmp_path: Path) -> None:
+    """Both give the same runs; a bundle that is also in a series counts once."""
+    records = [(one.repeat.number, record_of(one)) for one in runs(6)]
+    path = on_disk(tmp_path, records)
+    bundles = [Bundle(tmp_path / r["configuration"]["name"] / r["run_id"]).path for _, r in records]
+    by_series, by_bundle = load([path, *bundles]), load(bundles)
+    assert by_series.runs == by_bundle.runs
+    assert [one.repeat.number for one in by_series.members] == [one.repeat.number for one in by_bundle.members]
+    assert stack_overhead(by_series).points == stack_overhead(by_bundle).points
+    assert stack_overhead(by_series).warnings == ()
+    assert stack_overhead(by_bundle).warnings == ("Runs without a series are paired in the order of their start.",)
+
+
+def record_of(one: Member) -> dict[str, Any]:
+    """Return the record of a constructed run."""
+    number = int(one.run.run_id[11:13]) * 60 + int(one.run.run_id[13:15])
+    return record(number, experiment_of(one.run), {row.layer: row.ns / 1e9 for row in one.run.layers})
+
+
+def test_tables_and_picture(tmp_path: Path) -> None:
+    """Seconds come first, the ratio has its interval, the first row has native layers; equal runs give equal files."""
+    found = stack_overhead(runset(runs(drift_s=0.2)))
+    _, barrier = table(found).to_dict("records")
+    assert barrier["overhead, s"].startswith("28 (28 to 28)")
+    assert barrier["YARN, s"].startswith("3 ")
+    native, over = layer_table(found).to_dict("records")
+    assert (native[""], native["spark, s"], native["launcher, s"]) == ("native, its own", "-", "0.4")
+    assert over["launcher, s"] == "0.5 (0.5 to 0.5)"
+    for suffix in pictures.SUFFIXES:
+        for name in ("one", "two"):
+            pictures.write(picture(found), tmp_path / f"{name}{suffix}")
+        assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
+    assert "must not be added" in PUBLISHED
