@@ -12,10 +12,10 @@ from bench.tables import Table
 from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.compare.median import spread
+from dlobd.experiment.series import Series
 from dlobd.paths import replace_file
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
-from dlobd.run.series import Series
 
 PAGE = "results.md"
 """The page in docs/ with the markers of all commands."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
+    from dlobd.experiment.series import Cell, Series
     from dlobd.run.place.external import ExternalCluster
-    from dlobd.run.series import Cell, Series
 
 
 def run(

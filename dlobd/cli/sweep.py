@@ -15,8 +15,8 @@ from dlobd.errors import UsageError
 if TYPE_CHECKING:
     from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
+    from dlobd.experiment.series import Cell, Series
     from dlobd.experiment.sweeps import Sweep
-    from dlobd.run.series import Cell, Series
 
 
 def sweep(

@@ -19,7 +19,7 @@ from dlobd.bundle import store
 from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import settings, varying, why_unusable
 from dlobd.errors import UsageError
-from dlobd.run import series as scheduling
+from dlobd.experiment import series as scheduling
 
 K = TypeVar("K")
 
