@@ -1,4 +1,4 @@
-"""Measure fixed cost and cost per epoch of each launcher, check them by long runs, write docs/amortisation.md.
+"""Measure fixed cost and cost per epoch of each launcher, check them by long runs, write docs/results.md.
 
     python -m bench.amortisation [--repeats N] [--long-repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -70,7 +70,7 @@ def write(
     found: Amortisation, runs: Sequence[Run], busy: Sequence[float], docs: Path, epochs: Sequence[int] = LONG
 ) -> list[Path]:
     """Write curve and tables into docs/; return the files."""
-    page, picture = docs / "amortisation.md", docs / "amortisation.svg"
+    page, picture = docs / publish.PAGE, docs / "amortisation.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]

@@ -1,4 +1,4 @@
-"""Trains every model once through TensorFlowOnSpark and writes docs/models.md: python -m bench.models.
+"""Trains every model once through TensorFlowOnSpark and writes docs/results.md: python -m bench.models.
 
 Rerun the command to resume. The page shows the cost of a model on this machine, not its best accuracy: small models
 train for epochs, large ones for steps.
@@ -105,7 +105,7 @@ def _models(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         raise DlobdError(f"Not every model trained: {'; '.join(bad)}.", "mend it, then run the same command")
     counts = {name: parameters(experiment) for name, experiment in chosen.items()}
     made = table({name: runs[name] for name in chosen}, counts)
-    path = asked.docs / "models.md"
+    path = asked.docs / publish.PAGE
     facts = [*publish.machine(list(runs.values())), *publish.loaded(publish.busy_before(found))]
     publish.page(path, "models", facts, [made.markdown()])
     return [path]

@@ -14,8 +14,6 @@ from dlobd.compare.runset import RunSet
 from dlobd.record.run import Run
 from dlobd.report.comparison import sentence
 
-PAGE = "findings.md"
-
 
 def write(
     name: str, finding: str, pair: tuple[RunSet, RunSet], busy: Sequence[float], docs: Path, allowed: Collection[str]
@@ -38,7 +36,7 @@ def write(
     ]
     without, remedy = (side.label for side in pair)
     result = f"{remedy} against {without}, by `dlobd compare`: {sentence(WALL, found.pairs[0].wall)}."
-    page = docs / PAGE
+    page = docs / publish.PAGE
     publish.page(
         page,
         name,

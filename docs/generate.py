@@ -202,7 +202,7 @@ sleeps" excludes waits of known length, in which no work happens that could be d
 
 "While the trainer wants it": the hook first waits until the trainer asks, and the delay counts from then. Runs have one
 rank where a second one could continue meanwhile. Delays of the layer `channel` must be found in the delayed part: pack,
-wait for peers, wire or unpack. The [compose cluster](compose.md) slows a channel from outside. The five runs leave out
+wait for peers, wire or unpack. The [mini-cluster](cluster.md#the-mini-cluster) slows a channel. The five runs leave out
 `user`, which needs a user's own script.
 
 ## Result

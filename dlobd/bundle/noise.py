@@ -12,7 +12,7 @@ DIFFERENCE = 2.77
 """Number of standard deviations by which two equal runs differ in 95 % of cases: 1.96 times the root of 2."""
 
 UNKNOWN_NOISE = 0.10
-"""Share of the wall, used while too few runs are stored. On the machines of docs/bench.md single runs differ by 5 to
+"""Share of the wall, used while too few runs are stored. On the machines of docs/results.md single runs differ by 5 to
 13 %."""
 
 

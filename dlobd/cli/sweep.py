@@ -14,9 +14,9 @@ from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
     from dlobd.bundle.store import Bundle
+    from dlobd.experiment.series import Cell, Series
     from dlobd.experiment.sweeps import Sweep
     from dlobd.record.run import Run
-    from dlobd.run.series import Cell, Series
 
 
 def sweep(

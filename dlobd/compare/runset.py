@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 from dlobd.bundle import store
 from dlobd.compare.compatibility import settings, varying, why_unusable
 from dlobd.errors import UsageError
+from dlobd.experiment import series as scheduling
 from dlobd.record.run import Run
-from dlobd.run import series as scheduling
 
 K = TypeVar("K")
 

@@ -11,11 +11,11 @@ import pandas as pd
 from dlobd.compare.figures import PARTS, throughput
 from dlobd.compare.runset import of_series
 from dlobd.errors import BundleError
+from dlobd.experiment import series as scheduling
+from dlobd.experiment.series import Series
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.paths import replace_file
 from dlobd.record.run import Run
-from dlobd.run import series as scheduling
-from dlobd.run.series import Series
 
 COLUMNS = {
     "point": "str",

@@ -126,4 +126,4 @@ def _findings(run: Run, room: int) -> list[Line]:
 
 def _read_on(run: Run) -> str:
     page = f"dlobd report {run.run_id} -o report.html"
-    return f"All of it: dlobd show {run.run_id} --full. The page: {page}. Words: docs/glossary.md"
+    return f"All of it: dlobd show {run.run_id} --full. The page: {page}. Words: docs/concepts.md"
