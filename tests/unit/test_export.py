@@ -118,8 +118,8 @@ def test_half_a_surrogate_pair_is_escaped(ending: str, tmp_path: Path) -> None:
     broken = 0
     for spans in copy.glob("spans/*/*.jsonl"):
         text = spans.read_text()
-        broken += text.count('"n":"read block')
-        spans.write_text(text.replace('"n":"read block', '"n":"\\ud800read block'))
+        broken += text.count('"path":"')
+        spans.write_text(text.replace('"path":"', '"path":"\\ud800'))
     assert broken
     assert dlobd.load(copy).spans()["name"].str.startswith("\\ud800read block").sum() == broken
     path = tmp_path / f"spans.{ending}"

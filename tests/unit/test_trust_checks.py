@@ -60,7 +60,7 @@ EDITS: dict[str, tuple[str, str, Edit, set[str]]] = {
     "a span is lost": (SPANS, r'^\{"k":"b","l":"tensorflow","n":"decode".*\n', OTHER, {"spans-read"}),
     "a span begins before its parent": (SPANS, r'"n":"build","i":\d+,"p":\d+,"t":(\d+)', -60 * S, {"nesting"}),
     "a rank enters a collective late": (
-        SPANS, r'"n":"step","w":\{"rendezvous":"step","call":9\}.*"t":(\d+)', S, {"collective-order", "nesting"},
+        SPANS, r'"n":"step","w":\{"rendezvous":"step","call":11\}.*"t":(\d+)', 3 * MS, {"collective-order"},
     ),
     "a log line has another time": (DRIVER, r"^(\d+) .*SchedulerBackend is ready", 5 * S, {"log-timestamps"}),
     "spark-submit ended earlier": (WINDOW, r'"exit_ns": (\d+)', -5 * S, {"window"}),
