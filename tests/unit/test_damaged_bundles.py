@@ -171,7 +171,7 @@ def exported(bundle: Bundle) -> str:
 
 
 COMMANDS: tuple[Callable[[Bundle, str], object], ...] = (
-    lambda bundle, run: json.dumps(record.computed(bundle, experiment(run))),
+    lambda bundle, run: json.dumps(record.computed(bundle, experiment(run)).to_json()),
     lambda bundle, run: exported(bundle),
     lambda bundle, run: render(document([source(bundle)])),
     lambda bundle, run: verify(bundle, ""),
@@ -225,7 +225,7 @@ def test_damage_on_which_the_breakdown_depends_makes_a_run_invalid(name: str, ki
     path = bundle.path / name
     path = next(path.iterdir()) if path.is_dir() else path
     DAMAGE[kind](path, random.Random(1))
-    found = record.computed(bundle, experiment("quick-run"))
+    found = record.computed(bundle, experiment("quick-run")).to_json()
     assert found["status"] == "invalid"
     assert path.name in found["reason"] or "span file of the driver" in found["reason"]
 
@@ -235,7 +235,7 @@ def test_other_damage_is_a_warning(name: str, tmp_path: Path) -> None:
     """The breakdown holds; the figures that need the file are unknown."""
     bundle = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b")))
     (bundle.path / name).write_text('[{"a": 1}]\n')
-    found = record.computed(bundle, experiment("quick-run"))
+    found = record.computed(bundle, experiment("quick-run")).to_json()
     assert any(name in warning and "damaged" in warning for warning in found["warnings"])
 
 
@@ -243,12 +243,12 @@ def test_an_event_log_with_a_damaged_line_gives_no_sums(tmp_path: Path) -> None:
     """One task of it is unknown: the sum of the others would be too small."""
     bundle = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b")))
     path = bundle.path / files.EVENT_LOG
-    assert record.computed(bundle, experiment("quick-run"))["spark_metrics"]["metrics"]["numTasks"] > 1
+    assert record.computed(bundle, experiment("quick-run")).to_json()["spark_metrics"]["metrics"]["numTasks"] > 1
     lines = path.read_text().splitlines(keepends=True)
     number = next(n for n, line in enumerate(lines) if '"SparkListenerTaskEnd"' in line)
     lines[number] = lines[number][:200] + "\n"
     path.write_text("".join(lines))
-    found = record.computed(bundle, experiment("quick-run"))
+    found = record.computed(bundle, experiment("quick-run")).to_json()
     assert found["spark_metrics"] is None
     assert any("has 1 damaged lines" in warning for warning in found["warnings"])
 

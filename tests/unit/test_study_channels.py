@@ -56,7 +56,7 @@ def test_channels_without_a_run_are_listed_with_a_reason() -> None:
     """A missing device, or no given run; never a number."""
     found = dict(channel_comparison.unavailable(chosen(run(0, "ring", 1))))
     assert set(found) == {"ipoib", "rdma", "shm"}
-    assert found["shm"] == "no run of it was named"
+    assert found["shm"] == "no given run uses it"
     assert all(found.values())
 
 
