@@ -8,8 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from captured import Captured
+from hypothesis import HealthCheck, settings
 
 CLUSTER_TIMEOUT_S = 600
+
+# A busy machine makes every example slow, so only pytest's timeout limits the time of a test.
+settings.register_profile("busy-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy-machine")
 
 
 def pytest_configure() -> None:
