@@ -29,13 +29,13 @@ MINUTES = {
 
 ROOMS = {
     "ways": (
-        "dlobd/attribution/", "dlobd/axes.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
+        "dlobd/attribution/", "dlobd/axes.py", "dlobd/channel.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
         "dlobd/microbench/", "dlobd/network/", "dlobd/own_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
         "dlobd/schema.py", "dlobd/selftest/", "dlobd/spans.py", "dlobd/tracing/", "tests/full/ways/",
     ),
     "clusters": (
-        "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/", "dlobd/report/", "dlobd/run/",
-        "jobs/", "tests/full/clusters/",
+        "dlobd/compare/", "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/", "dlobd/report/",
+        "dlobd/run/", "jobs/", "tests/full/clusters/",
     ),
     "faults": (
         "dlobd/attribution/trust/", "dlobd/bundle/", "dlobd/cli/",

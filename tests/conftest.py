@@ -7,8 +7,9 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from captured import Captured
 from hypothesis import HealthCheck, settings
+
+from tests.captured import Captured
 
 CLUSTER_TIMEOUT_S = 600
 

@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from captured import DATA
-
 from dlobd.attribution import record
 from dlobd.attribution.frames import RunBundle
 from dlobd.attribution.importers.evidence import Evidence
@@ -30,6 +28,7 @@ from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import source
 from dlobd.report.perfetto import trace_events
+from tests.captured import DATA
 
 DEADLINE_S = 60
 """Far more than a result takes: hashing a file of 2 GiB takes 5 s."""

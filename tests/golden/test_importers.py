@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from captured import DATA, Captured
 
 from dlobd.attribution import record
 from dlobd.attribution.importers import recorder
@@ -18,6 +17,7 @@ from dlobd.attribution.nesting import by_lane
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.schema import Attribution, Event, Span, Trace
+from tests.captured import DATA, Captured
 
 GOLDEN = Path(__file__).parent
 RUNS = ("quick-run", "killed-trainer", "native-run", "own-run")

@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from captured import DATA, NAMES
-from damage import DAMAGE, NESTED, check, experiment, names
 
 from dlobd.attribution import record
 from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
+from tests.captured import DATA, NAMES
+from tests.damage import DAMAGE, NESTED, check, experiment, names
 
 SAMPLE = 15
 """Of about 2,000 cases. tests/full/damage has all of them."""

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from captured import NAMES, Captured
-from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.findings.base import Context
@@ -21,6 +19,8 @@ from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
 from dlobd.experiment import files
 from dlobd.layers import LAYERS
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from tests.captured import NAMES, Captured
+from tests.strategies import span
 
 TOP = Path(__file__).parents[2]
 MAIN_JOB = files.load("softmax-mnist", [])

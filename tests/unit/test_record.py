@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import Captured
 
 from dlobd.attribution import record
 from dlobd.attribution.importers.recorder import read
@@ -18,6 +17,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import files
 from dlobd.run import run_record as run_records
 from dlobd.schema import Experiment
+from tests.captured import Captured
 
 DATA = Path(__file__).parents[1] / "data"
 

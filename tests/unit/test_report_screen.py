@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captured import NAMES, Captured
 from rich.console import Console
 
 from dlobd.bundle.finding import Finding
@@ -15,6 +14,7 @@ from dlobd.bundle.transport import Plane
 from dlobd.report import findings, text
 from dlobd.report.screen import LINES, lines, screen
 from dlobd.report.terminal import verdict
+from tests.captured import NAMES, Captured
 
 S = 10**9
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import DATA, Captured
 
 from dlobd import spans as kinds
 from dlobd.attribution import record
@@ -22,6 +21,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
+from tests.captured import DATA, Captured
 
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
 SMALL = 0.01

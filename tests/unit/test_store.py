@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-from records import run_record
 
 from dlobd.bundle import redaction, store, upgrade
 from dlobd.errors import BundleError
 from dlobd.experiment import files
 from dlobd.schema import ADDED, SCHEMA_VERSION, OwnJob
+from tests.records import run_record
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from captured import NAMES, Captured
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import span, traces
 
 from dlobd.attribution.what_if import WhatIf, everything
 from dlobd.schema import MAIN_LANE, Span, Trace
+from tests.captured import NAMES, Captured
+from tests.strategies import span, traces
 
 
 def without(*names: str):

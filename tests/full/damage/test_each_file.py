@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from captured import NAMES
-from damage import DAMAGE, check, names
+
+from tests.captured import NAMES
+from tests.damage import DAMAGE, check, names
 
 
 @pytest.mark.timeout(300)

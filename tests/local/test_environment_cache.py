@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import records
 
 from dlobd.attribution import environment_cache as attribution
 from dlobd.compare import compatibility
 from dlobd.errors import UsageError
 from dlobd.run import page_cache
+from tests import records
 
 MB = 1 << 20
 
