@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution import record
+from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.own_job import from_dict
+from dlobd.schema import Attribution, Trace
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")
@@ -29,6 +32,18 @@ class Captured:
     def evidence(name: str) -> Evidence:
         """Returns the evidence of a bundle."""
         return Evidence(DATA / name)
+
+    @staticmethod
+    @functools.cache
+    def trace(name: str) -> Trace:
+        """Returns the trace of a bundle."""
+        return assemble(DATA / name)
+
+    @staticmethod
+    @functools.cache
+    def attribution(name: str) -> Attribution:
+        """Returns the attribution of a bundle's wall."""
+        return attribute(Captured.trace(name))
 
     @staticmethod
     @functools.cache

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import records
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder
+from tests import records
 
 MS = 1_000_000
 

@@ -5,7 +5,6 @@ from types import ModuleType
 
 import pandas as pd
 import pytest
-from records import run_record
 
 import dlobd
 from dlobd import spans as kinds
@@ -13,6 +12,7 @@ from dlobd.attribution import frames
 from dlobd.bundle import files, store
 from dlobd.errors import BundleError
 from dlobd.schema import Process, Span, Trace
+from tests.records import run_record
 
 
 def _trace() -> Trace:

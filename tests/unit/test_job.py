@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,18 +13,8 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job, Markers
-from dlobd.schema import DEFAULTS as EXPERIMENT_DEFAULTS
 from dlobd.tracing.recorder import Recorder
-
-EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
-DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
-
-
-def job(directory: Path, **changes: Any) -> Job:
-    """A job whose storage is this machine's own directories."""
-    fields = {field.name: str(field.type) for field in dataclasses.fields(Job)}
-    values = {name: EXPERIMENT_DEFAULTS.get(name, DEFAULTS[kind]) for name, kind in fields.items()}
-    return Job(**{**values, **EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes})
+from tests.jobs import job
 
 
 @pytest.fixture

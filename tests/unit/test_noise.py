@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run_record
 
 from dlobd.bundle.noise import run_variation
 from dlobd.bundle.store import Bundle
 from dlobd.report.noise import machine_line, run_line, smallest_share
 from dlobd.run import machine_noise
 from dlobd.run.machine_noise import Noise
+from tests.records import run_record
 
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
 S = 10**9

@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from records import run_record
 
 from bench.pathologies import __main__ as bench
 from bench.pathologies import faults, network, publish, results, stage, table
@@ -36,6 +35,7 @@ from dlobd.faults.triggers import FileAppears, LogLine
 from dlobd.hadoop.embedded.processes import ProcessId, identify
 from dlobd.record.run import Finding
 from dlobd.run import page_cache
+from tests.records import run_record
 
 S = 10**9
 TOP = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis_scripts import script
-from repeats import experiment, on_disk, record
 
 from analysis.studies import channel_comparison, ps_vs_allreduce
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.record.run import Run
+from tests.analysis_scripts import script
+from tests.repeats import experiment, on_disk, record
 
 PLANE = {
     "plane": "exchange", "kind": "tcp", "device": "", "interface": "eth0", "addresses": [], "soft": False,

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captured import DATA, NAMES, Captured
 
 from dlobd.attribution import record
 from dlobd.attribution.importers.evidence import Evidence
@@ -21,6 +20,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 from dlobd.record.run import Check, Plane
+from tests.captured import DATA, NAMES, Captured
 
 S, MS = 10**9, 10**6
 WINDOW, JOB, MARKERS = "evidence/window.json", "evidence/job.json", "evidence/markers.json"

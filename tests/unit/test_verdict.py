@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
 from dlobd.channel import Channel
 from dlobd.network.verdict import byte_counts
@@ -33,6 +32,7 @@ from dlobd.network.verdict.evidence import (
 from dlobd.network.verdict.probe import probe
 from dlobd.network.verdict.rules import plane_of_addresses, verdict
 from dlobd.record.run import Plane
+from tests.counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
 
 def decided(case: Case, tmp_path: Path) -> Plane:

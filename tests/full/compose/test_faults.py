@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster.conftest import until
-from compose.cluster import FABRIC, PROJECT, MiniCluster
 
 from dlobd.bundle.store import Bundle
+from tests.cluster.conftest import until
+from tests.compose.cluster import FABRIC, PROJECT, MiniCluster
 
 from .test_runs import record
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from ranks import Meeting, on_ranks, soon, with_mesh
 
 from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.channels.ucx.channel import UcxChannel
 from dlobd.network.collectives import mesh as meshes
 from dlobd.network.collectives.all_reduce import SEGMENT_BYTES, AllReduce, HalvingDoubling, Ring
 from dlobd.network.collectives.mesh import ExchangeFailed, Mesh
+from tests.ranks import Meeting, on_ranks, soon, with_mesh
 
 ALGORITHMS = [Ring, HalvingDoubling]
 TYPES = [np.float16, np.float32, np.float64, np.int64]

@@ -16,8 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from exchange_rank import gradients
-from ranks import on_ranks
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
@@ -30,6 +28,8 @@ from dlobd.network.exchanges.ps.exchange import AsynchronousParameterServer, Par
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
+from tests.exchange_rank import gradients
+from tests.ranks import on_ranks
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from analysis_scripts import TOP, script
-from repeats import experiment, on_disk, record
+
+from tests.analysis_scripts import TOP, script
+from tests.repeats import experiment, on_disk, record
 
 DATA = TOP / "tests" / "data"
 

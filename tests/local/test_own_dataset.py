@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import printed
-from unit.test_own_model import _installed
 
 from dlobd.errors import DlobdError, SetupError, UsageError
 from dlobd.experiment import files
@@ -18,6 +16,8 @@ from dlobd.job.datasets.base import dataset_of, layout_of
 from dlobd.job.datasets.tfrecord import decode_block
 from dlobd.run import data_sets, runner, staging
 from dlobd.schema import Experiment
+from tests import their_package
+from tests.pages import printed
 
 QUICK = "softmax-mnist-quick"
 SIZES = ("train_samples=400", "test_samples=100")
@@ -171,7 +171,7 @@ def test_a_package_adds_data_sets_by_entry_points(here: Path, monkeypatch: pytes
         theirs = their_package.net:Stripes
         broken = their_package.broken:Stripes
         """
-    _installed(here, points, Path("stripes.py").read_text())
+    their_package.install(here, points, Path("stripes.py").read_text())
     (here / "their_package" / "broken.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(str(here))
     experiment = files.load(QUICK, ["dataset=theirs", *SIZES])

@@ -23,7 +23,7 @@ from dlobd.job.launchers.base import Node
 from dlobd.job.launchers.read_ahead import ReadAhead
 from dlobd.job.training import inputs, trainer
 from dlobd.job.training.deadline import Deadlines
-from tests.unit.test_trainer import prepared
+from tests.jobs import prepared
 
 PATIENCE_S = 20.0
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-import timens
 
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.alignment import Alignment
@@ -22,6 +21,7 @@ from dlobd.attribution.importers.timestamp import error_of
 from dlobd.tracing import clock, clock_sync
 from dlobd.tracing.clock_offset import Exchange, Offset
 from dlobd.tracing.clock_sync import VARIABLE, Peer, Server, peer
+from tests import timens
 
 SECOND_NS = 10**9
 EXCHANGES = 250

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from unit.test_hadoop_conf import write
 
 from dlobd import cli, installation
 from dlobd.errors import UsageError
@@ -24,6 +23,7 @@ from dlobd.run.place import external
 from dlobd.run.place.external import ExternalHadoop
 from dlobd.run.preflight.cluster import PYTHON, VERSION, check_nodes
 from dlobd.run.schedulers.base import PackedInstallation
+from tests.hadoop_conf import write
 
 
 class Hadoop:

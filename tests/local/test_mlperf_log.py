@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from epoch_marks import DATA, marked
 
 from dlobd import cli
 from dlobd.attribution import record
@@ -19,6 +18,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.report.mlperf_log import RULES
 from dlobd.schema import Experiment
+from tests.epoch_marks import DATA, marked
 
 Told = list[dict[str, Any]]
 

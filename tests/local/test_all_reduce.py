@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_rank import gradients
-from ranks import on_ranks
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
@@ -27,6 +25,8 @@ from dlobd.network.exchanges.base import Exchange, Settings
 from dlobd.network.rendezvous.store import KeyValueStore, RendezvousError
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
+from tests.exchange_rank import gradients
+from tests.ranks import on_ranks
 
 RANK = Path(__file__).parents[1] / "exchange_rank.py"
 SECRET = "of this test"

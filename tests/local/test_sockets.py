@@ -14,20 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ranks import on_ranks
 
 from dlobd.network.channels import authentication, sockets
 from dlobd.network.channels.base import Closed, Connection, Counts, DeadlinePassed, Listener, MessageTooLong, PeerClosed
 from dlobd.network.channels.sockets import SocketsChannel, SocketsConnection
+from tests.ranks import PATIENCE_S, on_ranks, soon
 
 SECRET = b"of this run"
-PATIENCE_S = 30.0
 SHORT_S = 0.05
-
-
-def soon() -> float:
-    """Return a deadline that every healthy machine meets."""
-    return time.monotonic() + PATIENCE_S
 
 
 def shortly() -> float:

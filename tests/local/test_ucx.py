@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from namespaces import INTERFACE, Host, hosts
-from ucx_ends import ASK, ECHO, end, met
 
 from dlobd.channel import Channel
 from dlobd.errors import DlobdError, SetupError, UsageError
@@ -27,13 +25,9 @@ from dlobd.network.channels.ucx import library, worker
 from dlobd.network.channels.ucx.channel import UcxChannel
 from dlobd.network.channels.ucx.worker import settings
 from dlobd.network.verdict.rules import verdict
-
-PATIENCE_S = 30.0
-
-
-def soon() -> float:
-    """Return a deadline that every healthy machine meets."""
-    return time.monotonic() + PATIENCE_S
+from tests.namespaces import INTERFACE, Host, hosts
+from tests.ranks import PATIENCE_S, soon
+from tests.ucx_ends import ASK, ECHO, end, met
 
 
 @pytest.fixture

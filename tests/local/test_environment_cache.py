@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import records
 
 from dlobd.attribution import environment_cache as attribution
 from dlobd.compare import compatibility
@@ -16,6 +15,7 @@ from dlobd.errors import UsageError
 from dlobd.fields import plain
 from dlobd.record.resources import EnvironmentCache, EnvironmentPart
 from dlobd.run import page_cache
+from tests import records
 
 MB = 1 << 20
 

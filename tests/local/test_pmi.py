@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from ranks import PATIENCE_S, on_ranks, soon
 
 from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.rendezvous import pmi
 from dlobd.network.rendezvous.pmi import PmiServer, connect_pmi
 from dlobd.network.rendezvous.store import RendezvousError
+from tests.ranks import PATIENCE_S, on_ranks, soon
 
 SECRET = b"of this run"
 SHORT_S = 0.1

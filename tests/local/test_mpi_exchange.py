@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mpi_job import MpiJob, results
 
 from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.mpi_session import environment
+from tests.mpi_job import MpiJob, results
 
 pytest.importorskip("mpi4py", reason="library mpi needs mpi4py and mpich")
 pytestmark = pytest.mark.slow  # each starts some processes

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from namespaces import INTERFACE, Host, hosts, with_other_name
 
 from dlobd.axes import LIBRARIES
 from dlobd.channel import Channel
@@ -17,6 +16,7 @@ from dlobd.microbench import ranks
 from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
+from tests.namespaces import INTERFACE, Host, hosts, with_other_name
 
 pytestmark = pytest.mark.timeout(120)
 

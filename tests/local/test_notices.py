@@ -18,7 +18,7 @@ from dlobd.job import notices, outcome
 from dlobd.job.description import Markers
 from dlobd.job.notices import VARIABLE, Notices, tell
 from dlobd.job.outcome import Outcome
-from tests.unit.test_job import job
+from tests.jobs import job
 
 
 @pytest.fixture

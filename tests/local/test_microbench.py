@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from namespaces import INTERFACE, hosts
 
 from bench.channels import PERFTEST, tables
 from dlobd.errors import SetupError
@@ -13,6 +12,7 @@ from dlobd.microbench import ends, perftest, ranks
 from dlobd.microbench.ends import Measure
 from dlobd.microbench.hosts import Host
 from dlobd.microbench.ranks import MPI_ALLREDUCE, Work
+from tests.namespaces import INTERFACE, hosts
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -25,17 +25,12 @@ from dlobd.network.channels.base import (
     OutOfBounds,
     PeerClosed,
 )
+from tests.ranks import PATIENCE_S, soon
 
 SIZES = [0, 1, 7, 4097, 5_000_001]
-PATIENCE_S = 30.0
 SHORT_S = 0.05
 
 _ROWS = [pytest.param(row, id=row.name) for row in LIBRARIES if row.target]
-
-
-def soon() -> float:
-    """Return a deadline that every healthy machine meets."""
-    return time.monotonic() + PATIENCE_S
 
 
 @pytest.fixture(params=_ROWS)

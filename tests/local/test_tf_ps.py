@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exchange_rank import gradients
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
@@ -22,6 +21,7 @@ from dlobd.network.exchanges import outside_step
 from dlobd.network.rendezvous.store import KeyValueStore
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
+from tests.exchange_rank import gradients
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -32,7 +32,7 @@ RANK = """
 import json, sys
 import numpy as np
 import tensorflow as tf
-from exchange_rank import gradients
+from tests.exchange_rank import gradients
 from dlobd import tracing
 from dlobd.network.collectives.mesh import ExchangeFailed
 from dlobd.network.exchanges import outside_step

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from ranks import PATIENCE_S, on_ranks, soon
 
 from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.rendezvous.store import MESSAGE_BYTES, KeyValueStore, RendezvousError, StoreClient
+from tests.ranks import PATIENCE_S, on_ranks, soon
 
 SECRET = b"of this run"
 

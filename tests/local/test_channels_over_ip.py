@@ -18,10 +18,10 @@ from dlobd.axes import LIBRARIES
 from dlobd.errors import SetupError, UsageError
 from dlobd.network.channels.authentication import Refused
 from dlobd.network.channels.base import Closed, DeadlinePassed, NotSupported, PeerClosed
+from tests.ranks import PATIENCE_S, soon
 
 NAMES = ("sockets", "grpc")
 SECRET = b"of this run"
-PATIENCE_S = 30.0
 SHORT_S = 0.3
 
 CHILD = """
@@ -32,11 +32,6 @@ end = LIBRARIES.get(name)(secret=b"of this run").connect(address, time.monotonic
 end.send(b"here", time.monotonic() + 30)
 time.sleep(60)
 """
-
-
-def soon() -> float:
-    """Return a deadline that every healthy machine meets."""
-    return time.monotonic() + PATIENCE_S
 
 
 @pytest.fixture(params=NAMES)

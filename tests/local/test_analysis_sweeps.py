@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from analysis_scripts import TOP, script
-from chosen_runs import on_disk, record, trained
+
+from tests.analysis_scripts import TOP, script
+from tests.chosen_runs import on_disk, record, trained
 
 DATA = TOP / "tests" / "data"
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ranks import on_ranks, soon
 
 from dlobd.network.channels.base import Connection
 from dlobd.network.channels.sockets import SocketsChannel
 from dlobd.network.exchanges.ps import servers
 from dlobd.network.exchanges.ps.servers import AsynchronousServer, SynchronousServer
+from tests.ranks import on_ranks, soon
 
 ELEMENTS = 1000
 

@@ -334,6 +334,7 @@ INSIDE = [(f"inside/{name}", data) for name, data in CONTENT.items()]
         (gzip.compress(b"no archive" * 1000), "is damaged"),
         (b"not even gzip", "is damaged"),
     ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value) // 1000}k",
 )
 def test_an_archive_that_is_not_what_was_published(site: Site, tmp_path: Path, archive: bytes, why: str) -> None:
     """Even if its own checksum were right: what it holds is checked by itself. Nothing wrong gets a file's name."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-import textwrap
 import traceback
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pages import printed
-from unit.test_job import job
 
 from dlobd import own_file
 from dlobd.axes import MODELS
 from dlobd.errors import SetupError, UsageError
 from dlobd.experiment import files
 from dlobd.run import own_model, runner, series
+from tests import their_package
+from tests.jobs import job
+from tests.pages import printed
 
 QUICK = "softmax-mnist-quick"
 
@@ -227,19 +227,6 @@ def test_a_traceback_has_the_name_and_the_lines_of_a_file_that_is_not_there() ->
     assert "raise KeyError('here')" in shown
 
 
-def _installed(top: Path, entry_points: str, module: str) -> None:
-    """A package with entry points, as pip leaves it. Another test may have had another one of this name."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "their_package"]:
-        del sys.modules[name]
-    (top / "their_package").mkdir()
-    (top / "their_package" / "__init__.py").write_text("")
-    (top / "their_package" / "net.py").write_text(module)
-    info = top / "their_package-1.2.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-package\nVersion: 1.2\n")
-    (info / "entry_points.txt").write_text(textwrap.dedent(entry_points))
-
-
 @pytest.mark.slow
 def test_a_package_adds_models_by_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are listed with their package and tried as an own file is; a name of dlobd's own stays dlobd's."""
@@ -251,7 +238,7 @@ def test_a_package_adds_models_by_entry_points(tmp_path: Path, monkeypatch: pyte
         lenet = their_package.net:build
         """
     text = START + "def build(s, classes, seed): return Net(784, classes)\ndef narrow(*a): return Net(784, 3)\n"
-    _installed(tmp_path, points, text)
+    their_package.install(tmp_path, points, text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
     listed = {name: (title, why) for name, title, why in MODELS.available()}

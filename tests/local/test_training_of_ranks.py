@@ -8,13 +8,13 @@ in one order, so that they agree to the bit.
 from __future__ import annotations
 
 import pytest
-from trainings import Way, trained
 
 from dlobd.axes import EXCHANGES
 from dlobd.channel import Channel
 from dlobd.experiment import channels
 from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.network.verdict.rules import verdict
+from tests.trainings import Way, trained
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
