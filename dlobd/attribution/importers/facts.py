@@ -3,6 +3,7 @@
 from typing import Any, NotRequired, TypedDict
 
 from dlobd.bundle import files
+from dlobd.bundle.reading import Loss
 from dlobd.network.verdict.evidence import Snapshot
 from dlobd.record.resources import PageCache
 from dlobd.record.run import Noise
@@ -193,7 +194,7 @@ class RankResult(TypedDict):
     index: int
     steps: int
     samples: int
-    losses: list[float]
+    losses: list[Loss]
     loop_ns: NotRequired[int | None]
     machine: NotRequired[Machine]
     test: NotRequired[Test | None]
