@@ -36,9 +36,6 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.schema import OwnJob, Runnable, Status
 
-WINDOW = "spark-submit exec -> exit"
-BY_HAND_WINDOW = "RM startedTime -> finishedTime"
-NATIVE_WINDOW = "parent process exec -> exit"
 INTERRUPTED = "interrupted by the user or the system while the job was running"
 INTERRUPTED_LATE = "interrupted by the user or the system after the job had ended, before its evidence was complete"
 
@@ -69,7 +66,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         "status": status,
         "reason": reason,
         "window": {
-            "name": BY_HAND_WINDOW if evidence.by_hand else NATIVE_WINDOW if evidence.native else WINDOW,
+            "name": evidence.topology.window_name,
             "start_ns": trace.start_ns,
             "end_ns": trace.end_ns,
             "clock": evidence.window["anchors"][0]["domain"],
@@ -143,7 +140,7 @@ def _training_times(experiment: Runnable, evidence: Evidence, start_ns: int) -> 
 
 
 def _ranks(evidence: Evidence) -> list[dict[str, Any]]:
-    if evidence.own:
+    if evidence.topology.user_script:
         own = [rank for rank in ranks_of(evidence) if rank.role in TRAINING]
         return [_own_rank(rank) for rank in sorted(own, key=lambda r: (r.role, r.index, r.start_ns))]
     machines = {

@@ -18,6 +18,7 @@ from dlobd.attribution.importers.documents import Documents
 from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.importers.topology import Topology
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
 from dlobd.tracing.clock import WallToMonotonic
@@ -82,16 +83,6 @@ class Evidence:
         reference = self._own_anchors if self._documents.has(files.WINDOW) else []
         return Alignment(reference, self._recorded, logs_of(self.path))
 
-    @property
-    def by_hand(self) -> bool:
-        """Whether the application was submitted by hand: the window is what the ResourceManager saw of it."""
-        return bool(self.window.get("by_hand"))
-
-    @property
-    def external(self) -> bool:
-        """Whether the cluster is external: only there evidence comes by the cluster's own interfaces."""
-        return self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
-
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
         """The driver's Python."""
@@ -108,6 +99,14 @@ class Evidence:
         return self._documents.needed(files.JOB)
 
     @cached_property
+    def topology(self) -> Topology:
+        """The topology of the run. Raises BundleError if the job is missing or damaged."""
+        window: dict[str, Any] = self._documents.get(files.WINDOW, {})
+        # only from an external cluster is evidence collected by the interfaces of the cluster
+        external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
+        return Topology.of(self.job, bool(window.get("by_hand")), external)
+
+    @cached_property
     def span_cost(self) -> dict[str, Any]:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
         return self._documents.get(files.SPAN_COST, {})
@@ -117,26 +116,6 @@ class Evidence:
         """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
         running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
         return self._documents.get(files.COLLECTED, {"missing": [], "metrics": {}})
-
-    @property
-    def cluster_mode(self) -> bool:
-        """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
-        return bool(self.job.get("deploy_mode") == "cluster")
-
-    @property
-    def on_yarn(self) -> bool:
-        """Whether YARN handed out the executors; a bundle without a scheduler in its job is of that time."""
-        return bool(self.job.get("scheduler", "yarn") == "yarn")
-
-    @property
-    def own(self) -> bool:
-        """Whether the user's own script was run."""
-        return "script" in self.job
-
-    @property
-    def native(self) -> bool:
-        """Whether the job was plain processes, without Spark, YARN and HDFS."""
-        return bool(self.job.get("scheduler") == "none")
 
     @cached_property
     def submit_lines(self) -> list[LogLine]:
@@ -161,19 +140,19 @@ class Evidence:
     @cached_property
     def driver_lines(self) -> list[LogLine]:
         """The log of the JVM that has the SparkContext."""
-        if not self.cluster_mode:
+        if self.topology.client_has_driver_log:
             return self.submit_lines
         return self.container_log(self.attempts.am) if self.attempts.am else []
 
     @cached_property
     def driver_log(self) -> spark.DriverLog:
         """The JVM that has the SparkContext."""
-        return spark.driver(self.driver_lines) if self.cluster_mode else self.submit_log
+        return self.submit_log if self.topology.client_has_driver_log else spark.driver(self.driver_lines)
 
     @cached_property
     def driver_jvm(self) -> jvm.JvmLife | None:
         """The life of the JVM that has the SparkContext."""
-        if not self.cluster_mode:
+        if self.topology.client_has_driver_log:
             return self.submit_jvm
         return self.container_jvm(self.attempts.am) if self.attempts.am else None
 
@@ -210,7 +189,11 @@ class Evidence:
     @cached_property
     def lost_containers(self) -> list[str]:
         """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
-        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != self.attempts.am]
+        return [
+            one
+            for one in self.containers
+            if self.topology.driver_in_container and self.attempts.am_of(one) != self.attempts.am
+        ]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -229,7 +212,7 @@ class Evidence:
     @cached_property
     def executor_containers(self) -> dict[str, str]:
         """Executor id to the directory of its logs and spans: a container's on YARN."""
-        if self.on_yarn:
+        if self.topology.has_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
         logs_below = self.path / files.CONTAINER_LOGS

@@ -16,8 +16,8 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.importers.spark import DriverLog, Job, Task
+from dlobd.attribution.importers.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE
 from dlobd.attribution.lanes import calls, jvm
-from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
@@ -25,8 +25,6 @@ from dlobd.attribution.lanes.tasks import critical
 from dlobd.schema import Process, Span
 from dlobd.tracing.clock import tick_ns
 
-LANE = "driver"
-SUBMITTER = "spark-submit"
 SUBMIT_LOG = "spark-submit log"
 JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
@@ -46,15 +44,15 @@ def build(
         resolve: replaces the roles in a recorded wait by lanes.
         held_ns: end of the time in which trainers delayed a feed; None for any other wait.
     """
-    driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
-    threads = of_threads(LANE, python, python.spans, resolve) if python else []
-    if evidence.by_hand:
+    threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
+    if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return driver.spans
-    if evidence.cluster_mode:
-        submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
+    if evidence.topology.driver_in_container:
+        submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return [*submitter.spans, *driver.spans, *threads]
@@ -150,7 +148,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         exit_ns,
         f"{SUBMIT_LOG}, {JVM_LOG}",
         resolution_ns=RESOLUTION_NS,
-        waits_for=(APPLICATION,),
+        waits_for=(APPLICATION_LANE,),
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
         **_report_poll(evidence.submit_calls, exit_ns),
     )
@@ -200,7 +198,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     if context is None:
         return
     log = evidence.driver_log
-    if evidence.cluster_mode:
+    if evidence.topology.driver_in_container:
         registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
         lane.add(
             kinds.SPARK_ENV_STARTS,
@@ -215,7 +213,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             f"{DRIVER_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
         waiting_ns = registered_ns
-    elif not evidence.on_yarn:
+    elif not evidence.topology.has_yarn:
         for kind, opens, closes in (
             (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
             (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
@@ -235,7 +233,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
             waiting_ns or context.end_ns,
             DRIVER_LOG,
             resolution_ns=RESOLUTION_NS,
-            waits_for=(APPLICATION,),
+            waits_for=(APPLICATION_LANE,),
             released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
             **_report_poll(evidence.submit_calls, waiting_ns or context.end_ns),
         )
@@ -272,7 +270,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
             kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
             detail=job.name, resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    if evidence.own:
+    if evidence.topology.user_script:
         # this lane does not wait for jobs of other threads
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
     else:

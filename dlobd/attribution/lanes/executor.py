@@ -13,6 +13,7 @@ from dlobd.attribution.importers.feed import room_ns, without_reads
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.spark import Job, Task
+from dlobd.attribution.importers.topology import APPLICATION_LANE, DRIVER_LANE
 from dlobd.attribution.importers.yarn import Marks
 from dlobd.attribution.lanes import calls, jvm
 from dlobd.attribution.lanes.application import (
@@ -23,7 +24,6 @@ from dlobd.attribution.lanes.application import (
     lost_ns,
     nm_heartbeat,
 )
-from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.ranks import ROLES, Rank
 from dlobd.schema import Process, Span
@@ -76,7 +76,7 @@ def build(
             kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    if accepted_ns is not None and requested is not None and not evidence.cluster_mode:
+    if accepted_ns is not None and requested is not None and not evidence.topology.driver_in_container:
         lines = evidence.container_log(evidence.attempts.am_of(container))
         jvm.add_phases(lane, lines, jvm.REQUEST, AM_LOG, requested)
         calls.place(
@@ -85,9 +85,9 @@ def build(
         )  # fmt: skip
     life = evidence.container_jvm(container)
     begun = (life.start_ns if life else log.first.at_ns if log.first else None, EXECUTOR_LOG)
-    if evidence.on_yarn:
+    if evidence.topology.has_yarn:
         add_container_start(lane, marks, "executor", requested, AM_LOG, begun, nm_heartbeat(evidence), am.asking)
-    if not evidence.on_yarn:
+    if not evidence.topology.has_yarn:
         connected = evidence.driver_log.points.get("connected")
         lane.add(
             kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
@@ -136,13 +136,15 @@ def build(
                 kinds.START_PYTHON_DAEMON, process.process.start_ns, process.opened_ns, "/proc, " + OWN_MARK,
                 resolution_ns=tick_ns(), process=process.process,
             )  # fmt: skip
-        if evidence.own and process.forked and process.spans:
+        if evidence.topology.user_script and process.forked and process.spans:
             # imports of PySpark until the first function is unpickled, inside the task that waits for them
             lane.add(
                 kinds.PYTHON_WORKER_STARTS, process.opened_ns, process.spans[0].start_ns, OWN_MARK,
                 process=process.process,
             )  # fmt: skip
-        spans, beside = _one_at_a_time(_outside(process, ranks), taken if evidence.own and process.forked else [])
+        spans, beside = _one_at_a_time(
+            _outside(process, ranks), taken if evidence.topology.user_script and process.forked else []
+        )
         lane.add_recorded(process, spans, resolve=own)
         _add_joins(lane, process, ranks)
         second = LaneBuilder(f"{lane.lane}/python-{process.process.pid}", process.process)
@@ -155,10 +157,10 @@ def build(
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, container: str, accepted_ns: int | None) -> None:
     """Adds the wait for the next ApplicationMaster, before an executor of a later attempt is requested."""
     before = [am for am in evidence.attempts.ams if attempt_of(am) < attempt_of(container)]
-    if before and not evidence.cluster_mode:
+    if before and not evidence.topology.driver_in_container:
         lane.add(
             kinds.WAIT_FOR_NEXT_AM, lost_ns(evidence, before[-1]), accepted_ns, RM_LOG,
-            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION,),
+            resolution_ns=RESOLUTION_NS, waits_for=(APPLICATION_LANE,),
         )  # fmt: skip
 
 
@@ -222,7 +224,7 @@ def _add_tasks(
     for (job, task), next_ns in zip(tasks, [*starts[1:], end_ns], strict=False):
         asked_ns = max(job.start_ns, free_ns or job.start_ns)
         lane.add(
-            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=("driver",),
+            kinds.WAIT_FOR_JOB, free_ns, min(asked_ns, task.start_ns), DRIVER_LOG, waits_for=(DRIVER_LANE,),
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
         lane.add(kinds.SCHEDULE_TASK, asked_ns, task.start_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS)
@@ -244,7 +246,7 @@ def _add_tasks(
                 detail=job.name, resolution_ns=RESOLUTION_NS,
             )  # fmt: skip
             free_ns = told_ns
-    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=("driver",), resolution_ns=RESOLUTION_NS)
+    lane.add(kinds.WAIT_FOR_JOB, free_ns, end_ns, EXECUTOR_LOG, waits_for=(DRIVER_LANE,), resolution_ns=RESOLUTION_NS)
 
 
 def _add_parts(lane: LaneBuilder, evidence: Evidence, executor: str, tasks: Sequence[tuple[Job, Task]]) -> None:

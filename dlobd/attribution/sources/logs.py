@@ -40,13 +40,14 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 def absences(evidence: Evidence) -> Iterator[Absence]:
     """Logs that are not there, or lack their begin or their end."""
-    if not evidence.by_hand or evidence.on_file(files.DRIVER_STDERR):
+    topology = evidence.topology
+    if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
-    elif not evidence.cluster_mode:
+    elif topology.client_has_driver_log:
         yield Absence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
-    if evidence.native:
+    if not topology.has_spark:
         return
-    if evidence.on_yarn:
+    if topology.has_yarn:
         yield from _master(evidence)
     yield from _executors(evidence)
     yield from _daemons(evidence)
@@ -60,7 +61,8 @@ def _driver(evidence: Evidence) -> Iterator[Absence]:
         kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else _of_driver(evidence)
         if not evidence.on_file(name):
             yield Absence(kind, name, "is absent", ALL_LANES if kind.decides else ())
-    if evidence.native or evidence.by_hand:
+    topology = evidence.topology
+    if not topology.client_starts_jvm:
         return
     life = jvm.read(evidence.path / files.DRIVER_JVM_LOG)
     if life is None:
@@ -69,15 +71,17 @@ def _driver(evidence: Evidence) -> Iterator[Absence]:
         yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
     if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
         lines = evidence.submit_lines
-        ends = SUBMITTER_ENDS if evidence.cluster_mode else DRIVER_ENDS
-        silenced = [] if evidence.cluster_mode else [*_silenced(evidence, files.DRIVER_STDERR)]
-        yield from silenced or _whole(kinds.DRIVER_LOG, files.DRIVER_STDERR, lines, ends, ALL_LANES)
-        if not evidence.cluster_mode:
-            yield from _headless(evidence, lines, files.DRIVER_STDERR)
+        name = files.DRIVER_STDERR
+        if topology.client_has_driver_log:
+            silenced = [*_silenced(evidence, name)]
+            yield from silenced or _whole(kinds.DRIVER_LOG, name, lines, DRIVER_ENDS, ALL_LANES)
+            yield from _headless(evidence, lines, name)
+        else:
+            yield from _whole(kinds.DRIVER_LOG, name, lines, SUBMITTER_ENDS, ALL_LANES)
 
 
 def _of_driver(evidence: Evidence) -> Kind:
-    return kinds.NATIVE_LOG if evidence.native else kinds.DRIVER_LOG
+    return kinds.DRIVER_LOG if evidence.topology.has_spark else kinds.NATIVE_LOG
 
 
 def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[Absence]:
@@ -122,11 +126,11 @@ def _master(evidence: Evidence) -> Iterator[Absence]:
         yield Absence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
     else:
         lines = evidence.container_log(container)
-        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.cluster_mode else []
+        silenced = [*_silenced(evidence, f"{name}/stderr")] if evidence.topology.driver_in_container else []
         yield from silenced or _whole(
             kinds.MASTER_LOG, f"{name}/stderr", lines, MASTER_ENDS, ALL_LANES, CONTAINER_BEGINS
         )
-        if evidence.cluster_mode:
+        if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
         for executor in sorted(evidence.driver_log.registered.keys() - evidence.executor_containers.keys()):
             how = f"does not name the container of executor {executor}, which registered"
@@ -142,7 +146,7 @@ def _executors(evidence: Evidence) -> Iterator[Absence]:
     for executor in sorted(evidence.driver_log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
         if container is None:
-            if not evidence.on_yarn:
+            if not evidence.topology.has_yarn:
                 what = f"{files.CONTAINER_LOGS}/executor_{executor}/stderr"
                 yield Absence(kinds.EXECUTOR_LOG, what, "is absent", (f"executor-{executor}", "rank-*", "driver"))
             continue  # the ApplicationMaster's log lacks it
@@ -169,18 +173,18 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[Absence]:
 
 def _daemons(evidence: Evidence) -> Iterator[Absence]:
     """Those of an external cluster are the cluster's own: what collection did not get, it has said."""
-    if evidence.external or not ended_well(evidence):
+    if evidence.topology.external or not ended_well(evidence):
         return
     for daemon in evidence.daemons:
         name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
-        if daemon["name"] in WANTED_ON_YARN and not evidence.on_yarn:
+        if daemon["name"] in WANTED_ON_YARN and not evidence.topology.has_yarn:
             continue
         if not evidence.on_file(name):
             yield Absence(
                 kinds.kind_of(name) or kinds.DAEMON_LOGS, name, "is absent, though that daemon ran", ALL_LANES
             )
     yield from of_hdfs(evidence)
-    if evidence.on_yarn:
+    if evidence.topology.has_yarn:
         yield from _resourcemanager(evidence)
         yield from _nodemanagers(evidence)
 

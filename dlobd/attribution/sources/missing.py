@@ -23,17 +23,9 @@ def missing(evidence: Evidence) -> tuple[Absence, ...]:
     found = [replace(one, how=evidence.damaged.get(one.what, one.how)) for one in found]
     found += records.damaged(evidence, [one.what for one in found])
     found += records.uncollected(evidence, [one.what for one in found])
-    there = _layers(evidence)
+    there = evidence.topology.layers
     found = [replace(one, layers=tuple(layer for layer in one.kind.tells if layer in there)) for one in found]
     return tuple(sorted(found, key=lambda one: not one.kind.decides))
-
-
-def _layers(evidence: Evidence) -> set[str]:
-    """The layers that take part in this way of running."""
-    if evidence.native:
-        return {"launcher", "tensorflow", "channel"}
-    apart = {"yarn": not evidence.on_yarn, "user": not evidence.own}
-    return {layer for layer in LAYERS if not apart.get(layer)}
 
 
 def unknown(trace_spans: Iterable[Span], absences: Sequence[Absence]) -> Iterator[Span]:

@@ -15,19 +15,20 @@ def absences(evidence: Evidence) -> Iterator[Absence]:
     """Records that are not there, or are cut."""
     if not ended_well(evidence):
         return
-    if not evidence.native:
+    topology = evidence.topology
+    if topology.has_spark:
         yield from _event_log(evidence)
-    if evidence.on_yarn and not evidence.native and not evidence.rm_app.get("id"):
+    if topology.has_yarn and not evidence.rm_app.get("id"):
         yield Absence(kinds.RM_RECORD, files.RM_APPLICATION, "is absent, or has no application")
-    if evidence.external and not evidence.on_file(files.HOSTS):
+    if topology.external and not evidence.on_file(files.HOSTS):
         yield Absence(kinds.HOSTS, files.HOSTS, "is absent")
-    if evidence.own:
+    if topology.user_script:
         if not evidence.on_file(files.SCRIPT):
             yield Absence(kinds.CODE, files.SCRIPT, "is absent")
         return
     if not evidence.on_file(files.MARKERS):
         yield Absence(kinds.MARKERS, files.MARKERS, "is absent")
-    for name in (files.BLOCKS, files.CHECKSUMS) if _inventoried(evidence) and not evidence.native else ():
+    for name in (files.BLOCKS, files.CHECKSUMS) if _inventoried(evidence) and topology.has_spark else ():
         if not evidence.on_file(name):
             yield Absence(kinds.INPUT_RECORDS, name, "is absent")
 
@@ -92,9 +93,9 @@ def _names(sentence: str, name: str) -> bool:
 def _of_file(evidence: Evidence, name: str, how: str) -> Absence:
     kind = kinds.kind_of(name) or kinds.CONTAINER_FILES
     parts = name.split("/")
-    if kind is kinds.EXECUTOR_LOG and parts[2] in evidence.attempts.ams and evidence.on_yarn:
+    if kind is kinds.EXECUTOR_LOG and parts[2] in evidence.attempts.ams and evidence.topology.has_yarn:
         kind = kinds.MASTER_LOG
-    if kind is kinds.DRIVER_LOG and evidence.native:
+    if kind is kinds.DRIVER_LOG and not evidence.topology.has_spark:
         kind = kinds.NATIVE_LOG
     lanes = lanes_of(evidence, parts[1] if parts[0] == "spans" else parts[-2]) if kind.missing else ()
     return Absence(kind, name, how, lanes)

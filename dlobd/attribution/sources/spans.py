@@ -48,7 +48,7 @@ def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
 
 def _ranks(evidence: Evidence) -> Iterator[Absence]:
     found = {(process.process.role, process.process.index) for process in evidence.processes}
-    if evidence.own:
+    if evidence.topology.user_script:
         yield from _own_ranks(evidence)
         return
     workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # one that failed may have started none
@@ -120,7 +120,7 @@ def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
 
 
 def _counters(evidence: Evidence) -> Iterator[Absence]:
-    if evidence.own or evidence.job.get("workers", 1) < 2:
+    if evidence.topology.user_script or evidence.job.get("workers", 1) < 2:
         return
     for process in trainers(evidence.processes):
         who = process.process
@@ -138,7 +138,7 @@ def _parts(evidence: Evidence) -> Iterator[Absence]:
         process = read(path)
         how = _defect(process)
         # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
-        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.own)
+        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.topology.user_script)
         if how and not (process and ends_so and process.bad_lines <= 1):
             yield Absence(
                 _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
@@ -180,6 +180,8 @@ def _lost(evidence: Evidence) -> Iterator[Absence]:
             counts[key] = max(counts.get(key, 0), int(count))
     for (directory, pid), lost in counts.items():
         if lost:
-            kind = WORKER_SPANS if directory != "driver" else RANK_SPANS if evidence.native else DRIVER_SPANS
+            kind = (
+                WORKER_SPANS if directory != "driver" else DRIVER_SPANS if evidence.topology.has_spark else RANK_SPANS
+            )
             what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
             yield Absence(kind, what, how, lanes_of(evidence, directory))

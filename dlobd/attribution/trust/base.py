@@ -122,7 +122,7 @@ def _json_number(value: Number | None) -> Number | None:
 
 def training_job(evidence: Evidence) -> dict[str, Any]:
     """Returns the settings of dlobd's own training job; empty for a user's script."""
-    return {} if evidence.own else evidence.job
+    return {} if evidence.topology.user_script else evidence.job
 
 
 def completed(evidence: Evidence) -> bool:
@@ -148,7 +148,11 @@ def passes(evidence: Evidence) -> int | None:
 
 def external(evidence: Evidence) -> str:
     """Returns a doubt if the cluster is external."""
-    return "the cluster is external: its logs may be incomplete, and other users share it" if evidence.external else ""
+    return (
+        "the cluster is external: its logs may be incomplete, and other users share it"
+        if evidence.topology.external
+        else ""
+    )
 
 
 def daemon_trouble(evidence: Evidence, *kinds: str) -> str:

@@ -82,7 +82,7 @@ def _spans(evidence: Evidence, trace: Trace) -> Iterator[str]:
 
 def _own_configuration(evidence: Evidence) -> Iterator[str]:
     """Settings of a script's own SparkConf that override the line that submitted it."""
-    driver = evidence.driver_process if evidence.own else None
+    driver = evidence.driver_process if evidence.topology.user_script else None
     ready = driver.instant(kinds.SPARK_CONTEXT_READY) if driver else None
     if ready is None:
         return
