@@ -18,7 +18,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
 from dlobd.attribution.imports import imports
 from dlobd.attribution.lanes import hdfs_use
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.lanes.ranks import TRAINING, Rank
 from dlobd.attribution.lanes.ranks import ranks as ranks_of
 from dlobd.attribution.resource_use import resource_use
@@ -51,7 +51,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
         raise BundleError(
             f"{bundle.path} has no {files.JOB}: in which way the job ran is unknown.", "look at its run.json"
         )
-    trace = assembled(evidence)
+    trace = assemble(evidence)
     attribution = attribute(trace)
     cost = recording_cost.overhead(evidence, trace.spans, attribution.segments, attribution.wall_ns)
     window = (trace.start_ns, trace.end_ns)

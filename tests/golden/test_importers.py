@@ -14,6 +14,7 @@ import pytest
 from dlobd.attribution import record
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers import recorder
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.nesting import by_lane
 from dlobd.bundle.store import Bundle
@@ -86,7 +87,7 @@ def run(request: pytest.FixtureRequest) -> str:
 
 def test_the_whole_trace_is_as_expected(run: str, update_golden: bool) -> None:
     """Lanes, spans with their bounds, sources and waits, events, and the attribution, all from the bundle alone."""
-    found = as_text(assemble(DATA / run))
+    found = as_text(assemble(Evidence(DATA / run)))
     golden = GOLDEN / f"{run}.txt"
     if update_golden:
         golden.write_text(found)
@@ -96,7 +97,7 @@ def test_the_whole_trace_is_as_expected(run: str, update_golden: bool) -> None:
 
 def test_the_attribution_sums_exactly(run: str) -> None:
     """Layers and the unattributed rest are the wall, to the nanosecond; at most 5 % of it is without an explanation."""
-    trace = assemble(DATA / run)
+    trace = assemble(Evidence(DATA / run))
     found = attribute(trace)
     assert sum(layer.ns for layer in found.layers) + found.unattributed_ns == found.wall_ns == trace.wall_ns
     assert all(0 <= layer.lo_ns <= layer.ns <= layer.hi_ns for layer in found.layers)
@@ -105,7 +106,7 @@ def test_the_attribution_sums_exactly(run: str) -> None:
 
 def test_nothing_that_was_recorded_is_lost(run: str) -> None:
     """Each span of each process stands in some lane, with its bounds and attributes, and points to its parent."""
-    spans = {span.id.split("/")[-1]: span for span in assemble(DATA / run).spans}
+    spans = {span.id.split("/")[-1]: span for span in assemble(Evidence(DATA / run)).spans}
     ids = {span.id for span in spans.values()}
     recorded = 0
     for process in recorder.read_all(DATA / run / "spans"):
@@ -125,21 +126,21 @@ def test_nothing_that_was_recorded_is_lost(run: str) -> None:
 
 def test_the_evidence_is_consistent(run: str) -> None:
     """No two spans of a lane contradict each other beyond their resolutions, not even where a trainer was killed."""
-    clips = attribute(assemble(DATA / run)).clips
+    clips = attribute(assemble(Evidence(DATA / run))).clips
     assert [clip for clip in clips if clip.kind == "inconsistent"] == []
 
 
 def test_only_what_was_killed_is_truncated() -> None:
     """A good run has an end for every span. In the killed one they are the killed rank's, and the task that fed the
     other rank when the application ended."""
-    assert not any(span.truncated for span in assemble(DATA / "quick-run").spans)
-    cut = {(span.lane, span.name) for span in assemble(DATA / "killed-trainer").spans if span.truncated}
+    assert not any(span.truncated for span in assemble(Evidence(DATA / "quick-run")).spans)
+    cut = {(span.lane, span.name) for span in assemble(Evidence(DATA / "killed-trainer")).spans if span.truncated}
     assert cut == {("rank-1", "trainer"), ("rank-1", "get"), ("executor-1", "task of collect")}
 
 
 def test_startup_and_teardown_are_in_order() -> None:
     """A good run has every event of the anatomy, each with a source, in the order of time."""
-    trace = assemble(DATA / "quick-run")
+    trace = assemble(Evidence(DATA / "quick-run"))
     startup = [event.event for event in trace.startup]
     teardown = [event.event for event in trace.teardown]
     assert (len(startup), len(teardown)) == (23, 8)

@@ -19,7 +19,7 @@ import pytest
 from dlobd.attribution import record
 from dlobd.attribution.frames import RunBundle
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.verification import verify
 from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
@@ -163,7 +163,7 @@ def experiment(run: str) -> Any:
 def exported(bundle: Bundle) -> str:
     """The timeline in both formats, and the tables."""
     evidence = Evidence(bundle.path)
-    trace = assembled(evidence)
+    trace = assemble(evidence)
     frames = RunBundle(bundle.path)
     for table in (frames.spans, frames.steps, frames.epochs):
         table()

@@ -112,7 +112,7 @@ def test_a_real_script() -> None:
     evidence = Evidence(DATA / "own-run")
     assert evidence.own
     assert len(evidence.driver_log.jobs) > 1
-    trace = assemble(DATA / "own-run")
+    trace = assemble(Evidence(DATA / "own-run"))
     waits = sorted((s.start_ns, s.end_ns) for s in trace.spans if s.name.startswith("wait for tasks of"))
     assert len(waits) >= 4
     assert all(end <= start for (_, end), (start, _) in pairwise(waits))

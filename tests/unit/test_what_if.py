@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import span, traces
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.what_if import WhatIf, everything
 from dlobd.schema import MAIN_LANE, Span, Trace
@@ -48,7 +49,7 @@ def test_savings_are_between_nothing_and_the_wall(of: Trace, names: set[str]) ->
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str) -> None:
     """Every lane of every capture is where it was."""
-    of = assemble(DATA / capture)
+    of = assemble(Evidence(DATA / capture))
     assert WhatIf(of).wall_ns(everything) == of.wall_ns
 
 
@@ -56,7 +57,7 @@ def test_the_wall_of_a_real_run_is_replayed_to_the_nanosecond(capture: str) -> N
 def test_no_span_of_a_real_run_saves_less_than_it_holds_up_alone(capture: str) -> None:
     """What the attributed wall gives to spans of one name bounds what they can save from above, but for waits that
     get shorter with them."""
-    of = assemble(DATA / capture)
+    of = assemble(Evidence(DATA / capture))
     what_if, found = WhatIf(of), attribute(of)
     for layer in found.layers:
         for name, ns in layer.names[:3]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from dlobd import spans as kinds
@@ -43,17 +42,8 @@ IN_USER_CODE = NotMeasured("hdfs", "user", "what your code, or PySpark's loop ar
 WITHOUT_YARN = NotMeasured("yarn", "", f"{NOT_PART}: Spark's own Master and Workers hand out the executors")
 
 
-def assemble(bundle: Path) -> Trace:
+def assemble(evidence: Evidence) -> Trace:
     """Returns the trace of a run.
-
-    Raises:
-        BundleError: nothing was submitted, so that there is no window.
-    """
-    return assembled(Evidence(bundle))
-
-
-def assembled(evidence: Evidence) -> Trace:
-    """The trace of a run whose evidence the caller uses as well.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
@@ -70,9 +60,8 @@ def assembled(evidence: Evidence) -> Trace:
     for executor, container in evidence.executor_containers.items():
         here = [rank for rank in ranks if rank.executor == executor]
         in_task = [(rank, *bounds) for rank in here if (bounds := waits.in_task(rank))]
-        lane = executor_lane.build(
-            evidence, executor, host, _tasks(evidence, executor), here, waits.resolve, in_task
-        )  # fmt: skip
+        work = executor_lane.Executor(executor, container, _tasks(evidence, executor), here, in_task)
+        lane = executor_lane.build(evidence, host, work, waits.resolve)
         spans += lane
         start_ns = min((span.start_ns for span in lane), default=None)
         puts = [put for process in evidence.recorded_in(container) for put in process.named(kinds.PUT)]

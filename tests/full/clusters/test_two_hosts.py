@@ -11,7 +11,7 @@ import pytest
 from cluster.test_ways import explained, same_training
 
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
@@ -59,7 +59,7 @@ def test_workers_on_two_hosts(two_hosts: Any) -> None:
 
 def slept_before_closing(bundle: Bundle) -> list[int]:
     """Nanoseconds of each sleep of an HDFS client that may close its file later."""
-    spans = assembled(Evidence(bundle.path)).spans
+    spans = assemble(Evidence(bundle.path)).spans
     return [span.end_ns - span.start_ns for span in spans if span.cause.startswith("HDFS client's close retry")]
 
 
