@@ -14,9 +14,9 @@ from typing import Any
 
 from dlobd.attribution.importers.event_log import TaskMetrics
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.sources.absence import Absence, ended_well
-from dlobd.attribution.sources.kinds import Kind
+from dlobd.attribution.sources.kinds import EvidenceKind
 from dlobd.attribution.sources.logs import LIMITS
+from dlobd.attribution.sources.missing_evidence import MissingEvidence, ended_well
 from dlobd.bundle.run import Check, Number, Verdict
 from dlobd.bundle.transport import Plane
 from dlobd.schema import Clip, Runnable
@@ -46,7 +46,7 @@ class Facts:
     clips: tuple[Clip, ...]
     wall_ns: int
     planes: tuple[Plane, ...] | None
-    absences: tuple[Absence, ...]
+    absences: tuple[MissingEvidence, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Rule:
     code: str
     sources: tuple[str, str]
     compare: Callable[[Facts], Compared | None]
-    needs: tuple[Kind, ...] = ()
+    needs: tuple[EvidenceKind, ...] = ()
     whole: bool = False
 
     def decide(self, facts: Facts) -> Check | None:

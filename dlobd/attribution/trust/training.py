@@ -10,7 +10,7 @@ from typing import Any
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import trainers
 from dlobd.attribution.sources import kinds
-from dlobd.attribution.sources.absence import ended_well
+from dlobd.attribution.sources.missing_evidence import ended_well
 from dlobd.attribution.trust.base import Compared, Facts, Rule, repeated_tasks
 from dlobd.experiment import channels
 from dlobd.experiment.files import most_steps, steps_per_epoch

@@ -65,7 +65,7 @@ def slept_before_closing(bundle: Bundle) -> list[int]:
 
 def executors(evidence: Evidence) -> list[str]:
     """The addresses at which executors offer their blocks, as the driver noted them."""
-    path = "driver.stderr" if not evidence.cluster_mode else f"containers/{evidence.containers[0]}/stderr"
+    path = "driver.stderr" if evidence.topology.client_has_driver_log else f"containers/{evidence.containers[0]}/stderr"
     log = (evidence.path / "logs" / path).read_text()
     return sorted(re.findall(r"Registering block manager \S+ with .* BlockManagerId\(\d+, (127[\d.]+),", log))
 
