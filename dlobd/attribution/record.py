@@ -69,7 +69,7 @@ def computed(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
             "name": evidence.topology.window_name,
             "start_ns": trace.start_ns,
             "end_ns": trace.end_ns,
-            "clock": evidence.window["anchors"][0]["domain"],
+            "clock": evidence.domain,
         },
         "wall_ns": attribution.wall_ns,
         "layers": _dicts(attribution.layers),
@@ -194,11 +194,12 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
     begun = [i.at_ns for p in ranks if (i := p.instant(kinds.FIRST_BATCH))]
     ended = [i.at_ns for p in ranks if (i := p.instant(kinds.LAST_STEP_DONE))]
     rate = samples / (max(ended) - min(begun)) * 1e9 if samples and begun and ended else None
-    losses = results[0]["losses"] if results.get(0, {}).get("losses") else [None]
-    test = results.get(0, {}).get("test") or {}
+    chief = results.get(0)
+    losses: Sequence[float | None] = (chief["losses"] if chief else []) or [None]
+    test = chief.get("test") if chief else None
     return {
-        "test_accuracy": test.get("accuracy"),
-        "test_samples": test.get("samples"),
+        "test_accuracy": test["accuracy"] if test else None,
+        "test_samples": test["samples"] if test else None,
         "train_samples": samples,
         "steps": steps,
         "samples_per_second": rate,

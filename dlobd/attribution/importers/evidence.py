@@ -31,9 +31,10 @@ class Evidence:
     path: Path
 
     @cached_property
-    def window(self) -> dict[str, Any]:
-        """`dlobd.run.submit.Window` as a dict. Raises BundleError if it is missing or damaged."""
-        return self._documents.needed(files.WINDOW)
+    def window(self) -> facts.Window:
+        """The window. Raises BundleError if it is missing or damaged."""
+        window: facts.Window = self._documents.needed(files.WINDOW)
+        return window
 
     @cached_property
     def _documents(self) -> Documents:
@@ -43,8 +44,9 @@ class Evidence:
     def damaged(self) -> dict[str, str]:
         """Name of each file that cannot be used, or not completely -> the reason."""
         found = self._documents.damaged | dict(reading.damage(self.path))
-        if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
-            found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
+        if bad := [(name, result) for name, result in self._results.items() if isinstance(result, Damaged)]:
+            name, result = bad[0]
+            found[files.MARKERS] = f"is damaged: {name}: {result.reason}"
         if self.resources is None and reading.size(self.path / files.RESOURCES):
             found.setdefault(files.RESOURCES, "has no sample")
         for name, log in ((files.EVENT_LOG, self.event_log), (files.RESOURCES, self.resources)):
@@ -59,7 +61,18 @@ class Evidence:
 
     @cached_property
     def _own_anchors(self) -> list[schema.ClockAnchor]:
-        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        window: dict[str, Any] = self._documents.needed(files.WINDOW)
+        return [schema.ClockAnchor(**anchor) for anchor in window["anchors"]]
+
+    @property
+    def domain(self) -> str:
+        """The clock domain of the client, and of the window: host and boot."""
+        return self._own_anchors[0].domain
+
+    @property
+    def host(self) -> str:
+        """The host of the client."""
+        return self.domain.split("/")[0]
 
     @cached_property
     def clock_differences_ns(self) -> list[int]:
@@ -96,26 +109,26 @@ class Evidence:
     @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
-        return self._documents.needed(files.JOB)
+        job: dict[str, Any] = self._documents.needed(files.JOB)
+        return job
 
     @cached_property
     def topology(self) -> Topology:
         """The topology of the run. Raises BundleError if the job is missing or damaged."""
-        window: dict[str, Any] = self._documents.get(files.WINDOW, {})
         # only from an external cluster is evidence collected by the interfaces of the cluster
         external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
-        return Topology.of(self.job, bool(window.get("by_hand")), external)
+        return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
 
     @cached_property
-    def span_cost(self) -> dict[str, Any]:
+    def span_cost(self) -> facts.SpanCost | None:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        return self._documents.get(files.SPAN_COST, {})
+        return self._documents.get(files.SPAN_COST, None)
 
     @cached_property
-    def collected(self) -> dict[str, Any]:
+    def collected(self) -> facts.Collected:
         """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
         running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
-        return self._documents.get(files.COLLECTED, {"missing": [], "metrics": {}})
+        return self._documents.get(files.COLLECTED, facts.Collected(missing=[], metrics={}))
 
     @cached_property
     def submit_lines(self) -> list[LogLine]:
@@ -167,12 +180,12 @@ class Evidence:
         return life
 
     @cached_property
-    def rm_app(self) -> dict[str, Any]:
+    def rm_app(self) -> facts.RmApplication:
         """The ResourceManager's own record of the application; empty where it gave none."""
-        return self._documents.get(files.RM_APPLICATION, {})
+        return self._documents.get(files.RM_APPLICATION, facts.RmApplication())
 
     @cached_property
-    def container_beans(self) -> list[dict[str, Any]]:
+    def container_beans(self) -> list[facts.ContainerBean]:
         """What the NodeManagers say of containers; empty where they were not asked."""
         return self._documents.get(files.NM_CONTAINERS, [])
 
@@ -230,7 +243,7 @@ class Evidence:
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
 
     @cached_property
-    def daemons(self) -> list[dict[str, Any]]:
+    def daemons(self) -> list[facts.Daemon]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
         return self._documents.get(files.DAEMONS, [])
 
@@ -275,9 +288,9 @@ class Evidence:
         return hdfs.lengths(self._documents.get(files.BLOCKS, {}))
 
     @cached_property
-    def checksums(self) -> dict[str, Any]:
+    def checksums(self) -> facts.Checksums:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._documents.get(files.CHECKSUMS, {})
+        return self._documents.get(files.CHECKSUMS, facts.Checksums())
 
     @cached_property
     def event_log(self) -> EventLog:
@@ -318,18 +331,19 @@ class Evidence:
         return self.event_log.stage_calls
 
     @cached_property
-    def noise(self) -> dict[str, Any] | None:
+    def noise(self) -> facts.Noise | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        found: dict[str, Any] | None = self._documents.get(files.NOISE, None)
-        return found and {"earlier_walls_ns": None, **found}  # which older versions did not look at
+        found: facts.Noise | None = self._documents.get(files.NOISE, None)
+        # older versions did not compare with earlier walls
+        return None if found is None else {"earlier_walls_ns": None, **found}
 
     @cached_property
-    def page_cache(self) -> dict[str, Any] | None:
+    def page_cache(self) -> facts.PageCache | None:
         """What was in memory of the training files just before the window; None where it is not known."""
         return self._documents.get(files.PAGE_CACHE, None)
 
     @cached_property
-    def environment_cache(self) -> dict[str, Any] | None:
+    def environment_cache(self) -> dict[str, facts.BeforeAndAfter] | None:
         """What was in memory of the job's environment before and after it; None where it is not known."""
         return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
@@ -344,13 +358,13 @@ class Evidence:
         return self._documents.get(files.MARKERS, {})
 
     @cached_property
-    def results(self) -> dict[int, dict[str, Any]]:
+    def results(self) -> dict[int, facts.RankResult]:
         """What each rank left in its done-marker, by rank."""
         found = [result for result in self._results.values() if not isinstance(result, Damaged)]
         return {result["rank"]: result for result in found}
 
     @cached_property
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, facts.RankResult | Damaged]:
         markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
         return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
 

@@ -51,7 +51,7 @@ def assemble(evidence: Evidence) -> Trace:
     if not evidence.topology.has_spark:
         return native.assemble(evidence)
     window = evidence.window
-    host = window["anchors"][0]["domain"].split("/")[0]
+    host = evidence.host
     ranks = ranks_of(evidence)
     waits = _Waits(evidence, ranks)
     spans = _client(evidence, host)

@@ -57,4 +57,4 @@ def killed(evidence: Evidence) -> set[str]:
 
 def recorded(evidence: Evidence) -> bool:
     """Returns True if the recorder was on; a bundle without this setting is of a version that always recorded."""
-    return str(evidence.span_cost.get("recording", "on")) != "off"
+    return evidence.span_cost is None or evidence.span_cost["recording"] != "off"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.facts import RankResult
 from dlobd.attribution.importers.recorder import trainers
 from dlobd.attribution.sources import kinds
 from dlobd.attribution.sources.missing_evidence import ended_well
@@ -28,7 +28,7 @@ def _experiment(facts: Facts) -> Experiment | None:
     return facts.experiment if isinstance(facts.experiment, Experiment) else None
 
 
-def _results(evidence: Evidence) -> list[dict[str, Any]]:
+def _results(evidence: Evidence) -> list[RankResult]:
     """The done-markers by rank."""
     return [evidence.results[rank] for rank in sorted(evidence.results)]
 
@@ -60,7 +60,7 @@ def _steps(facts: Facts) -> Compared | None:
     return Compared(all(taken == wanted for taken in found), message, min(found), wanted)
 
 
-def _wanted_steps(experiment: Experiment, results: Sequence[dict[str, Any]]) -> tuple[int, str]:
+def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tuple[int, str]:
     """The number of steps, and the limit that ended training early.
 
     Time ends all ranks after the step of rank 0, but only if that much time has passed. Accuracy ends them after the
