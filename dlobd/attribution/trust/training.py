@@ -66,7 +66,7 @@ def _wanted_steps(experiment: Experiment, results: Sequence[RankResult]) -> tupl
     Time ends all ranks after the step of rank 0, but only if that much time has passed. Accuracy ends them after the
     first evaluation that reached the target."""
     most, chief = most_steps(experiment), results[0]
-    for found in chief.get("evaluations", ()) if experiment.target_accuracy else ():
+    for found in (chief.get("evaluations") or ()) if experiment.target_accuracy else ():
         taken = found["epoch"] * steps_per_epoch(experiment)
         if found["samples"] and found["right"] / found["samples"] >= experiment.target_accuracy and taken <= most:
             most, limit = taken, f" (accuracy {experiment.target_accuracy:g} after epoch {found['epoch']})"
