@@ -22,6 +22,7 @@ from dlobd.attribution import core_waits
 from dlobd.attribution.carriers import BETWEEN, BY_YARN, NO_SPAN, Carrier, Carriers
 from dlobd.attribution.importers import recorder, resources
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.topology import Placement, Topology
 from dlobd.compare.runset import without_series
 from dlobd.fields import plain
 from dlobd.record.resources import CoreWaits
@@ -151,7 +152,7 @@ def test_the_truth_lies_between_the_bounds_and_the_parts_sum(
 
 def evidence(**parts: Any) -> Evidence:
     """Of one host, whose window is no matter."""
-    plain = {"resources": None, "processes": [], "cluster_mode": False, "external": False, "by_hand": False}
+    plain = {"resources": None, "processes": [], "topology": Topology(Placement.YARN_CLIENT)}
     return cast(Evidence, SimpleNamespace(window={"pid": 99}, **plain | parts))
 
 

@@ -46,7 +46,7 @@ def _trace() -> Trace:
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> store.Bundle:
     """A bundle whose evidence assembles to `_trace`; assembling has tests of its own."""
     stand_in = ModuleType("dlobd.attribution.lanes.assemble")
-    stand_in.assemble = lambda path: _trace()  # type: ignore[attr-defined]
+    stand_in.assemble = lambda evidence: _trace()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dlobd.attribution.lanes.assemble", stand_in)
     bundle = store.create(tmp_path, "softmax-mnist")
     bundle.write(run_record(bundle.run_id))

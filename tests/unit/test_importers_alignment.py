@@ -119,10 +119,10 @@ def warnings_of(bundle: Path) -> list[str]:
 def test_another_hosts_clock_changes_no_layer(bundle: Path) -> None:
     """Spans, logs and JVM records of a container whose clock is hours away give the same breakdown, to milliseconds,
     and the run says that nobody knows how well they are placed."""
-    before = layers_of(attribute(assemble(bundle)))
+    before = layers_of(attribute(assemble(Evidence(bundle))))
     for number, container in enumerate(containers_of(bundle), 1):
         reboot(bundle, container, ahead(number * HOUR_NS), f"host-{number}/boot/time")
-    after = layers_of(attribute(assemble(bundle)))
+    after = layers_of(attribute(assemble(Evidence(bundle))))
     assert after.keys() == before.keys()
     assert {name: ns for name, ns in after.items() if abs(ns - before[name]) > 20 * MS_NS} == {}
     evidence = Evidence(bundle)
@@ -134,7 +134,7 @@ def test_another_hosts_clock_changes_no_layer(bundle: Path) -> None:
 def test_one_host_is_left_as_it_is() -> None:
     """All of the captured run is of one clock: nothing is moved, not even by the anchors' error."""
     evidence = Evidence(QUICK_RUN)
-    trace = assemble(QUICK_RUN)
+    trace = assemble(Evidence(QUICK_RUN))
     recorded = json.loads(next((QUICK_RUN / "spans" / "driver").iterdir()).read_text().splitlines()[0])
     assert evidence.driver_process is not None
     assert evidence.driver_process.opened_ns == recorded["opened_ns"]
@@ -147,7 +147,7 @@ def test_messages_place_another_host_within_what_is_said(bundle: Path, ppm: int)
     """Two hosts whose clocks began elsewhere and run faster or slower, messages that take unequal times: every moved
     time is off by less than its error, each layer's time on one clock lies between its lowest and highest value, and
     these lie further apart than before. No wall clock is used, though there is one that is off by minutes."""
-    before = assemble(bundle)
+    before = assemble(Evidence(bundle))
     single = attribute(before)
     start_ns = window_of(bundle)["exec_ns"]
     for number, container in enumerate(containers_of(bundle), 1):
@@ -162,7 +162,7 @@ def test_messages_place_another_host_within_what_is_said(bundle: Path, ppm: int)
             path.write_text(re.sub(r'("wall_ns":)(\d+)', late, path.read_text()))
         stderr = bundle / "logs" / "containers" / container / "stderr"
         stderr.write_text(re.sub(r"(?m)^(\d{6,} \d{4}-\d\d-\d\dT\d\d:)(\d\d)", minutes_later, stderr.read_text()))
-    after = assemble(bundle)
+    after = assemble(Evidence(bundle))
     found = attribute(after)
     evidence = Evidence(bundle)
     assert {process.domain for process in evidence.processes} == {
@@ -209,10 +209,10 @@ def test_messages_that_contradict_the_logs_are_reported(bundle: Path) -> None:
         again = Path(shutil.copytree(bundle, bundle.parent / f"late{late_ms}"))
         reboot(again, containers[0], ahead(HOUR_NS))
         exchange(again, containers[0], ahead(HOUR_NS), told=ahead(HOUR_NS + late_ms * MS_NS))
-        clips = assemble(again).clips
+        clips = assemble(Evidence(again)).clips
         assert {clip.kind for clip in clips} == {"inconsistent"}
         assert all(0 < clip.ns <= 50 * MS_NS for clip in clips)
-        assert set(clips) <= set(attribute(assemble(again)).clips)
+        assert set(clips) <= set(attribute(assemble(Evidence(again))).clips)
         found.append({re.sub(r"\d+", "n", clip.span) for clip in clips})
     assert "executor-n: task n" in found[0]
     assert "executor-n: result of task n" in found[1]
@@ -255,13 +255,13 @@ def starts(evidence: Evidence, container: str) -> dict[tuple[str, int], int]:
 def test_a_log_that_begins_after_the_wall_clock_was_set_stays(bundle: Path) -> None:
     """The client's later anchor, or a recorded process, knows the wall clock as it is then."""
     (container, _) = containers_of(bundle)
-    before = assemble(bundle)
+    before = assemble(Evidence(bundle))
     for path in (bundle / "spans" / container).glob("*"):
         late = lambda match: match[1] + str(int(match[2]) + 300 * SECOND_NS)  # noqa: E731
         path.write_text(re.sub(r'("wall_ns":)(\d+)', late, path.read_text()))
     stderr = bundle / "logs" / "containers" / container / "stderr"
     stderr.write_text(re.sub(r"(?m)^(\d{6,} \d{4}-\d\d-\d\dT\d\d:)(\d\d)", minutes_later, stderr.read_text()))
-    assert assemble(bundle).spans == before.spans
+    assert assemble(Evidence(bundle)).spans == before.spans
     assert Evidence(bundle).alignment.moved == set()
 
 

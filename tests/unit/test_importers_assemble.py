@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.lanes.ranks import last_executor
@@ -44,7 +45,7 @@ def adds_up(trace: Trace) -> None:
 
 def test_ids_are_unique_and_lanes_are_those_of_the_chain() -> None:
     """client -> driver -> application and executors -> ranks, each with spans that have an id of their own."""
-    trace = assemble(DATA / "quick-run")
+    trace = assemble(Evidence(DATA / "quick-run"))
     adds_up(trace)
     assert set(trace.lanes) == {"client", "driver", "application", "executor-1", "executor-2", "rank-0", "rank-1"}
     assert trace.lanes[0] == "client"
@@ -54,7 +55,7 @@ def test_every_wait_is_for_a_lane_that_exists() -> None:
     """No symbolic name is left, nobody waits for a lane without spans, and for itself only the one that arrived last,
     whose wait was over before it began."""
     for run in ("quick-run", "killed-trainer"):
-        trace = assemble(DATA / run)
+        trace = assemble(Evidence(DATA / run))
         lanes = set(trace.lanes)
         waits = [(span, target) for span in trace.spans for target in span.waits_for]
         assert len(waits) > 10
@@ -65,7 +66,7 @@ def test_every_wait_is_for_a_lane_that_exists() -> None:
 
 def test_the_same_bundle_gives_the_same_trace() -> None:
     """Assembling is a function of the files."""
-    assert assemble(DATA / "quick-run") == assemble(DATA / "quick-run")
+    assert assemble(Evidence(DATA / "quick-run")) == assemble(Evidence(DATA / "quick-run"))
 
 
 NEEDED = ("evidence/window.json", "evidence/job.json")
@@ -78,9 +79,9 @@ def test_any_file_may_be_missing_or_cut(bundle: Path, name: str) -> None:
     whole = path.read_bytes()
     for data in (whole[: len(whole) // 2], whole[:-7], b""):
         path.write_bytes(data)
-        adds_up(assemble(bundle))
+        adds_up(assemble(Evidence(bundle)))
     path.unlink()
-    adds_up(assemble(bundle))
+    adds_up(assemble(Evidence(bundle)))
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -90,17 +91,17 @@ def test_without_window_or_job_there_is_no_trace(bundle: Path, name: str) -> Non
     for data in (path.read_bytes()[:-7], b"", b"[]"):
         path.write_bytes(data)
         with pytest.raises(BundleError, match=f"{name} is damaged"):
-            assemble(bundle)
+            assemble(Evidence(bundle))
     path.unlink()
     with pytest.raises(BundleError, match=" has no "):
-        assemble(bundle)
+        assemble(Evidence(bundle))
 
 
 @pytest.mark.parametrize("part", ["spans", "logs", "logs/containers", "logs/daemons"])
 def test_a_whole_part_may_be_missing(bundle: Path, part: str) -> None:
     """YARN's logs may be gone, or nothing but the window be left."""
     shutil.rmtree(bundle / part)
-    adds_up(assemble(bundle))
+    adds_up(assemble(Evidence(bundle)))
 
 
 def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -> None:
@@ -108,7 +109,7 @@ def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -
     for part in ("spans", "logs"):
         shutil.rmtree(bundle / part)
     (bundle / "evidence" / "driver-jvm.log").unlink()
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     found = attribute(trace)
     assert {span.lane for span in trace.spans} == {"client"}
     assert found.unattributed_ns > 0.99 * trace.wall_ns
@@ -123,18 +124,18 @@ def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:
     stderr.write_text(text[: text.index("Finished task")])
     jvm = container / "jvm.log"
     jvm.write_text("".join(line for line in jvm.read_text().splitlines(keepends=True) if "exit" not in line))
-    spans = assemble(bundle).spans
+    spans = assemble(Evidence(bundle)).spans
     cut = [span for span in spans if span.truncated]
     assert {span.lane for span in cut} == {"executor-2"}
     assert all(span.name.startswith("task of") for span in cut)
     ends = [span.end_ns for span in spans if span.lane == "executor-2"]
     assert max(span.end_ns for span in cut) == max(ends)
-    adds_up(assemble(bundle))
+    adds_up(assemble(Evidence(bundle)))
 
 
 def test_a_repeated_task_does_not_make_its_executor_look_as_if_it_did_two_things_at_once() -> None:
     """After a failed task the executor takes the next: tasks of a lane follow each other, also where one has no end."""
-    trace = assemble(DATA / "killed-trainer")
+    trace = assemble(Evidence(DATA / "killed-trainer"))
     for lane in ("executor-1", "executor-2"):
         tasks = sorted(
             (span.start_ns, span.end_ns)
@@ -154,7 +155,7 @@ def test_an_executor_that_registers_too_late_released_nobody(bundle: Path) -> No
     last = [line for line in lines if ": Registered executor" in line][-1]
     early_ns = int(last.split()[0]) - 100_000_000
     log.write_text("".join(lines).replace(ready, f"{early_ns} {ready.partition(' ')[2]}"))
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
     assert (wait.end_ns, wait.released_ns) == (early_ns, None)
     assert trace.clips == ()
@@ -177,14 +178,14 @@ def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> N
 
 def test_an_executor_that_replaces_a_lost_one_is_not_the_way_to_the_first_step(bundle: Path) -> None:
     """YARN gives another container for one that was lost, and nothing was trained there: start-up stays what it was."""
-    before = assemble(bundle)
+    before = assemble(Evidence(bundle))
     log = bundle / "logs" / "driver.stderr"
     lines = log.read_text().splitlines(keepends=True)
     last = next(line for line in reversed(lines) if ": Registered executor" in line)
     late_ns = int(lines[-1].split()[0])
     log.write_text("".join([*lines, f"{late_ns} {last.partition(' ')[2]}".replace("with ID 2", "with ID 3")]))
     assert "with ID 3" in log.read_text()
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     assert [event.event for event in trace.startup] == [event.event for event in before.startup]
     (wait,) = [span for span in trace.spans if span.name == "wait for executors"]
     # the ApplicationMaster's log does not name its container: what the wait was for is not certain any more

@@ -124,7 +124,7 @@ def test_intervals_of_a_real_run() -> None:
 
 def test_the_summary_of_a_real_run() -> None:
     """Bytes are those that the files have; a purpose measured by us has a number, one that was not an interval."""
-    evidence, trace = Evidence(QUICK), assemble(QUICK)
+    evidence, trace = Evidence(QUICK), assemble(Evidence(QUICK))
     rows = {row.purpose: plain(row) for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
     assert rows["read input"]["bytes"] == 2 * 2_514_000
     assert rows["read input"]["ns"] is None
@@ -143,7 +143,7 @@ def test_the_summary_of_a_real_run() -> None:
 
 def test_a_sleep_before_closing_lies_in_its_write() -> None:
     """The named sleep is a part of the write to the same file, so that it never adds time."""
-    spans = assemble(QUICK).spans
+    spans = assemble(Evidence(QUICK)).spans
     sleeps = [span for span in spans if span.name == "sleep before closing again"]
     assert len(sleeps) == len(Evidence(QUICK).close_retries) > 0
     for sleep in sleeps:

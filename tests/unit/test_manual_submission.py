@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.errors import UsageError
 from dlobd.hadoop import aggregated_logs
@@ -84,7 +85,7 @@ def layers(trace: Trace) -> dict[str, int]:
 
 def test_all_of_the_window_is_explained(bundle: Path) -> None:
     """Every layer has its part, no span lies outside of the window, and spark-submit's own time is not in it."""
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     assert {"yarn", "spark", "launcher", "feed", "hdfs", "tensorflow"} <= layers(trace).keys()
     found = attribute(trace)
     assert found.unexplained_ns + found.unattributed_ns < 0.05 * found.wall_ns
@@ -106,10 +107,10 @@ def test_without_the_daemons_logs_yarn_is_coarser(bundle: Path, gone: str, names
     """YARN's layer then begins at the REST record's submission, and ends where the container's process says it began:
     its sum is as before, its steps are not told apart. Of an external cluster, that is: its logs are its own."""
     (bundle / "evidence" / "rm-attempts.json").write_text("[]")
-    before = layers(assemble(bundle))
+    before = layers(assemble(Evidence(bundle)))
     for path in (bundle / "logs" / "daemons").glob(gone):
         path.unlink()
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     after = layers(trace)
     assert names <= {span.name for span in trace.spans if span.layer == "yarn"}
     assert after["yarn"] == pytest.approx(before["yarn"], rel=0.2)

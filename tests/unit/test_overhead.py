@@ -148,7 +148,7 @@ def test_a_run_without_recorder_says_so(tmp_path: Path) -> None:
 
 def test_only_spans_in_the_stretches_of_their_own_lane_are_on_the_chain() -> None:
     """A span that begins while another lane has the wall delays nobody."""
-    spans = assemble(DATA / "quick-run").spans
+    spans = assemble(Evidence(DATA / "quick-run")).spans
     own = [span for span in spans if span.source == "own mark"]
     lane = own[0].lane
     start_ns = min(span.start_ns for span in own)

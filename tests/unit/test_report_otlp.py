@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
@@ -91,7 +92,7 @@ def test_any_evidence_makes_one_tree(evidence: Trace) -> None:
 @pytest.mark.parametrize("capture", ["quick-run", "own-run", "native-run", "killed-trainer"])
 def test_a_real_run_makes_one_tree(capture: str) -> None:
     """With each process, and links between them."""
-    evidence = assemble(DATA / capture)
+    evidence = assemble(Evidence(DATA / capture))
     request = otlp(evidence, capture, ANCHOR)
     spans = check(request, evidence)
     assert len(request["resourceSpans"]) == len({span.process for span in evidence.spans})

@@ -11,7 +11,7 @@ from dlobd.attribution.attribute import attribute
 from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes import jvm
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.schema import Trace
 
 SEEN = Path(__file__).parents[1] / "data" / "seen-run"
@@ -20,7 +20,7 @@ SEEN = Path(__file__).parents[1] / "data" / "seen-run"
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     """The run's spans."""
-    return assembled(Evidence(SEEN))
+    return assemble(Evidence(SEEN))
 
 
 def test_four_fifths_of_the_wall_were_measured_or_waits_whose_length_was_read(trace: Trace) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
+from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.faults import injection_log
@@ -225,10 +226,10 @@ def test_a_planted_wrong_layer_fails_the_self_test(tmp_path: Path, monkeypatch: 
     injection_log.write(tmp_path, delay)
     right = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.held_ns) for recovery in right.recoveries] == [("found", delay.ns)]
-    trace = assemble(bundle)
+    trace = assemble(Evidence(bundle))
     wrong = kinds.SpanKind("planted", "spark")
     spans = tuple(replace(span, kind=wrong) if span.layer == "hdfs" else span for span in trace.spans)
-    monkeypatch.setattr(runs, "assemble", lambda bundle: replace(trace, spans=spans))
+    monkeypatch.setattr(runs, "assemble", lambda evidence: replace(trace, spans=spans))
     planted = runs.score_run(plan, bundle, tmp_path)
     assert [(recovery.verdict, recovery.blamed) for recovery in planted.recoveries] == [("wrong", {"spark": delay.ns})]
     assert not planted.repeatable

@@ -112,8 +112,10 @@ CASES = {
 def test_a_stall_belongs_to_the_layer_at_work(case: str, tmp_path: Path) -> None:
     """All of it, and no other layer changes."""
     log, words, layer = CASES[case]
-    before = attribute(assemble(QUICK))
-    after = attribute(assemble(stalled(QUICK, tmp_path, line_with(QUICK, log, *words).at_ns + 1000, STALL_NS)))
+    before = attribute(assemble(Evidence(QUICK)))
+    after = attribute(
+        assemble(Evidence(stalled(QUICK, tmp_path, line_with(QUICK, log, *words).at_ns + 1000, STALL_NS)))
+    )
     difference = grown(before, after)
     assert difference.keys() == {layer}, difference
     assert difference[layer] == pytest.approx(STALL_NS, abs=UNCERTAIN_NS)
@@ -131,8 +133,8 @@ def test_a_feed_ends_with_sparks_tasks(tmp_path: Path) -> None:
     }
     assert len(ranks) == 2
     done_ns = max(line_with(QUICK, log, "Finished task", "stage 1.0").at_ns for log in (EXECUTOR_1, EXECUTOR_2))
-    before = assemble(QUICK)
-    trace = assemble(stalled(QUICK, tmp_path, done_ns + 1000, by_ns, but=ranks))
+    before = assemble(Evidence(QUICK))
+    trace = assemble(Evidence(stalled(QUICK, tmp_path, done_ns + 1000, by_ns, but=ranks)))
     ended_ns = max(span.end_ns for span in trace.spans if span.lane.startswith("rank-") and "done-marker" in span.name)
     (feed,) = [span for span in trace.spans if span.name == "feed job"]
     late_ns = feed.end_ns - ended_ns
@@ -164,7 +166,7 @@ def test_the_bound_of_an_input_holds_a_slow_hdfs(
         log, words = _trace_of(blocks)
     at_ns = line_with(QUICK, log, *words).at_ns + after_ns
     by_lane = [
-        {i.lane: i.hi_ns for i in assemble(bundle).intervals if i.name == "read input"}
+        {i.lane: i.hi_ns for i in assemble(Evidence(bundle)).intervals if i.name == "read input"}
         for bundle in (QUICK, stalled(QUICK, tmp_path, at_ns, STALL_NS))
     ]
     assert by_lane[1]["executor-2"] - by_lane[0]["executor-2"] == pytest.approx(STALL_NS, abs=UNCERTAIN_NS)

@@ -18,6 +18,7 @@ from dlobd.attribution.importers.documents import Documents
 from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
+from dlobd.attribution.importers.topology import Topology
 from dlobd.bundle import files, reading
 from dlobd.bundle.reading import Damaged
 from dlobd.tracing.clock import WallToMonotonic
@@ -30,9 +31,10 @@ class Evidence:
     path: Path
 
     @cached_property
-    def window(self) -> dict[str, Any]:
-        """`dlobd.run.submit.Window` as a dict. Raises BundleError if it is missing or damaged."""
-        return self._documents.needed(files.WINDOW)
+    def window(self) -> facts.Window:
+        """The window. Raises BundleError if it is missing or damaged."""
+        window: facts.Window = self._documents.needed(files.WINDOW)
+        return window
 
     @cached_property
     def _documents(self) -> Documents:
@@ -42,8 +44,9 @@ class Evidence:
     def damaged(self) -> dict[str, str]:
         """Name of each file that cannot be used, or not completely -> the reason."""
         found = self._documents.damaged | dict(reading.damage(self.path))
-        if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
-            found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
+        if bad := [(name, result) for name, result in self._results.items() if isinstance(result, Damaged)]:
+            name, result = bad[0]
+            found[files.MARKERS] = f"is damaged: {name}: {result.reason}"
         if self.resources is None and reading.size(self.path / files.RESOURCES):
             found.setdefault(files.RESOURCES, "has no sample")
         for name, log in ((files.EVENT_LOG, self.event_log), (files.RESOURCES, self.resources)):
@@ -58,7 +61,18 @@ class Evidence:
 
     @cached_property
     def _own_anchors(self) -> list[schema.ClockAnchor]:
-        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
+        window: dict[str, Any] = self._documents.needed(files.WINDOW)
+        return [schema.ClockAnchor(**anchor) for anchor in window["anchors"]]
+
+    @property
+    def domain(self) -> str:
+        """The clock domain of the client, and of the window: host and boot."""
+        return self._own_anchors[0].domain
+
+    @property
+    def host(self) -> str:
+        """The host of the client."""
+        return self.domain.split("/")[0]
 
     @cached_property
     def clock_differences_ns(self) -> list[int]:
@@ -82,16 +96,6 @@ class Evidence:
         reference = self._own_anchors if self._documents.has(files.WINDOW) else []
         return Alignment(reference, self._recorded, logs_of(self.path))
 
-    @property
-    def by_hand(self) -> bool:
-        """Whether the application was submitted by hand: the window is what the ResourceManager saw of it."""
-        return bool(self.window.get("by_hand"))
-
-    @property
-    def external(self) -> bool:
-        """Whether the cluster is external: only there evidence comes by the cluster's own interfaces."""
-        return self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
-
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
         """The driver's Python."""
@@ -105,38 +109,26 @@ class Evidence:
     @cached_property
     def job(self) -> dict[str, Any]:
         """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
-        return self._documents.needed(files.JOB)
+        job: dict[str, Any] = self._documents.needed(files.JOB)
+        return job
 
     @cached_property
-    def span_cost(self) -> dict[str, Any]:
+    def topology(self) -> Topology:
+        """The topology of the run. Raises BundleError if the job is missing or damaged."""
+        # only from an external cluster is evidence collected by the interfaces of the cluster
+        external = self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
+        return Topology.of(self.job, self._documents.has(files.WINDOW) and self.window.get("by_hand", False), external)
+
+    @cached_property
+    def span_cost(self) -> facts.SpanCost | None:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        return self._documents.get(files.SPAN_COST, {})
+        return self._documents.get(files.SPAN_COST, None)
 
     @cached_property
-    def collected(self) -> dict[str, Any]:
+    def collected(self) -> facts.Collected:
         """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
         running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
-        return self._documents.get(files.COLLECTED, {"missing": [], "metrics": {}})
-
-    @property
-    def cluster_mode(self) -> bool:
-        """Whether the driver ran in the ApplicationMaster's container, rather than below spark-submit."""
-        return bool(self.job.get("deploy_mode") == "cluster")
-
-    @property
-    def on_yarn(self) -> bool:
-        """Whether YARN handed out the executors; a bundle without a scheduler in its job is of that time."""
-        return bool(self.job.get("scheduler", "yarn") == "yarn")
-
-    @property
-    def own(self) -> bool:
-        """Whether the user's own script was run."""
-        return "script" in self.job
-
-    @property
-    def native(self) -> bool:
-        """Whether the job was plain processes, without Spark, YARN and HDFS."""
-        return bool(self.job.get("scheduler") == "none")
+        return self._documents.get(files.COLLECTED, facts.Collected(missing=[], metrics={}))
 
     @cached_property
     def submit_lines(self) -> list[LogLine]:
@@ -161,19 +153,19 @@ class Evidence:
     @cached_property
     def driver_lines(self) -> list[LogLine]:
         """The log of the JVM that has the SparkContext."""
-        if not self.cluster_mode:
+        if self.topology.client_has_driver_log:
             return self.submit_lines
         return self.container_log(self.attempts.am) if self.attempts.am else []
 
     @cached_property
     def driver_log(self) -> spark.DriverLog:
         """The JVM that has the SparkContext."""
-        return spark.driver(self.driver_lines) if self.cluster_mode else self.submit_log
+        return self.submit_log if self.topology.client_has_driver_log else spark.driver(self.driver_lines)
 
     @cached_property
     def driver_jvm(self) -> jvm.JvmLife | None:
         """The life of the JVM that has the SparkContext."""
-        if not self.cluster_mode:
+        if self.topology.client_has_driver_log:
             return self.submit_jvm
         return self.container_jvm(self.attempts.am) if self.attempts.am else None
 
@@ -188,12 +180,12 @@ class Evidence:
         return life
 
     @cached_property
-    def rm_app(self) -> dict[str, Any]:
+    def rm_app(self) -> facts.RmApplication:
         """The ResourceManager's own record of the application; empty where it gave none."""
-        return self._documents.get(files.RM_APPLICATION, {})
+        return self._documents.get(files.RM_APPLICATION, facts.RmApplication())
 
     @cached_property
-    def container_beans(self) -> list[dict[str, Any]]:
+    def container_beans(self) -> list[facts.ContainerBean]:
         """What the NodeManagers say of containers; empty where they were not asked."""
         return self._documents.get(files.NM_CONTAINERS, [])
 
@@ -210,7 +202,11 @@ class Evidence:
     @cached_property
     def lost_containers(self) -> list[str]:
         """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
-        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != self.attempts.am]
+        return [
+            one
+            for one in self.containers
+            if self.topology.driver_in_container and self.attempts.am_of(one) != self.attempts.am
+        ]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -229,7 +225,7 @@ class Evidence:
     @cached_property
     def executor_containers(self) -> dict[str, str]:
         """Executor id to the directory of its logs and spans: a container's on YARN."""
-        if self.on_yarn:
+        if self.topology.has_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
         logs_below = self.path / files.CONTAINER_LOGS
@@ -247,7 +243,7 @@ class Evidence:
         return {executor: spark.executor(self.container_log(container)) for executor, container in sorted(ids.items())}
 
     @cached_property
-    def daemons(self) -> list[dict[str, Any]]:
+    def daemons(self) -> list[facts.Daemon]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
         return self._documents.get(files.DAEMONS, [])
 
@@ -292,9 +288,9 @@ class Evidence:
         return hdfs.lengths(self._documents.get(files.BLOCKS, {}))
 
     @cached_property
-    def checksums(self) -> dict[str, Any]:
+    def checksums(self) -> facts.Checksums:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._documents.get(files.CHECKSUMS, {})
+        return self._documents.get(files.CHECKSUMS, facts.Checksums())
 
     @cached_property
     def event_log(self) -> EventLog:
@@ -345,7 +341,7 @@ class Evidence:
         return self._documents.get(files.PAGE_CACHE, None)
 
     @cached_property
-    def environment_cache(self) -> dict[str, Any] | None:
+    def environment_cache(self) -> dict[str, facts.BeforeAndAfter] | None:
         """What was in memory of the job's environment before and after it; None where it is not known."""
         return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
@@ -360,13 +356,13 @@ class Evidence:
         return self._documents.get(files.MARKERS, {})
 
     @cached_property
-    def results(self) -> dict[int, dict[str, Any]]:
+    def results(self) -> dict[int, facts.RankResult]:
         """What each rank left in its done-marker, by rank."""
         found = [result for result in self._results.values() if not isinstance(result, Damaged)]
         return {result["rank"]: result for result in found}
 
     @cached_property
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> dict[str, facts.RankResult | Damaged]:
         markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
         return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
 

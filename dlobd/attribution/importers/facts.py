@@ -1,6 +1,6 @@
 """Types of the JSON documents of a bundle, as far as dlobd uses them. A document of another shape is damaged."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from dlobd.bundle import files
 from dlobd.bundle.reading import Loss
@@ -62,7 +62,7 @@ class TrainingJob(TypedDict):
 class SpanCost(TypedDict):
     """What one span cost before the run; `recording` alone if the recorder was off."""
 
-    recording: str
+    recording: Literal["on", "off"]
     span_ns: int | None
     lowest_ns: NotRequired[int | None]
     highest_ns: NotRequired[int | None]

@@ -51,7 +51,7 @@ def _submission(evidence: Evidence) -> Events:
     app = evidence.yarn.application.at
     am = evidence.yarn.containers.get(evidence.attempts.am, yarn.Marks()).at
     python = evidence.driver_process
-    if evidence.by_hand:
+    if evidence.topology.by_hand:
         _add(found, kinds.APPLICATION_SUBMITTED, window["exec_ns"], RM_REST, REST_RESOLUTION_NS)
     else:
         _add(found, kinds.SPARK_SUBMIT_EXEC, window["exec_ns"], CLIENT)
@@ -135,6 +135,6 @@ def _teardown(evidence: Evidence, chief: Rank | None) -> Events:
             _add(found, event, instant.at_ns if instant else None, OWN_MARK)
     _add(found, kinds.APPLICATION_FINISHED, evidence.yarn.application.at.get("FINISHED"), RM_LOG, RESOLUTION_NS)
     _add(found, kinds.DRIVER_JVM_EXIT, evidence.driver_jvm.exit_ns if evidence.driver_jvm else None, JVM_LOG)
-    if not evidence.by_hand:
+    if not evidence.topology.by_hand:
         _add(found, kinds.SPARK_SUBMIT_EXIT, evidence.window["exit_ns"], CLIENT)
     return found

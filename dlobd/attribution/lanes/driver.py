@@ -16,17 +16,16 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.importers.rpc import Call
 from dlobd.attribution.importers.spark import DriverLog, Job, Task
+from dlobd.attribution.importers.topology import APPLICATION_LANE, DRIVER_LANE, SUBMITTER_LANE, Placement
 from dlobd.attribution.lanes import calls, jvm
-from dlobd.attribution.lanes.application import LANE as APPLICATION
 from dlobd.attribution.lanes.application import RM_LOG
 from dlobd.attribution.lanes.builder import OWN_MARK, LaneBuilder, of_threads
 from dlobd.attribution.lanes.executor import DRIVER_LOG, EXECUTOR_LOG, lane_of
 from dlobd.attribution.lanes.tasks import critical
 from dlobd.schema import Process, Span
+from dlobd.spans import SpanKind
 from dlobd.tracing.clock import tick_ns
 
-LANE = "driver"
-SUBMITTER = "spark-submit"
 SUBMIT_LOG = "spark-submit log"
 JVM_LOG = "driver JVM log"
 CLIENT = "client clock"
@@ -46,15 +45,15 @@ def build(
         resolve: replaces the roles in a recorded wait by lanes.
         held_ns: end of the time in which trainers delayed a feed; None for any other wait.
     """
-    driver = LaneBuilder(LANE, Process(host, "driver", 0, evidence.window["pid"]))
+    driver = LaneBuilder(DRIVER_LANE, Process(host, "driver", 0, evidence.window["pid"]))
     python = evidence.driver_process
-    threads = of_threads(LANE, python, python.spans, resolve) if python else []
-    if evidence.by_hand:
+    threads = of_threads(DRIVER_LANE, python, python.spans, resolve) if python else []
+    if evidence.topology.by_hand:
         # the window begins after the start of spark-submit, and ends before its end
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return driver.spans
-    if evidence.cluster_mode:
-        submitter = LaneBuilder(SUBMITTER, Process(host, "spark-submit", 0, evidence.window["pid"]))
+    if evidence.topology.driver_in_container:
+        submitter = LaneBuilder(SUBMITTER_LANE, Process(host, SUBMITTER_LANE, 0, evidence.window["pid"]))
         _add_submitter(submitter, evidence)
         _add_driver(driver, evidence, last_executor, resolve, held_ns)
         return [*submitter.spans, *driver.spans, *threads]
@@ -150,7 +149,7 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         exit_ns,
         f"{SUBMIT_LOG}, {JVM_LOG}",
         resolution_ns=RESOLUTION_NS,
-        waits_for=(APPLICATION,),
+        waits_for=(APPLICATION_LANE,),
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
         **_report_poll(evidence.submit_calls, exit_ns),
     )
@@ -200,45 +199,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     if context is None:
         return
     log = evidence.driver_log
-    if evidence.cluster_mode:
-        registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
-        lane.add(
-            kinds.SPARK_ENV_STARTS,
-            _at(log, "JVM SparkContext"),
-            registered_ns,
-            f"{DRIVER_LOG}, {RM_LOG}",
-            resolution_ns=RESOLUTION_NS,
-        )
-        registering = evidence.application_master.registering
-        lane.add(
-            kinds.REGISTER_APPLICATION, registering.at_ns if registering else None, registered_ns,
-            f"{DRIVER_LOG}, {RM_LOG}", resolution_ns=RESOLUTION_NS,
-        )  # fmt: skip
-        waiting_ns = registered_ns
-    elif not evidence.on_yarn:
-        for kind, opens, closes in (
-            (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
-            (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
-        ):
-            lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-        waiting_ns = _at(log, "connected")
-    else:
-        for kind, opens, closes in (
-            (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
-            (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
-        ):
-            lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
-        waiting_ns = _at(log, "running")
-        lane.add(
-            kinds.WAIT_FOR_AM,
-            _at(log, "submitted"),
-            waiting_ns or context.end_ns,
-            DRIVER_LOG,
-            resolution_ns=RESOLUTION_NS,
-            waits_for=(APPLICATION,),
-            released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
-            **_report_poll(evidence.submit_calls, waiting_ns or context.end_ns),
-        )
+    waiting_ns = _ADD_MANAGER[evidence.topology.placement](lane, evidence, context)
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = _at(log, "ready") or context.end_ns
     # after maxRegisteredResourcesWaitingTime Spark continues without the rest: a later registration released nothing
@@ -253,6 +214,68 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
         released_ns=registered.at_ns if registered and in_time else None,
         **kinds.EXECUTORS_POLL.fields(),
     )
+
+
+def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the registration of a driver that is the ApplicationMaster. Returns its end."""
+    registered_ns = evidence.yarn.attempt(evidence.attempts.am).at.get("RUNNING")
+    registering = evidence.application_master.registering
+    source = f"{DRIVER_LOG}, {RM_LOG}"
+    for kind, begin_ns in (
+        (kinds.SPARK_ENV_STARTS, _at(evidence.driver_log, "JVM SparkContext")),
+        (kinds.REGISTER_APPLICATION, registering.at_ns if registering else None),
+    ):
+        lane.add(kind, begin_ns, registered_ns, source, resolution_ns=RESOLUTION_NS)
+    return registered_ns
+
+
+def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the registration with Spark's Master. Returns its end."""
+    log = evidence.driver_log
+    _add_points(
+        lane,
+        log,
+        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "connecting"),
+        (kinds.REGISTER_WITH_MASTER, "connecting", "connected"),
+    )
+    return _at(log, "connected")
+
+
+def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
+    """Adds the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
+    log = evidence.driver_log
+    _add_points(
+        lane,
+        log,
+        (kinds.SPARK_ENV_STARTS, "JVM SparkContext", "application id"),
+        (kinds.PREPARE_SUBMISSION, "application id", "submitting"),
+    )
+    running_ns = _at(log, "running")
+    lane.add(
+        kinds.WAIT_FOR_AM,
+        _at(log, "submitted"),
+        running_ns or context.end_ns,
+        DRIVER_LOG,
+        resolution_ns=RESOLUTION_NS,
+        waits_for=(APPLICATION_LANE,),
+        released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
+        **_report_poll(evidence.submit_calls, running_ns or context.end_ns),
+    )
+    return running_ns
+
+
+def _add_points(lane: LaneBuilder, log: DriverLog, *rows: tuple[SpanKind, str, str]) -> None:
+    for kind, opens, closes in rows:
+        lane.add(kind, _at(log, opens), _at(log, closes), DRIVER_LOG, resolution_ns=RESOLUTION_NS)
+
+
+_ADD_MANAGER = {
+    Placement.YARN_CLUSTER: _add_registration,
+    Placement.YARN_CLIENT: _add_wait_for_am,
+    Placement.STANDALONE: _add_master,
+    Placement.LOCAL_CLUSTER: _add_master,
+}
+"""Placement of the driver -> the function that adds the start of its manager."""
 
 
 def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, held_ns: HeldNs) -> None:
@@ -272,7 +295,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
             kinds.SUBMIT_JOB, around.start_ns, job.start_ns, f"{OWN_MARK}, {DRIVER_LOG}",
             detail=job.name, resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
-    if evidence.own:
+    if evidence.topology.user_script:
         # this lane does not wait for jobs of other threads
         within = [([job for job in free if c.start_ns <= job.start_ns < c.end_ns], c.end_ns) for c in calls]
     else:

@@ -18,7 +18,7 @@ from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.hdfs import CloseRetry, Transfer
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
-from dlobd.attribution.lanes.application import LANE as APPLICATION
+from dlobd.attribution.importers.topology import APPLICATION_LANE
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.bundle import files, reading
 from dlobd.layers import HDFS
@@ -56,7 +56,7 @@ def intervals(evidence: Evidence) -> list[Interval]:
         if opened is None or closed is None:
             continue
         owner = evidence.executor_of.get(container)
-        lane = lane_of(owner) if owner else APPLICATION
+        lane = lane_of(owner) if owner else APPLICATION_LANE
         reads = [t for t in evidence.transfers if t.operation == "HDFS_READ" and opened <= t.end_ns <= closed]
         if reads:
             bounds = _at_peak_ns(sum(t.bytes for t in reads), rate), sum(t.duration_ns for t in reads)
@@ -192,7 +192,7 @@ def _calls(evidence: Evidence) -> list[dict[str, Any]]:
     if not asked:
         return []
     looks = [a for a in asked if a.command == "listStatus" and a.path == f"{evidence.job.get('run_dir')}/done"]
-    rows = [(ALL_CALLS, asked)] if evidence.own else [(ALL_CALLS, asked), (MARKER_LOOKS, looks)]
+    rows = [(ALL_CALLS, asked)] if evidence.topology.user_script else [(ALL_CALLS, asked), (MARKER_LOOKS, looks)]
     unknown = {"bytes": None, "lo_ns": None, "hi_ns": None}
     return [_row(purpose, None, AUDIT_LOG, AUDIT_LOG) | unknown | {"operations": len(of)} for purpose, of in rows]
 

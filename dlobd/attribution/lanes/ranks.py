@@ -72,7 +72,7 @@ def ranks(evidence: Evidence) -> list[Rank]:
 
 def is_server(evidence: Evidence, process: RecordedProcess) -> bool:
     """Returns True for dlobd's parameter servers, which do not train. A ps of a script is TensorFlow's."""
-    return process.process.role == "ps" and not evidence.own
+    return process.process.role == "ps" and not evidence.topology.user_script
 
 
 def last_executor(evidence: Evidence, found: Sequence[Rank]) -> str | None:

@@ -12,8 +12,15 @@ from collections.abc import Iterator
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, read, trainers
-from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
-from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
+from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, EvidenceKind
+from dlobd.attribution.sources.missing_evidence import (
+    ALL_LANES,
+    MissingEvidence,
+    ended_well,
+    killed,
+    process_id,
+    recorded,
+)
 from dlobd.bundle import reading
 
 SERVING = ("ps", "ps-async")
@@ -23,12 +30,12 @@ _RUNS_PYTHON = "python.PythonRunner"
 _PYTHON_DONE = "Times: "
 
 
-def absences(evidence: Evidence) -> Iterator[Absence]:
+def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Processes without spans, and files that lack a part; none where the recorder was off."""
     if not recorded(evidence):
         return
     if evidence.driver_process is None:
-        yield Absence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
+        yield MissingEvidence(DRIVER_SPANS, "the span file of the driver", "is absent", ALL_LANES)
     yield from _ranks(evidence)
     yield from _workers(evidence)
     if ended_well(evidence):
@@ -44,34 +51,36 @@ def lanes_of(evidence: Evidence, directory: str) -> tuple[str, ...]:
     return (f"executor-{executor}", "rank-*", "driver") if executor else ALL_LANES
 
 
-def _ranks(evidence: Evidence) -> Iterator[Absence]:
+def _ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     found = {(process.process.role, process.process.index) for process in evidence.processes}
-    if evidence.own:
+    if evidence.topology.user_script:
         yield from _own_ranks(evidence)
         return
     workers = evidence.job.get("workers", 0) if ended_well(evidence) else 0  # one that failed may have started none
     for rank in range(workers):
         who = ("chief", 0) if rank == 0 else ("worker", rank - 1)
         if who not in found:
-            yield Absence(RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES)
+            yield MissingEvidence(
+                RANK_SPANS, f"the span file of rank {rank} ({who[0]} {who[1]})", "is absent", ALL_LANES
+            )
     servers = evidence.job.get("exchange_servers", 1) if evidence.job.get("exchange") in SERVING and workers > 1 else 0
     for server in range(servers):
         if ("ps", server) not in found:
-            yield Absence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
+            yield MissingEvidence(RANK_SPANS, f"the span file of parameter server {server}", "is absent", ("rank-*",))
 
 
-def _own_ranks(evidence: Evidence) -> Iterator[Absence]:
+def _own_ranks(evidence: Evidence) -> Iterator[MissingEvidence]:
     """TFCluster.run says how many nodes it starts; each runs a main function."""
     driver = evidence.driver_process
     nodes = sum(span.attrs.get("nodes", 0) for span in driver.named(kinds.TFCLUSTER_RUN)) if driver else 0
     mains = sum("role" in span.attrs for process in evidence.processes for span in process.spans)
     if ended_well(evidence) and mains < nodes:
-        yield Absence(
+        yield MissingEvidence(
             RANK_SPANS, f"spans of {nodes - mains} of {nodes} nodes of TFCluster.run", "are absent", ALL_LANES
         )  # fmt: skip
 
 
-def _workers(evidence: Evidence) -> Iterator[Absence]:
+def _workers(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Each executor that ran Python has a daemon, and its tasks have workers that recorded meanwhile."""
     gone = killed(evidence)
     for executor, container in evidence.executor_containers.items():
@@ -82,13 +91,13 @@ def _workers(evidence: Evidence) -> Iterator[Absence]:
         lanes = lanes_of(evidence, container)
         if lines and all(process.forked or process.rank is not None for process in here):
             how = "is absent, though it ran Python by its log"
-            yield Absence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
+            yield MissingEvidence(WORKER_SPANS, f"the span file of executor {executor}'s Python daemon", how, lanes)
         elif lines and not any(process.forked for process in here):
             how = "are absent, though it ran Python by its log"
-            yield Absence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
+            yield MissingEvidence(WORKER_SPANS, f"all span files of executor {executor}'s Python workers", how, lanes)
 
 
-def _relatives(evidence: Evidence) -> Iterator[Absence]:
+def _relatives(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Processes that another one names: those that it started, and the one that started it."""
     there = {(process.path.parent.name, process.process.pid) for process in evidence.processes}
     told: set[tuple[str, int]] = set()
@@ -99,12 +108,16 @@ def _relatives(evidence: Evidence) -> Iterator[Absence]:
             if (directory, pid) not in there and (directory, pid) not in told and directory not in gone:
                 told.add((directory, pid))
                 what = f"the span file of process {pid} in {directory}"
-                yield Absence(
-                    kind, what, f"is absent, though process {process.process.pid} {how}", lanes_of(evidence, directory)
+                yield MissingEvidence(
+                    kind,
+                    what,
+                    f"is absent, though process {process.process.pid} {how}",
+                    lanes_of(evidence, directory),
+                    process=process_id(directory, pid),
                 )
 
 
-def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
+def _named(process: RecordedProcess) -> Iterator[tuple[int, EvidenceKind, str]]:
     """Pids in the same container: what kind of process each is, and how it is known."""
     for instant in process.instants:
         if instant.name == kinds.WORKER_FORKED:
@@ -117,18 +130,18 @@ def _named(process: RecordedProcess) -> Iterator[tuple[int, Kind, str]]:
         yield process.parent, WORKER_SPANS, "was forked by it"
 
 
-def _counters(evidence: Evidence) -> Iterator[Absence]:
-    if evidence.own or evidence.job.get("workers", 1) < 2:
+def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
+    if evidence.topology.user_script or evidence.job.get("workers", 1) < 2:
         return
     for process in trainers(evidence.processes):
         who = process.process
         if process.instant(kinds.TRANSPORT) is None:
-            yield Absence(
+            yield MissingEvidence(
                 COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
             )
 
 
-def _parts(evidence: Evidence) -> Iterator[Absence]:
+def _parts(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Files without their first line, with a damaged one, with less than the recorder counted, or without an end."""
     gone = killed(evidence)
     for path in sorted((evidence.path / "spans").rglob("spans-*.jsonl")):
@@ -136,9 +149,9 @@ def _parts(evidence: Evidence) -> Iterator[Absence]:
         process = read(path)
         how = _defect(process)
         # TensorFlow's own parameter server serves until TensorFlowOnSpark kills it
-        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.own)
+        ends_so = directory in gone or (process and process.process.role == "ps" and evidence.topology.user_script)
         if how and not (process and ends_so and process.bad_lines <= 1):
-            yield Absence(
+            yield MissingEvidence(
                 _kind(process, directory), f"the span file {directory}/{path.name}", how, lanes_of(evidence, directory)
             )
 
@@ -161,13 +174,13 @@ def _defect(process: RecordedProcess | None) -> str:
     return ""
 
 
-def _kind(process: RecordedProcess | None, directory: str) -> Kind:
+def _kind(process: RecordedProcess | None, directory: str) -> EvidenceKind:
     if process is None:
         return DRIVER_SPANS if directory == "driver" else WORKER_SPANS
     return {"driver": DRIVER_SPANS, "python-worker": WORKER_SPANS}.get(process.process.role, RANK_SPANS)
 
 
-def _lost(evidence: Evidence) -> Iterator[Absence]:
+def _lost(evidence: Evidence) -> Iterator[MissingEvidence]:
     """What a disk refused: by the recorders' own counts, and where not even they could be written, by stderr."""
     counts = {(p.path.parent.name, p.process.pid): p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
@@ -178,6 +191,8 @@ def _lost(evidence: Evidence) -> Iterator[Absence]:
             counts[key] = max(counts.get(key, 0), int(count))
     for (directory, pid), lost in counts.items():
         if lost:
-            kind = WORKER_SPANS if directory != "driver" else RANK_SPANS if evidence.native else DRIVER_SPANS
+            kind = (
+                WORKER_SPANS if directory != "driver" else DRIVER_SPANS if evidence.topology.has_spark else RANK_SPANS
+            )
             what, how = f"{lost} lines of the spans of process {pid} in {directory}", "were refused by its disk"
-            yield Absence(kind, what, how, lanes_of(evidence, directory))
+            yield MissingEvidence(kind, what, how, lanes_of(evidence, directory), process=process_id(directory, pid))

@@ -113,7 +113,7 @@ def _files_written(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     folder = f"{training_job(evidence).get('run_dir', '')}/"
-    if folder == "/" or not evidence.processes or evidence.native:
+    if folder == "/" or not evidence.processes or not evidence.topology.has_spark:
         return None
     written = sum(_is_write_below(span, folder) for process in evidence.processes for span in process.spans)
     if not evidence.audits:

@@ -101,7 +101,7 @@ def _words(evidence: Evidence) -> str:
         min(_failures(evidence), default=(0, None))[1]
         or said
         or _reported(evidence)
-        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.by_hand else None)
+        or (f"YARN's final status is {evidence.rm_app.get('finalStatus')}" if evidence.topology.by_hand else None)
         or _last_line(evidence)
     )
 
@@ -150,7 +150,7 @@ def _submitter_killed(evidence: Evidence) -> str | None:
     """A signal that killed spark-submit or, as its child, the driver's Python."""
     code = evidence.window["exit_code"]
     if code < 0:
-        who = "the ranks' parent process" if evidence.native else "spark-submit"
+        who = "spark-submit" if evidence.topology.has_spark else "the ranks' parent process"
         return f"{who} was killed by {_signal_name(-code)}"
     if 128 < code < 160 and not _said(evidence):  # a shell adds 128 to the signal
         return f"the driver's Python was killed by {_signal_name(code - 128)}"
@@ -245,7 +245,11 @@ def _name(evidence: Evidence, container: str) -> str:
     if executor := evidence.executor_of.get(container):
         return f"executor {executor} ({container})"
     if container in evidence.attempts.ams or container.endswith("_000001"):
-        who = "the driver's JVM, which is the ApplicationMaster" if evidence.cluster_mode else "the ApplicationMaster"
+        who = (
+            "the driver's JVM, which is the ApplicationMaster"
+            if evidence.topology.driver_in_container
+            else "the ApplicationMaster"
+        )
         return f"{who} ({container})"
     return container
 
