@@ -28,11 +28,11 @@ MINUTES = {"ways": 30, "clusters": 26, "faults": 38, "guest": 6, "guest_spark": 
 ROOMS = {
     "ways": (
         "dlobd/attribution/", "dlobd/axes.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
-        "dlobd/microbench/", "dlobd/network/", "dlobd/own_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
+        "dlobd/microbench/", "dlobd/network/", "dlobd/user_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
         "dlobd/schema.py", "dlobd/selftest/", "dlobd/tracing/", "tests/full/ways/",
     ),
     "clusters": (
-        "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/", "dlobd/report/", "dlobd/run/",
+        "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/user/", "dlobd/report/", "dlobd/run/",
         "jobs/", "tests/full/clusters/",
     ),
     "faults": (

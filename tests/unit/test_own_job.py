@@ -45,7 +45,7 @@ def test_settings_of_an_own_job(script: str) -> None:
     assert (job.workers, job.launcher, job.name, job.timeout_s) == (3, "tfos-stock", "mine", 99)
     assert job.executor_overhead_mb == 2560
     conf = own_job.daemon_conf(job)
-    assert conf["spark.python.daemon.module"] == "dlobd.job.own.stock_daemon"
+    assert conf["spark.python.daemon.module"] == "dlobd.job.user.stock_daemon"
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_the_plan_shows_the_line(script: str, mode: str, monkeypatch: pytest.Mon
     job = own_job.from_line(line("--deploy-mode", mode, "--files", "a.txt", script=script))
     (submit,) = [step for step in runner.plan(job) if "spark-submit" in step]
     assert f"--deploy-mode {mode}" in submit
-    assert "spark.python.daemon.module=dlobd.job.own.daemon" in submit
-    entry, _, rest = submit.partition("jobs/own.py tfos ")
+    assert "spark.python.daemon.module=dlobd.job.user.daemon" in submit
+    entry, _, rest = submit.partition("jobs/user.py tfos ")
     assert rest.endswith(" --steps 3")
     if mode == "cluster":
         assert f"a.txt,{Path(script).as_uri()}" in entry

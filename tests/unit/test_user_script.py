@@ -1,4 +1,4 @@
-"""jobs/own.py runs a script as Python would: these start it without Spark, for what it does by itself."""
+"""jobs/user.py runs a script as Python would: these start it without Spark, for what it does by itself."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.recorder import RecordedProcess
-from dlobd.job.own import hooks
+from dlobd.job.user import hooks
 
 
 def python(code: str, spans: Path) -> RecordedProcess:
     """Runs `code` with a recorder open; what it recorded."""
     head = (
-        f"from dlobd import tracing\ntracing.start({str(spans)!r}, 'driver')\nfrom dlobd.job.own import hooks as own\n"
+        f"from dlobd import tracing\ntracing.start({str(spans)!r}, 'driver')\nfrom dlobd.job.user import hooks as own\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", head + code + "\ntracing.flush()\n"],
@@ -83,8 +83,8 @@ assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker
 
 def test_what_travels_pickles_by_reference() -> None:
     """Executors find the classes in dlobd, whatever the script is."""
-    assert b"dlobd.job.own.hooks" in pickle.dumps(hooks.OwnMain(len))  # type: ignore[arg-type]
-    assert b"dlobd.job.own.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
+    assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.OwnMain(len))  # type: ignore[arg-type]
+    assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
 
 
 def test_the_sleep_of_a_shutdown_has_a_name(tmp_path: Path) -> None:
