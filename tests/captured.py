@@ -40,4 +40,4 @@ class Captured:
     @functools.cache
     def computed(name: str) -> dict[str, Any]:
         """Returns the members of run.json that follow from the evidence."""
-        return record.computed(Captured.bundle(name), from_dict(Captured.stored(name)["configuration"]))
+        return record.computed(Captured.bundle(name), from_dict(Captured.stored(name)["configuration"])).to_json()

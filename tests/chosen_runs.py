@@ -10,11 +10,10 @@ from typing import Any
 
 from records import layer_row, run_record
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import RunSet, without_series
-from dlobd.experiment import files
-from dlobd.run import series
+from dlobd.experiment import files, series
+from dlobd.record.run import Run
 from dlobd.schema import Experiment
 
 S = 10**9

@@ -11,10 +11,10 @@ from typing import Any
 
 from records import layer_row, run_record
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.schema import Experiment
 

@@ -17,10 +17,10 @@ from dlobd.schema import Runnable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
+    from dlobd.experiment.series import Cell, Series
+    from dlobd.record.run import Run
     from dlobd.run.place.external import ExternalCluster
-    from dlobd.run.series import Cell, Series
 
 
 def run(

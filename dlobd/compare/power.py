@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 
 from dlobd.compare import permutation
+from dlobd.compare.distributions import chi_squared_quantile, student_quantile
 from dlobd.compare.permutation import Samples
 
 POWER = 0.8
@@ -123,15 +124,10 @@ def _error(baseline: int, candidate: int, paired: bool) -> float:
 
 @cache
 def _student(probability: float, baseline: int, candidate: int, paired: bool) -> float:
-    # scipy takes a second to import, and most commands compare nothing
-    from scipy.stats import t
-
-    return float(t.ppf(probability, _freedom(baseline, candidate, paired)))
+    return student_quantile(probability, _freedom(baseline, candidate, paired))
 
 
 @cache
 def _upper(freedom: int) -> float:
     """Return the upper limit of a standard deviation over its estimate."""
-    from scipy.stats import chi2
-
-    return math.sqrt(freedom / float(chi2.ppf(1 - UPPER, freedom)))
+    return math.sqrt(freedom / chi_squared_quantile(1 - UPPER, freedom))

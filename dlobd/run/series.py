@@ -1,35 +1,21 @@
-"""A series: repeated runs of several points on one cluster, interleaved.
-
-A point is an experiment with a label. Each repeat runs every point once, in a new random order (a randomised block
-design), so that drift during the series affects all points alike. The seed determines the order, so that a later
-command with more repeats continues the same series.
-
-A series is a file in the directory of the bundles, `series-KEY.json`; KEY is a hash of the points and the seed. It is
-written before the first run and at the start of every run, so that the same command resumes it after any end, even
-kill -9. Runs that have ended are not repeated; interrupted ones are.
-"""
+"""Runs a series: the missing runs of its points, interleaved on one cluster. See `dlobd.experiment.series`."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError, UsageError
-from dlobd.experiment.files import key
-from dlobd.experiment.own_job import from_dict
-from dlobd.paths import replace_file
+from dlobd.experiment.series import Cell, Series, StartedRun, read, write
+from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place import embedded, external
@@ -39,87 +25,9 @@ from dlobd.run.preflight.cluster import check_capacity
 from dlobd.run.run_record import SetupTimes
 from dlobd.schema import Runnable
 
-VERSION = 1
 LOOK_S = 1.0
 LOOKS = 5
 QUIET_PERCENT = 15.0
-ENDED = ("ok", "failed", "invalid")
-"""Status of runs that have ended and are not repeated."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Cell:
-    """A planned run: a point in one repeat, counted from 1."""
-
-    repeat: int
-    point: str
-
-
-@dataclass(frozen=True, slots=True)
-class StartedRun:
-    """A run that was started for a cell; `busy_percent` is the utilisation of the cores just before it."""
-
-    repeat: int
-    point: str
-    run_id: str
-    busy_percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """Planned and started runs.
-
-    Args:
-        points: experiments by label.
-        axes, scaling: for a sweep, the fields that vary and the scaling; see `dlobd.experiment.sweeps`. They describe
-            the points and are not part of the key.
-    """
-
-    points: Mapping[str, Runnable]
-    seed: int
-    out: Path
-    begun: tuple[StartedRun, ...] = ()
-    cluster: str = ""  # an external one, by its file system; runs on two clusters are not compared
-    axes: tuple[str, ...] = ()
-    scaling: str = ""
-
-    @property
-    def key(self) -> str:
-        """Hash of points, seed and cluster."""
-        facts = [self.seed, sorted((label, key(point)) for label, point in self.points.items())]
-        facts += [self.cluster] if self.cluster else []
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
-
-    @property
-    def path(self) -> Path:
-        """Path of the series' file."""
-        return self.out / f"series-{self.key}.json"
-
-    def order(self, repeats: int) -> list[Cell]:
-        """Returns the cells of a number of repeats in run order."""
-        cells = []
-        for repeat in range(1, repeats + 1):
-            labels = sorted(self.points)
-            random.Random(f"{self.seed} {repeat}").shuffle(labels)
-            cells += [Cell(repeat, label) for label in labels]
-        return cells
-
-    def ended(self) -> dict[Cell, Bundle]:
-        """Returns the bundles of ended runs by cell."""
-        bundles = {}
-        for begun in self.begun:
-            bundle = Bundle((self.out / self.points[begun.point].name / begun.run_id).resolve())
-            try:
-                over = bundle.read().status in ENDED and (bundle.path / "hashes").exists()
-            except BundleError:
-                continue  # removed, or killed before it had a record: it counts as not started
-            if over:
-                bundles[Cell(begun.repeat, begun.point)] = bundle
-        return bundles
-
-    def busy(self) -> dict[str, float]:
-        """Returns the utilisation of all cores before each run, in percent, by run ID."""
-        return {begun.run_id: begun.busy_percent for begun in self.begun}
 
 
 def opened(
@@ -153,51 +61,6 @@ def opened(
     except (OSError, ValueError) as error:
         raise BundleError(f"{series.path} cannot be read: {error}.", "remove it to start over") from None
     return replace(read(document, series.path), axes=axes, scaling=scaling)
-
-
-def load(path: Path) -> Series:
-    """Reads a series from its file.
-
-    Raises:
-        BundleError: it cannot be read, is damaged or of a newer version.
-    """
-    try:
-        return read(json.loads(path.read_text()), path)
-    except (OSError, ValueError) as error:
-        raise BundleError(f"{path} cannot be read: {error}.") from None
-
-
-def read(document: Any, path: Path) -> Series:
-    """Parses the document that `write` wrote. Raises BundleError."""
-    if not isinstance(document, dict):
-        raise BundleError(f"{path} is damaged: it is no object.", "remove it to start over")
-    try:
-        if document["series_version"] > VERSION:
-            raise BundleError(f"{path} was written by a newer dlobd.", "use that version")
-        points = {label: from_dict(values, str(path)) for label, values in document["points"].items()}
-        begun = tuple(StartedRun(**one) for one in document["begun"])
-        sweep = document.get("sweep", {"axes": (), "scaling": ""})
-        axes = tuple(str(name) for name in sweep["axes"])
-        return Series(points, document["seed"], path.parent, begun, document.get("cluster", ""), axes, sweep["scaling"])
-    except (KeyError, TypeError, UsageError) as error:
-        raise BundleError(f"{path} is damaged: {error}.", "remove it to start over") from None
-
-
-def write(series: Series) -> None:
-    """Replaces the series' file atomically. Raises BundleError."""
-    document = {
-        "series_version": VERSION,
-        "seed": series.seed,
-        **({"cluster": series.cluster} if series.cluster else {}),
-        **({"sweep": {"axes": series.axes, "scaling": series.scaling}} if series.scaling else {}),
-        "points": {label: asdict(point) for label, point in series.points.items()},
-        "begun": [asdict(begun) for begun in series.begun],
-    }
-    try:
-        series.out.mkdir(parents=True, exist_ok=True)
-        replace_file(series.path, (json.dumps(document, indent=1) + "\n").encode())
-    except OSError as error:
-        raise BundleError(f"{series.path} cannot be written: {error.strerror}.", "choose another --out") from error
 
 
 class _Recorder(RunObserver):

@@ -18,6 +18,7 @@ import timens
 
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.tracing import clock, clock_sync
 from dlobd.tracing.clock_offset import Exchange, Offset
 from dlobd.tracing.clock_sync import VARIABLE, Peer, Server, peer
@@ -148,8 +149,8 @@ def test_a_process_of_another_namespace_is_placed_by_its_messages(server: Server
     assert [span.name for span in moved.spans] == ["before", "long ago", "after"]
     for before, after in zip(own.spans, moved.spans, strict=True):
         for was_ns, is_ns in ((before.start_ns, after.start_ns), (before.end_ns, after.end_ns)):
-            assert 0 < alignment.error_ns(is_ns) < GENEROUS_NS
-            assert abs(is_ns - (was_ns - 5000 * SECOND_NS)) <= alignment.error_ns(is_ns)
+            assert 0 < error_of(is_ns) < GENEROUS_NS
+            assert abs(is_ns - (was_ns - 5000 * SECOND_NS)) <= error_of(is_ns)
     assert here.monotonic_ns < moved.spans[0].start_ns < moved.spans[-1].end_ns < clock.monotonic_ns()
     assert 3599 * SECOND_NS < clock.stepped_ns(own.anchors) < 3601 * SECOND_NS
 

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import records
@@ -14,6 +13,8 @@ import records
 from dlobd.attribution import environment_cache as attribution
 from dlobd.compare import compatibility
 from dlobd.errors import UsageError
+from dlobd.fields import plain
+from dlobd.record.resources import EnvironmentCache, EnvironmentPart
 from dlobd.run import page_cache
 
 MB = 1 << 20
@@ -30,7 +31,7 @@ def java_home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def looked(java_home: Path, before: str) -> dict[str, Any]:
+def looked(java_home: Path, before: str) -> EnvironmentCache:
     """The member of run.json of a job that reads all of Java, after its files were dropped or read."""
     java = {"Java": page_cache.environment_parts(java_home)["Java"]}
     page_cache.drop(java["Java"])
@@ -54,9 +55,9 @@ def looked(java_home: Path, before: str) -> dict[str, Any]:
 def test_what_was_dropped_before_a_run_makes_it_cold(java_home: Path, before: str, state: str) -> None:
     """And it warns of that, unless it was warm."""
     found = looked(java_home, before)
-    assert found["state"] == state
-    (part,) = found["parts"]
-    assert part["after_bytes"] == part["total_bytes"] == 24 * MB
+    assert found.state == state
+    (part,) = found.parts
+    assert part.after_bytes == part.total_bytes == 24 * MB
     lines = attribution.warnings(found)
     assert len(lines) == (state != "warm")
     assert all("Java" in line and "of 25 MB" in line for line in lines)
@@ -79,10 +80,7 @@ def test_what_the_kernel_hides_is_unknown(java_home: Path, monkeypatch: pytest.M
     (seen,) = page_cache.environment_residency({"Java": page_cache.environment_parts(java_home)["Java"]}).values()
     assert seen is None
     found = attribution.environment_cache({"Java": {"before": seen, "after": seen}})
-    assert found == {
-        "state": None,
-        "parts": [{"part": "Java", "state": None, "total_bytes": None, "before_bytes": None, "after_bytes": None}],
-    }
+    assert found == EnvironmentCache(None, (EnvironmentPart("Java", None, None, None, None),))
     assert attribution.environment_cache({}) is attribution.environment_cache(None) is None
 
 
@@ -94,13 +92,13 @@ def test_a_part_that_was_not_used_says_nothing() -> None:
         {"TensorFlow": {"before": little, "after": little}, "Java": {"before": much, "after": much}}
     )
     assert found is not None
-    assert [part["state"] for part in found["parts"]] == [None, "warm"]
-    assert found["state"] == "warm"
+    assert [part.state for part in found.parts] == [None, "warm"]
+    assert found.state == "warm"
 
 
 def test_a_comparison_does_not_mix_cold_and_warm_unknowingly(java_home: Path) -> None:
     """Studies warn of it; `dlobd compare` refuses it unless allowed."""
-    cold, warm = (records.run(environment_cache=looked(java_home, how)) for how in ("dropped", "read"))
+    cold, warm = (records.run(environment_cache=plain(looked(java_home, how))) for how in ("dropped", "read"))
     warm = dataclasses.replace(warm, run_id="20260102T030405Z-0a1c")
     (difference,) = compatibility.differences([cold, warm])
     assert difference.line == "page-cache: 0% to 100% of the needed files of the environment were in memory"

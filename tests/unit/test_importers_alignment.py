@@ -15,8 +15,9 @@ import pytest
 from dlobd import spans as kinds
 from dlobd.attribution import record
 from dlobd.attribution.attribute import attribute
-from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers.alignment import Alignment, Log
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.attribution.lanes import causality
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
@@ -110,8 +111,8 @@ def warnings_of(bundle: Path) -> list[str]:
     """What a person is warned of."""
     wanted = files.load("softmax-mnist-quick")
     (bundle / "evidence" / "collected.json").write_text('{"missing": [], "metrics": {}}')
-    found = run_records.begin(Bundle(bundle), wanted)
-    found |= record.computed(Bundle(bundle), wanted)
+    found = run_records.begin(Bundle(bundle), wanted).to_json()
+    found |= record.computed(Bundle(bundle), wanted).to_json()
     return found["warnings"]  # type: ignore[no-any-return]
 
 
@@ -237,7 +238,7 @@ def test_a_clock_that_is_stepped_is_a_warning(bundle: Path) -> None:
     after = starts(evidence, container)
     kept = 0
     for span, was_ns in before.items():
-        error_ns = evidence.alignment.error_ns(after[span])
+        error_ns = error_of(after[span])
         assert abs(was_ns - after[span]) <= error_ns
         if not first_s * 1e9 < was_ns - window["exec_ns"] < last_s * 1e9:
             kept += 1
@@ -269,11 +270,11 @@ def test_a_log_is_of_the_clock_that_is_nearest(tmp_path: Path) -> None:
     here = ClockAnchor("here/boot/time", 10 * SECOND_NS, 1_700_000_000 * SECOND_NS, 1)
     for name, monotonic_s in (("same", 10), ("elsewhere", 5)):
         (tmp_path / name).write_text(f"{monotonic_s * SECOND_NS} 2023-11-14T22:13:20.000 INFO a.B: said\n")
-    alignment = Alignment([here])
+    alignment = Alignment([here], logs=[Log(tmp_path / "same"), Log(tmp_path / "elsewhere")])
     for name in ("same", "elsewhere"):
         (line,) = alignment.log(tmp_path / name, name)
         assert line.at_ns == 10 * SECOND_NS
-    assert alignment.moved == {"elsewhere"}
+    assert alignment.moved == {str(tmp_path / "elsewhere")}
     assert Alignment([]).log(tmp_path / "elsewhere", "x")[0].at_ns == 5 * SECOND_NS
 
 

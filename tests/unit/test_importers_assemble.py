@@ -68,7 +68,10 @@ def test_the_same_bundle_gives_the_same_trace() -> None:
     assert assemble(DATA / "quick-run") == assemble(DATA / "quick-run")
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name != "evidence/window.json"])
+NEEDED = ("evidence/window.json", "evidence/job.json")
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in NEEDED])
 def test_any_file_may_be_missing_or_cut(bundle: Path, name: str) -> None:
     """Without one file, with a half of it, or with an empty one, the rest is shown and still sums exactly."""
     path = bundle / name
@@ -78,6 +81,19 @@ def test_any_file_may_be_missing_or_cut(bundle: Path, name: str) -> None:
         adds_up(assemble(bundle))
     path.unlink()
     adds_up(assemble(bundle))
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_without_window_or_job_there_is_no_trace(bundle: Path, name: str) -> None:
+    """A run of unknown topology is not taken for another one: missing or damaged, the file is named."""
+    path = bundle / name
+    for data in (path.read_bytes()[:-7], b"", b"[]"):
+        path.write_bytes(data)
+        with pytest.raises(BundleError, match=f"{name} is damaged"):
+            assemble(bundle)
+    path.unlink()
+    with pytest.raises(BundleError, match=" has no "):
+        assemble(bundle)
 
 
 @pytest.mark.parametrize("part", ["spans", "logs", "logs/containers", "logs/daemons"])
@@ -97,18 +113,6 @@ def test_with_the_window_alone_everything_waits_for_spark_submit(bundle: Path) -
     assert {span.lane for span in trace.spans} == {"client"}
     assert found.unattributed_ns > 0.99 * trace.wall_ns
     adds_up(trace)
-
-
-@pytest.mark.parametrize("text", [None, "", "{", "no json"])
-def test_without_a_window_there_is_no_trace(bundle: Path, text: str | None) -> None:
-    """A run that submitted nothing has no wall to split; one line says so."""
-    path = bundle / "evidence" / "window.json"
-    if text is None:
-        path.unlink()
-    else:
-        path.write_text(text)
-    with pytest.raises(BundleError, match="nothing was submitted"):
-        assemble(bundle)
 
 
 def test_a_killed_executor_is_closed_at_its_last_evidence(bundle: Path) -> None:

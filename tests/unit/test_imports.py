@@ -15,6 +15,7 @@ from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.imports import imports
+from dlobd.fields import plain
 from dlobd.paths import python_path
 
 BEGIN = """
@@ -37,7 +38,7 @@ def recorded(directory: Path, code: str) -> list[RecordedProcess]:
 
 def rows(processes: list[RecordedProcess]) -> dict[tuple[str, str], tuple[int, int]]:
     """Package and importer to how long it took, with and without what it imported."""
-    found = imports(cast(Evidence, SimpleNamespace(processes=processes)))
+    found = plain(imports(cast(Evidence, SimpleNamespace(processes=processes))))
     return {(row["package"], row["by"]): (row["ns"], row["own_ns"]) for row in found}
 
 

@@ -40,7 +40,7 @@ def exported(run: str, directory: Path, target: float, evaluated: tuple[int, ...
     experiment = own_job.from_dict(stored["configuration"])
     assert isinstance(experiment, Experiment)
     experiment = dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1)
-    found = stored | {"configuration": dataclasses.asdict(experiment)} | record.computed(bundle, experiment)
+    found = stored | {"configuration": dataclasses.asdict(experiment)} | record.computed(bundle, experiment).to_json()
     bundle.write(json.loads(json.dumps(found)))
     log = directory / "run.log"
     assert cli.main(["export", str(bundle.path), "--format", "mlperf-log", "-o", str(log)]) == 0

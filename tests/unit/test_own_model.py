@@ -196,7 +196,7 @@ def test_the_command_says_it_in_one_line(here: Path) -> None:
 @pytest.mark.slow
 def test_the_file_of_the_page_is_a_model(here: Path) -> None:
     """As it is printed: it passes the trial, on gray and on colour images."""
-    printed("models.md", "net.py", here)
+    printed("models-data-knobs.md", "net.py", here)
     for dataset in ("mnist", "synthetic"):
         own_model.check(files.load(QUICK, ["model=net.py:build", f"dataset={dataset}"]))
 

@@ -147,10 +147,8 @@ def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
         assert all(low <= middle <= high for _, _, _, _, low, middle, high, *_ in bins)
 
 
-def test_findings_that_nobody_looked_for_are_not_none() -> None:
-    """An older record has null, which is unknown; an empty list says that there is nothing; others are in full."""
-    assert _one(_of(findings=None))["findings"] is None
-    assert "older dlobd" in _one(_of(findings=None))["without_findings"]
+def test_findings_are_complete() -> None:
+    """The page has each finding with all its members."""
     assert _one(_of(findings=[]))["findings"] == []
     assert _one(_of(findings=[finding()]))["findings"] == [{**finding(), "evidence": tuple(finding()["evidence"])}]
 

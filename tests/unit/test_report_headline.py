@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.headline import TENTH_NS, headline, tenths
 
 RUN = Run.from_json(json.loads((Path(__file__).parents[1] / "golden" / "run.json").read_text()))

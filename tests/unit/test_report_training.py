@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from dlobd.bundle import store
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.training import cost, training
 
 GOLDEN = Path(__file__).parents[1] / "golden"

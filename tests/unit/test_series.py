@@ -16,6 +16,7 @@ from dlobd.bundle import store
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, ClusterError, SetupError, UsageError
 from dlobd.experiment import files
+from dlobd.experiment import series as series_file
 from dlobd.hadoop.web import NodeResources
 from dlobd.run import runner, series
 from dlobd.run.place import embedded
@@ -59,7 +60,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     return stand_in
 
 
-def go(found: series.Series, repeats: int) -> tuple[series.Series, list[str]]:
+def go(found: series_file.Series, repeats: int) -> tuple[series_file.Series, list[str]]:
     """Runs what is missing; returns the series and the lines that a person gets."""
     lines: list[str] = []
     return series.run(found, repeats, lambda message: None, lines.append), lines
@@ -137,7 +138,7 @@ def test_the_file_is_there_before_the_first_run_and_names_each(tmp_path: Path, r
     (begun,) = kept["begun"]
     assert (begun["repeat"], begun["point"]) == (1, "a")
     assert Bundle(tmp_path / "a" / begun["run_id"]).path.is_dir()
-    assert list(series.load(found.path).busy()) == [begun["run_id"]]
+    assert list(series_file.load(found.path).busy()) == [begun["run_id"]]
 
 
 def test_other_points_or_another_seed_are_another_series(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_an_external_cluster_serves_all_runs(runs: Runs, tmp_path: Path, monkeyp
     assert found.path != series.opened(yarn, 0, tmp_path).path
     series.run(found, 2, lambda message: None, lambda line: None, elsewhere)  # type: ignore[arg-type]
     assert (opened, used) == ([elsewhere, "supplied"], [there, there])
-    assert series.load(found.path).cluster == "hdfs://nn:8020"
+    assert series_file.load(found.path).cluster == "hdfs://nn:8020"
     with pytest.raises(UsageError, match="--hadoop-conf needs scheduler = yarn"):
         series.opened(points("a"), 0, tmp_path, elsewhere)  # type: ignore[arg-type]
 
@@ -225,11 +226,11 @@ def test_a_sweep_says_what_its_points_are(tmp_path: Path, runs: Runs) -> None:
     swept = series.opened(points("a", "b"), 0, tmp_path, None, ("workers",), "strong")
     assert swept.path == series.opened(points("a", "b"), 0, tmp_path).path
     go(swept, 1)
-    found = series.load(swept.path)
+    found = series_file.load(swept.path)
     assert (found.axes, found.scaling, len(found.ended())) == (("workers",), "strong", 2)
     plain, _ = go(series.opened(points("c"), 0, tmp_path), 1)
     assert "sweep" not in json.loads(plain.path.read_text())
-    assert (series.load(plain.path).axes, series.load(plain.path).scaling) == ((), "")
+    assert (series_file.load(plain.path).axes, series_file.load(plain.path).scaling) == ((), "")
 
 
 def test_what_points_lack_is_said_before_the_first_run(tmp_path: Path, runs: Runs) -> None:

@@ -104,7 +104,7 @@ def _told(path: Path, pid: int) -> None:
 def computed(path: Path, run: str) -> dict[str, Any]:
     """The record of a bundle, computed anew."""
     configuration = dataclasses.asdict(Bundle(DATA / run).read().configuration)
-    return record.computed(Bundle(path), from_dict(configuration, "test"))
+    return record.computed(Bundle(path), from_dict(configuration, "test")).to_json()
 
 
 @cache

@@ -11,8 +11,8 @@ from analysis_scripts import script
 from repeats import experiment, on_disk, record
 
 from analysis.studies import channel_comparison, ps_vs_allreduce
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import RunSet, without_series
+from dlobd.record.run import Run
 
 PLANE = {
     "plane": "exchange", "kind": "tcp", "device": "", "interface": "eth0", "addresses": [], "soft": False,

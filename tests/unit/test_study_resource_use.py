@@ -12,8 +12,8 @@ from records import run as run_of
 
 from analysis.studies import pictures
 from analysis.studies.resource_use import ROLES, cores_by_role, draw, layer_table, rates, strips
-from dlobd.bundle.resources import HostUse, LayerUse, ResourceUse
 from dlobd.errors import UsageError
+from dlobd.record.resources import HostUse, LayerUse, ResourceUse
 from dlobd.schema import Segment
 
 S = 10**9

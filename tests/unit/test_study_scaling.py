@@ -8,9 +8,9 @@ import pytest
 from chosen_runs import made, runset
 
 from analysis.studies import scaling
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 
 
 def chosen(*runs: Run, axes: tuple[str, ...] = ()) -> RunSet:

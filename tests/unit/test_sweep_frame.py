@@ -15,8 +15,7 @@ import dlobd
 from dlobd.bundle import store
 from dlobd.compare import sweeps
 from dlobd.errors import BundleError
-from dlobd.experiment import files
-from dlobd.run import series
+from dlobd.experiment import files, series
 from dlobd.run.series import Series, StartedRun
 
 

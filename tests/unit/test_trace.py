@@ -27,7 +27,9 @@ from dlobd.tracing.recorder import Recorder
 # a tree of spans: layer, name, attributes, children
 TREES = st.recursive(
     st.tuples(
-        st.sampled_from(["hdfs", "spark"]), st.text(max_size=8), st.dictionaries(st.just("bytes"), st.integers())
+        st.sampled_from(["hdfs", "spark"]),
+        st.text(max_size=8),
+        st.dictionaries(st.just("bytes"), st.integers(0, 2**63 - 1)),
     ),
     lambda inner: st.tuples(st.just("feed"), st.text(max_size=8), st.just({"n": 1}), st.lists(inner, max_size=4)),
     max_leaves=12,

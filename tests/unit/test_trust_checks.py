@@ -17,11 +17,10 @@ from dlobd.attribution.sources.missing import missing
 from dlobd.attribution.trust import completeness
 from dlobd.attribution.trust.base import Facts
 from dlobd.attribution.trust.checks import RULES, checks
-from dlobd.bundle.run import Check
 from dlobd.bundle.store import Bundle
-from dlobd.bundle.transport import Plane
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
+from dlobd.record.run import Check, Plane
 
 S, MS = 10**9, 10**6
 WINDOW, JOB, MARKERS = "evidence/window.json", "evidence/job.json", "evidence/markers.json"

@@ -33,7 +33,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
     (found.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
     run["metrics"] = {}
-    run |= record.computed(found, experiment)
+    run |= record.computed(found, experiment).to_json()
     found.write(run)
     found.seal()
     return found.path

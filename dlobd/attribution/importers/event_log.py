@@ -1,18 +1,22 @@
-"""Spark's event log: what each task read and how long it ran, in Spark's own words and milliseconds."""
+"""Spark's event log: Spark's own record of an application, its stages and its tasks, in milliseconds.
+
+A line that is no event, or an event of another form, is counted as damaged and left out. Unless it is the last line, of
+a driver that was killed, tasks and stages are unknown then: their sums would be too small.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_PROFILE, _STAGE, _TASK = "SparkListenerResourceProfileAdded", "SparkListenerStageSubmitted", "SparkListenerTaskEnd"
+from dlobd.bundle import reading
+from dlobd.bundle.reading import Members
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """One ended task. Times are wall-clock milliseconds of the driver; `run_ms` and `deserialize_ms` the executor's.
+    """One ended task. Times are wall-clock milliseconds of the driver, `run_ms` and `deserialize_ms` the executor's.
 
     `run_ms` counts each CPU of the task, as Spark does since SPARK-51666: a task of two CPUs that runs for 3 s has
     6,000. Other times do not.
@@ -26,51 +30,15 @@ class TaskMetrics:
     read_bytes: int  # by Spark's own input formats
     ok: bool
     stage: tuple[int, int] = (0, 0)  # id and attempt
-    cpus: float = 1  # that its stage's resource profile asks for each task, `spark.task.cpus` by default
+    cpus: float = 1  # per task, by the resource profile of its stage; `spark.task.cpus` by default
     raw: Mapping[str, Any] = field(default_factory=dict)  # `Task Metrics` as Spark wrote them; empty if it has none
-    added: Mapping[str, Any] = field(default_factory=dict)  # name of an accumulable -> what the task added to it
-
-
-def tasks(lines: Iterable[str]) -> list[TaskMetrics]:
-    """The tasks of an event log, as they ended. A line that is cut, because its driver was killed, is left out."""
-    found = []
-    cpus: dict[int, float] = {}  # of each task, by resource profile
-    profiles: dict[tuple[int, int], int] = {}  # by stage
-    for event in _events(lines, _PROFILE, _STAGE, _TASK):
-        if event["Event"] == _PROFILE:
-            cpus[event["Resource Profile Id"]] = event["Task Resource Requests"].get("cpus", {}).get("Amount", 1)
-        elif event["Event"] == _STAGE:
-            stage = event["Stage Info"]
-            profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
-        else:
-            stage_id = event["Stage ID"], event["Stage Attempt ID"]
-            found.append(_task(event, stage_id, cpus.get(profiles.get(stage_id, 0), 1)))
-    return found
-
-
-def stage_calls(lines: Iterable[str]) -> dict[tuple[int, int], str]:
-    """Id and attempt of each completed stage to the call that made it, without its place in a file: `collect`."""
-    found = {}
-    for event in _events(lines, "SparkListenerStageCompleted"):
-        info = event["Stage Info"]
-        found[info["Stage ID"], info["Stage Attempt ID"]] = info["Stage Name"].partition(" at ")[0]
-    return found
-
-
-def stage_sums(lines: Iterable[str]) -> dict[tuple[int, int], tuple[int, dict[str, Any]]]:
-    """Id and attempt of each completed stage to how many tasks it had, and the sums of what they added, by name."""
-    found = {}
-    for event in _events(lines, "SparkListenerStageCompleted"):
-        info = event["Stage Info"]
-        sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
-        found[info["Stage ID"], info["Stage Attempt ID"]] = info["Number of Tasks"], sums
-    return found
+    added: Mapping[str, Any] = field(default_factory=dict)  # name of an accumulable -> the update by this task
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An application as its event log begins and ends; times are wall-clock milliseconds of the driver, `properties`
-    are Spark's. What the log does not say is empty or None."""
+    """An application by its event log. Times are wall-clock milliseconds of the driver; `properties` are Spark's.
+    Unknown values are empty or None."""
 
     id: str
     name: str
@@ -81,11 +49,102 @@ class Application:
     properties: Mapping[str, str]
 
 
-def application(lines: Iterable[str]) -> Application | None:
-    """What an event log says of its application; None if it does not say that it started."""
-    kinds = ("LogStart", "EnvironmentUpdate", "ApplicationStart", "ApplicationEnd")
-    found = {event["Event"]: event for event in _events(lines, *(f"SparkListener{kind}" for kind in kinds))}
-    log, environment, start, end = (found.get(f"SparkListener{kind}", {}) for kind in kinds)
+@dataclass(slots=True)
+class EventLog:
+    """The events of one log.
+
+    Attributes:
+        stage_calls: ID and attempt of each completed stage -> the call that created it, without its line: `collect`.
+        stage_sums: ID and attempt of each completed stage -> its number of tasks, and the sums of its accumulables.
+        hosts: addresses or names of the hosts with a block manager.
+        hadoop_settings: Hadoop's configuration in the driver, with its defaults.
+        application: None if the log does not have the start of the application.
+        has_end: True if the log has the end of the application.
+    """
+
+    tasks: list[TaskMetrics] = field(default_factory=list)
+    stage_calls: dict[tuple[int, int], str] = field(default_factory=dict)
+    stage_sums: dict[tuple[int, int], tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    hadoop_settings: dict[str, str] = field(default_factory=dict)
+    application: Application | None = None
+    has_end: bool = False
+    lines: int = 0
+    damaged_lines: int = 0
+
+
+def parse(lines: Iterable[str]) -> EventLog:
+    """Reads an event log."""
+    log = EventLog()
+    once: dict[str, Any] = {}  # the last one of each kind, of those that an application has once
+    cpus: dict[int, float] = {}  # of each task, by resource profile
+    profiles: dict[tuple[int, int], int] = {}  # by stage
+    whole = True
+    for line in filter(str.strip, lines):
+        event = _event(line)
+        whole = not isinstance(event, reading.Damaged)
+        log.lines += 1
+        log.damaged_lines += not whole
+        if event is None or isinstance(event, reading.Damaged):
+            continue
+        kind = event["Event"]
+        if kind == _PROFILE:
+            cpus[event["Resource Profile Id"]] = event["Task Resource Requests"].get("cpus", {}).get("Amount") or 1
+        elif kind == _SUBMITTED:
+            stage = event["Stage Info"]
+            profiles[stage["Stage ID"], stage["Stage Attempt ID"]] = stage.get("Resource Profile Id", 0)
+        elif kind == _TASK_END:
+            stage_id = event["Stage ID"], event["Stage Attempt ID"]
+            log.tasks.append(_task(event, stage_id, cpus.get(profiles.get(stage_id, 0), 1)))
+        elif kind == _COMPLETED:
+            _complete(log, event["Stage Info"])
+        elif kind == _BLOCK_MANAGER:
+            log.hosts.add(event["Block Manager ID"]["Host"])
+        else:
+            once[kind] = event
+            if kind == _ENVIRONMENT:
+                log.hadoop_settings |= event.get("Hadoop Properties", {})
+    if log.damaged_lines > (not whole):
+        log.tasks, log.stage_calls, log.stage_sums = [], {}, {}
+    log.application = _application(once)
+    log.has_end = _END in once
+    return log
+
+
+def _event(line: str) -> dict[str, Any] | reading.Damaged | None:
+    """Returns an event; None for one of a kind that is not read."""
+    if not any(f'"{kind}"' in line for kind in _EVENTS):
+        # most events: they are not parsed, but a line that is cut is noticed
+        return None if line.startswith("{") and line.rstrip().endswith("}") else reading.Damaged("it is cut")
+    event = reading.parse_json(line, dict[str, Any])
+    if isinstance(event, reading.Damaged):
+        return event
+    kind = event.get("Event")
+    if not isinstance(kind, str):
+        return reading.Damaged("it has no kind")
+    if kind not in _EVENTS:
+        return None
+    problem = reading.mismatch(event, _EVENTS[kind])
+    return event if problem is None else reading.Damaged(problem)
+
+
+_START, _END, _LOG_START = "SparkListenerApplicationStart", "SparkListenerApplicationEnd", "SparkListenerLogStart"
+_ENVIRONMENT = "SparkListenerEnvironmentUpdate"
+_BLOCK_MANAGER = "SparkListenerBlockManagerAdded"
+_PROFILE = "SparkListenerResourceProfileAdded"
+_SUBMITTED, _COMPLETED = "SparkListenerStageSubmitted", "SparkListenerStageCompleted"
+_TASK_END = "SparkListenerTaskEnd"
+
+
+def _complete(log: EventLog, info: Mapping[str, Any]) -> None:
+    stage = info["Stage ID"], info["Stage Attempt ID"]
+    log.stage_calls[stage] = info["Stage Name"].partition(" at ")[0]
+    sums = {each.get("Name", ""): each.get("Value") for each in info.get("Accumulables", ())}
+    log.stage_sums[stage] = info["Number of Tasks"], sums
+
+
+def _application(events: Mapping[str, Any]) -> Application | None:
+    log, environment, start, end = (events.get(kind, {}) for kind in (_LOG_START, _ENVIRONMENT, _START, _END))
     if not start:
         return None
     return Application(
@@ -97,20 +156,6 @@ def application(lines: Iterable[str]) -> Application | None:
         environment.get("JVM Information", {}).get("Java Version", ""),
         environment.get("Spark Properties", {}),
     )
-
-
-def block_manager_hosts(lines: Iterable[str]) -> tuple[str, ...]:
-    """The hosts by which driver and executors know each other's block managers: addresses, or names."""
-    added = _events(lines, "SparkListenerBlockManagerAdded")
-    return tuple(sorted({event["Block Manager ID"]["Host"] for event in added}))
-
-
-def hadoop_settings(lines: Iterable[str]) -> dict[str, str]:
-    """Hadoop's settings as the driver had them, its defaults among them; empty where the log does not say."""
-    found: dict[str, str] = {}
-    for event in _events(lines, "SparkListenerEnvironmentUpdate"):
-        found |= event.get("Hadoop Properties", {})
-    return found
 
 
 def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> TaskMetrics:
@@ -130,14 +175,57 @@ def _task(event: Mapping[str, Any], stage: tuple[int, int], cpus: float) -> Task
     )
 
 
-def _events(lines: Iterable[str], *kinds: str) -> Iterator[dict[str, Any]]:
-    """The events of these kinds; what a line holds is read only where it can be one of them."""
-    for line in lines:
-        if not any(f'"{kind}"' in line for kind in kinds):
-            continue
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if event["Event"] in kinds:
-            yield event
+# ---- the form of each event, as far as it is read
+
+_STAGE = {"Stage ID": int, "Stage Attempt ID": int}
+_ACCUMULABLES = {"Accumulables": reading.ListOf(Members(optional={"Name": str}))}
+_COUNTERS = (
+    "Executor Deserialize Time", "Executor Deserialize CPU Time", "Executor Run Time", "Executor CPU Time",
+    "Peak Execution Memory", "Result Size", "JVM GC Time", "Result Serialization Time", "Memory Bytes Spilled",
+    "Disk Bytes Spilled",
+)  # fmt: skip
+_COUNTERS_OF = {
+    "Input Metrics": ("Bytes Read", "Records Read"),
+    "Output Metrics": ("Bytes Written", "Records Written"),
+    "Shuffle Write Metrics": ("Shuffle Bytes Written", "Shuffle Write Time", "Shuffle Records Written"),
+    "Shuffle Read Metrics": (
+        "Remote Blocks Fetched", "Local Blocks Fetched", "Fetch Wait Time", "Remote Bytes Read",
+        "Remote Bytes Read To Disk", "Local Bytes Read", "Total Records Read",
+    ),
+}  # fmt: skip
+_METRICS = Members(
+    optional=dict.fromkeys(_COUNTERS, int)
+    | {group: Members(optional=dict.fromkeys(counters, int)) for group, counters in _COUNTERS_OF.items()}
+)
+
+_EVENTS = {
+    _TASK_END: Members(
+        {
+            **_STAGE,
+            "Task Info": Members({"Task ID": int, "Launch Time": int, "Finish Time": int}, _ACCUMULABLES),
+            "Task End Reason": Members({"Reason": str}),
+        },
+        {"Task Metrics": reading.OrNull(_METRICS)},
+    ),
+    _SUBMITTED: Members({"Stage Info": Members(_STAGE, {"Resource Profile Id": int})}),
+    _COMPLETED: Members({"Stage Info": Members({**_STAGE, "Stage Name": str, "Number of Tasks": int}, _ACCUMULABLES)}),
+    _PROFILE: Members(
+        {
+            "Resource Profile Id": int,
+            "Task Resource Requests": Members(optional={"cpus": Members({"Amount": float})}),
+        }
+    ),
+    _BLOCK_MANAGER: Members({"Block Manager ID": Members({"Host": str})}),
+    _ENVIRONMENT: Members(
+        {},
+        {
+            "JVM Information": Members(optional={"Java Version": str}),
+            "Spark Properties": dict[str, str],
+            "Hadoop Properties": dict[str, str],
+        },
+    ),
+    _LOG_START: Members({}, {"Spark Version": str}),
+    _START: Members({"App ID": str, "App Name": str, "Timestamp": int}),
+    _END: Members({}, {"Timestamp": int}),
+}
+"""Kind of event -> its form."""

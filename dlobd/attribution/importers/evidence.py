@@ -5,58 +5,72 @@ What is absent is empty, not an error: a run may have died early.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from dlobd import schema
-from dlobd.attribution.importers import event_log, hdfs, jvm, recorder, resources, rpc, spark, yarn
-from dlobd.attribution.importers.alignment import Alignment
+from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
+from dlobd.attribution.importers.alignment import Alignment, logs_of
 from dlobd.attribution.importers.attempts import Attempts
+from dlobd.attribution.importers.documents import Documents
+from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
-from dlobd.bundle import files
-from dlobd.errors import BundleError
+from dlobd.bundle import files, reading
+from dlobd.bundle.reading import Damaged
 from dlobd.tracing.clock import WallToMonotonic
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A bundle's logs and records, read when first asked for."""
+    """A bundle's logs and records, read when first used. No property changes the answer of another one."""
 
     path: Path
 
     @cached_property
     def window(self) -> dict[str, Any]:
-        """`dlobd.run.submit.Window` as a dict. Raises BundleError if the run never got so far."""
-        try:
-            return json.loads((self.path / files.WINDOW).read_text())  # type: ignore[no-any-return]
-        except (OSError, ValueError) as error:
-            raise BundleError(f"{self.path} has no window: nothing was submitted.", "look at its run.json") from error
+        """`dlobd.run.submit.Window` as a dict. Raises BundleError if it is missing or damaged."""
+        return self._documents.needed(files.WINDOW)
+
+    @cached_property
+    def _documents(self) -> Documents:
+        return Documents(self.path)
+
+    @cached_property
+    def damaged(self) -> dict[str, str]:
+        """Name of each file that cannot be used, or not completely -> the reason."""
+        found = self._documents.damaged | dict(reading.damage(self.path))
+        if bad := [name for name, result in self._results.items() if isinstance(result, Damaged)]:
+            found[files.MARKERS] = f"is damaged: {bad[0]}: {self._results[bad[0]].reason}"
+        if self.resources is None and reading.size(self.path / files.RESOURCES):
+            found.setdefault(files.RESOURCES, "has no sample")
+        for name, log in ((files.EVENT_LOG, self.event_log), (files.RESOURCES, self.resources)):
+            if log and log.damaged_lines:
+                found[name] = f"has {log.damaged_lines} damaged lines"
+        return found
 
     @cached_property
     def anchors(self) -> tuple[schema.ClockAnchor, ...]:
         """Wall-clock anchors of the client and of every recorded process."""
-        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        return (*own, *(anchor for process in self.processes for anchor in process.anchors))
+        return (*self._own_anchors, *(anchor for process in self.processes for anchor in process.anchors))
+
+    @cached_property
+    def _own_anchors(self) -> list[schema.ClockAnchor]:
+        return [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
 
     @cached_property
     def clock_differences_ns(self) -> list[int]:
         """How far each reading of both clocks has the wall clock ahead of the monotonic one; on its own host."""
-        own = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        every = (*own, *(anchor for process in recorder.read_all(self.path / "spans") for anchor in process.anchors))
+        every = (*self._own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
         return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
 
     @cached_property
     def processes(self) -> list[RecordedProcess]:
-        """All processes that recorded spans, but for those of a lost attempt."""
-        found = [self.alignment.process(process) for process in self._recorded]
-        counting = [process for process in found if process.path.parent.name not in self.lost_containers]
-        return sorted(counting, key=lambda process: process.opened_ns)
+        """All processes that recorded spans, without those of a lost attempt."""
+        counting = [one for one in self._recorded if one.path.parent.name not in self.lost_containers]
+        return sorted(map(self.alignment.process, counting), key=lambda process: process.opened_ns)
 
     @cached_property
     def _recorded(self) -> list[RecordedProcess]:
@@ -65,11 +79,8 @@ class Evidence:
     @cached_property
     def alignment(self) -> Alignment:
         """From the clocks of other hosts to that of the window."""
-        try:
-            reference = [schema.ClockAnchor(**anchor) for anchor in self.window["anchors"]]
-        except BundleError:
-            reference = []
-        return Alignment(reference, self._recorded)
+        reference = self._own_anchors if self._documents.has(files.WINDOW) else []
+        return Alignment(reference, self._recorded, logs_of(self.path))
 
     @property
     def by_hand(self) -> bool:
@@ -79,7 +90,7 @@ class Evidence:
     @property
     def external(self) -> bool:
         """Whether the cluster is external: only there evidence comes by the cluster's own interfaces."""
-        return (self.path / files.RM_ATTEMPTS).exists()
+        return self.on_file(files.RM_ATTEMPTS) or files.RM_ATTEMPTS in self._documents.damaged
 
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
@@ -93,19 +104,19 @@ class Evidence:
 
     @cached_property
     def job(self) -> dict[str, Any]:
-        """`dlobd.job.description.Job` as a dict; empty where it was not written."""
-        return self._json(files.JOB, {})
+        """`dlobd.job.description.Job` as a dict. Raises BundleError if it is missing or damaged."""
+        return self._documents.needed(files.JOB)
 
     @cached_property
     def span_cost(self) -> dict[str, Any]:
         """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
-        return self._json(files.SPAN_COST, {})
+        return self._documents.get(files.SPAN_COST, {})
 
     @cached_property
     def collected(self) -> dict[str, Any]:
         """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
         running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
-        return self._json(files.COLLECTED, {"missing": [], "metrics": {}})
+        return self._documents.get(files.COLLECTED, {"missing": [], "metrics": {}})
 
     @property
     def cluster_mode(self) -> bool:
@@ -145,8 +156,7 @@ class Evidence:
     @cached_property
     def submit_jvm(self) -> jvm.JvmLife | None:
         """The life of spark-submit's JVM."""
-        life = jvm.read(self.path / files.DRIVER_JVM_LOG)
-        return self.alignment.jvm(life, self.path / files.DRIVER_STDERR, "driver.stderr")
+        return self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR)
 
     @cached_property
     def driver_lines(self) -> list[LogLine]:
@@ -180,12 +190,12 @@ class Evidence:
     @cached_property
     def rm_app(self) -> dict[str, Any]:
         """The ResourceManager's own record of the application; empty where it gave none."""
-        return self._json(files.RM_APPLICATION, {})
+        return self._documents.get(files.RM_APPLICATION, {})
 
     @cached_property
     def container_beans(self) -> list[dict[str, Any]]:
         """What the NodeManagers say of containers; empty where they were not asked."""
-        return self._json(files.NM_CONTAINERS, [])
+        return self._documents.get(files.NM_CONTAINERS, [])
 
     @cached_property
     def containers(self) -> list[str]:
@@ -199,9 +209,8 @@ class Evidence:
 
     @cached_property
     def lost_containers(self) -> list[str]:
-        """Those of attempts whose driver was lost with its ApplicationMaster: all work was made again."""
-        ams = self.attempts
-        return [one for one in self.containers if self.cluster_mode and ams.am_of(one) != ams.am]
+        """Containers of attempts whose driver was lost with its ApplicationMaster: all work was repeated."""
+        return [one for one in self.containers if self.cluster_mode and self.attempts.am_of(one) != self.attempts.am]
 
     @cached_property
     def am_logs(self) -> dict[str, spark.AmLog]:
@@ -223,12 +232,12 @@ class Evidence:
         if self.on_yarn:
             logs = (log for own, log in self.am_logs.items() if own not in self.lost_containers)
             return {executor: container for log in logs for executor, container in log.containers.items()}
-        found = (self.path / files.CONTAINER_LOGS).glob("executor_*")
-        return {path.name.removeprefix("executor_"): path.name for path in found}
+        logs_below = self.path / files.CONTAINER_LOGS
+        return {path.name.removeprefix("executor_"): path.name for path in logs_below.glob("executor_*")}
 
     @cached_property
     def executor_of(self) -> dict[str, str]:
-        """Container to the executor in it."""
+        """Container -> the executor in it."""
         return {container: executor for executor, container in self.executor_containers.items()}
 
     @cached_property
@@ -240,7 +249,7 @@ class Evidence:
     @cached_property
     def daemons(self) -> list[dict[str, Any]]:
         """The cluster's daemons when the evidence was collected: name, kind, host, ports, alive."""
-        return self._json(files.DAEMONS, [])
+        return self._documents.get(files.DAEMONS, [])
 
     @cached_property
     def daemon_logs(self) -> list[str]:
@@ -275,96 +284,95 @@ class Evidence:
     @cached_property
     def blocks(self) -> dict[str, set[str]]:
         """HDFS path of an input file to its blocks."""
-        return hdfs.blocks(self._json(files.BLOCKS, {}))
+        return hdfs.blocks(self._documents.get(files.BLOCKS, {}))
 
     @cached_property
     def file_bytes(self) -> dict[str, int]:
         """HDFS path of an input file to its length, as the NameNode has it."""
-        return hdfs.lengths(self._json(files.BLOCKS, {}))
+        return hdfs.lengths(self._documents.get(files.BLOCKS, {}))
 
     @cached_property
     def checksums(self) -> dict[str, Any]:
         """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._json(files.CHECKSUMS, {})
+        return self._documents.get(files.CHECKSUMS, {})
 
     @cached_property
-    def spark_application(self) -> event_log.Application | None:
-        """What Spark's event log says of the application as a whole; None where it is cut or absent."""
-        return event_log.application(self.event_log)
+    def event_log(self) -> EventLog:
+        """Spark's event log; empty if it is missing."""
+        return event_log.parse(reading.lines(self.path / files.EVENT_LOG))
+
+    @property
+    def spark_application(self) -> Application | None:
+        """The application by Spark's event log; None if the log does not have its start."""
+        return self.event_log.application
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
         """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
         of which none is known."""
-        known: dict[str, str] = self._json(files.HOSTS, {})
+        known: dict[str, str] = self._documents.get(files.HOSTS, {})
         # one host may be there by both: a driver by its address, an executor by its name
-        return tuple(sorted({known.get(host, host) for host in event_log.block_manager_hosts(self.event_log)}))
+        return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
         """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
-        return self._json(files.CLIENT_INTERFACES, None)
+        return self._documents.get(files.CLIENT_INTERFACES, None)
 
     @cached_property
     def datanode_addresses(self) -> tuple[str, ...]:
         """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
-        return hdfs.datanodes(self._json(files.BLOCKS, {}))
-
-    @cached_property
-    def tasks(self) -> list[event_log.TaskMetrics]:
-        """The tasks that Spark's event log ended."""
-        return event_log.tasks(self.event_log)
-
-    @cached_property
-    def stage_calls(self) -> dict[tuple[int, int], str]:
-        """Id and attempt of each stage that Spark's event log completed to the call that made it."""
-        return event_log.stage_calls(self.event_log)
+        return hdfs.datanodes(self._documents.get(files.BLOCKS, {}))
 
     @property
-    def event_log(self) -> list[str]:
-        """The lines of Spark's event log."""
-        path = self.path / files.EVENT_LOG
-        return path.read_text(errors="replace").splitlines() if path.exists() else []
+    def tasks(self) -> list[TaskMetrics]:
+        """The tasks that Spark's event log ended."""
+        return self.event_log.tasks
+
+    @property
+    def stage_calls(self) -> dict[tuple[int, int], str]:
+        """ID and attempt of each completed stage -> the call that created it."""
+        return self.event_log.stage_calls
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        found: dict[str, Any] | None = self._json(files.NOISE, None)
-        return found and {"earlier_walls_ns": None, **found}  # which older versions did not look at
+        return self._documents.get(files.NOISE, None)
 
     @cached_property
     def page_cache(self) -> dict[str, Any] | None:
         """What was in memory of the training files just before the window; None where it is not known."""
-        return self._json(files.PAGE_CACHE, None)
+        return self._documents.get(files.PAGE_CACHE, None)
 
     @cached_property
     def environment_cache(self) -> dict[str, Any] | None:
         """What was in memory of the job's environment before and after it; None where it is not known."""
-        return self._json(files.ENVIRONMENT_CACHE, None)
+        return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
-        """What dlobd's machine and the processes there used; None if it was not sampled."""
-        path = self.path / files.RESOURCES
-        return resources.read(path.read_text(errors="replace").splitlines()) if path.exists() else None
+        """The resources that dlobd's machine and the processes there used; None if it was not sampled."""
+        return resources.read(reading.lines(self.path / files.RESOURCES))
 
     @cached_property
     def markers(self) -> dict[str, str]:
         """Name to text of what ranks left."""
-        return self._json(files.MARKERS, {})
+        return self._documents.get(files.MARKERS, {})
 
     @cached_property
     def results(self) -> dict[int, dict[str, Any]]:
         """What each rank left in its done-marker, by rank."""
-        try:
-            found = [json.loads(text) for name, text in self.markers.items() if name.startswith("rank-")]
-        except ValueError:
-            return {}
+        found = [result for result in self._results.values() if not isinstance(result, Damaged)]
         return {result["rank"]: result for result in found}
 
+    @cached_property
+    def _results(self) -> dict[str, Any]:
+        markers = {name: text for name, text in self.markers.items() if name.startswith("rank-")}
+        return {name: reading.parse_json(text, facts.RankResult) for name, text in markers.items()}
+
     def on_file(self, name: str) -> bool:
-        """Whether the bundle has a file of that name."""
-        return (self.path / name).exists()
+        """Returns True if the bundle has a regular file of that name."""
+        return reading.is_file(self.path / name)
 
     def container_log(self, container: str) -> list[LogLine]:
         """The JVM's log lines of one container."""
@@ -373,24 +381,16 @@ class Evidence:
     def log4j(self, container: str = "") -> tuple[int, int] | None:
         """When log4j was configured in a container's JVM; without one, in spark-submit's."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
-        return self.alignment.log4j_configured(self.path / "logs" / name, name)
+        return self.alignment.log4j_configured(self.path / "logs" / name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
         """The life of a container's JVM."""
-        directory = self.path / files.CONTAINER_LOGS / container
-        return self.alignment.jvm(jvm.read(directory / "jvm.log"), directory / "stderr", f"{container}/stderr")
+        stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
+        return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
         """The processes that recorded spans in one container."""
         return [process for process in self.processes if process.path.parent.name == container]
-
-    def _json(self, name: str, otherwise: T) -> T:
-        """A file's JSON; `otherwise` where it is absent, or cut."""
-        try:
-            found: T = json.loads((self.path / name).read_text())
-        except (OSError, ValueError):
-            return otherwise
-        return found
 
     def _log(self, name: str) -> list[LogLine]:
         return self.alignment.log(self.path / "logs" / name, name)

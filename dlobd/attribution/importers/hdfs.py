@@ -6,15 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from dlobd.attribution.importers.facts import BlockLocations
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.spans import CLOSE_RETRY
 
 # fields are told apart by tabs: a path may hold spaces
 _AUDIT = re.compile(r"allowed=(\w+)\t.*?cmd=([^\t]+)\tsrc=([^\t]+)\tdst=([^\t]+)\t.*?proto=(\w+)")
 _TRACE = re.compile(
-    r"bytes: (\d+), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), .*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d+)"
+    r"bytes: (\d{1,19}), op: (HDFS_\w+), cliID: (\S+), offset: (\d+), "
+    r".*blockid: \S*?:?(blk_\d+)_\d+, duration\(ns\): (\d{1,19})"
 )
 
 
@@ -124,33 +125,20 @@ def _retry(path: str, at_ns: int, number: int, next_ns: int | None) -> CloseRetr
     return CloseRetry(at_ns, path, default_ns if next_ns is None else min(default_ns, next_ns - at_ns), next_ns)
 
 
-def blocks(located: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Path of each file to its blocks.
-
-    Args:
-        located: path to what the NameNode answered of its blocks; where it is damaged, nothing is known.
-    """
-    try:
-        return {
-            path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
-            for path, answer in located.items()
-        }
-    except (ValueError, KeyError, TypeError):
-        return {}
+def blocks(located: Mapping[str, BlockLocations]) -> dict[str, set[str]]:
+    """Returns the names of the blocks of each file, by its path."""
+    return {
+        path: {f"blk_{block['block']['blockId']}" for block in answer["LocatedBlocks"]["locatedBlocks"]}
+        for path, answer in located.items()
+    }
 
 
-def lengths(located: Mapping[str, Any]) -> dict[str, int]:
-    """Path of each file to its length in bytes; `located` as for `blocks`."""
-    try:
-        return {path: int(answer["LocatedBlocks"]["fileLength"]) for path, answer in located.items()}
-    except (ValueError, KeyError, TypeError):
-        return {}
+def lengths(located: Mapping[str, BlockLocations]) -> dict[str, int]:
+    """Returns the length in bytes of each file, by its path."""
+    return {path: answer["LocatedBlocks"]["fileLength"] for path, answer in located.items()}
 
 
-def datanodes(located: Mapping[str, Any]) -> tuple[str, ...]:
-    """The addresses of the DataNodes that have the blocks; `located` as for `blocks`."""
-    try:
-        found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
-        return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))
-    except (KeyError, TypeError, AttributeError):
-        return ()
+def datanodes(located: Mapping[str, BlockLocations]) -> tuple[str, ...]:
+    """Returns the addresses of the DataNodes that have the blocks."""
+    found = [block for answer in located.values() for block in answer["LocatedBlocks"]["locatedBlocks"]]
+    return tuple(sorted({place["ipAddr"] for block in found for place in block["locations"]}))

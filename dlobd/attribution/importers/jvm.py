@@ -6,11 +6,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_STAMP = re.compile(r"^\[(\d+)ns\]")
-_COLLECTION = re.compile(r"\] GC\((\d+)\) (.*)")
+from dlobd.bundle import reading
+
+_STAMP = re.compile(r"^\[(\d{1,19})ns\]")
+_COLLECTION = re.compile(r"\] GC\((\d{1,18})\) (.*)")
 _USING = re.compile(r"\] Using (\w+)")
-_PAUSE = re.compile(r"Pause .* (\d+[.,]\d+)ms$")
-_CREATED = re.compile(r"Create VM, (\d+[.,]\d+) secs$")
+_PAUSE = re.compile(r"Pause .* (\d{1,12}[.,]\d{1,12})ms$")
+_CREATED = re.compile(r"Create VM, (\d{1,9}[.,]\d{1,12}) secs$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +30,28 @@ class JvmLife:
 
 def stamps(path: Path) -> list[int]:
     """The monotonic stamps of a JVM's own log, in the order of the file; none where it is absent."""
-    lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-    return [int(stamp[1]) for stamp in map(_STAMP.match, lines) if stamp]
+    return [int(stamp[1]) for stamp in map(_STAMP.match, reading.lines(path)) if stamp]
 
 
 def collector(path: Path) -> str:
     """What collects the garbage of the JVM that wrote `path`: G1, Parallel; empty where its log does not say so."""
-    using = _USING.search(path.read_text(errors="replace")) if path.exists() else None
+    using = _USING.search(reading.text(path))
     return using[1] if using else ""
 
 
 def collections(path: Path) -> dict[int, str]:
     """The number of each collection of a JVM to the first that its own log says of it."""
     found: dict[int, str] = {}
-    for number, what in _COLLECTION.findall(path.read_text(errors="replace") if path.exists() else ""):
+    for number, what in _COLLECTION.findall(reading.text(path)):
         found.setdefault(int(number), what)
     return found
 
 
 def read(path: Path) -> JvmLife | None:
     """The life of the JVM that wrote `path`; None where there is no such record."""
-    if not path.exists():
-        return None
     start = end = created = None
     pauses: list[tuple[int, int]] = []
-    for line in path.read_text(errors="replace").splitlines():
+    for line in reading.lines(path):
         stamp = _STAMP.match(line)
         if not stamp:
             continue

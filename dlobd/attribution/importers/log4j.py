@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dlobd.bundle import reading
+
 RESOLUTION_NS = 1_000
 """What a `%nano` stamp is taken to be good for: the log call itself."""
 
-_LINE = re.compile(r"^(\d{6,}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
+_LINE = re.compile(r"^(\d{6,19}) (\d{4}-\d\d-\d\dT[\d:.]+) ([A-Z]+) ([^\s:]+)(?: \[([^\]]*)\])?: (.*)$")
 _STATUS = re.compile(r"^(\d{4}-\d\d-\d\dT[\d:]+\.\d+)Z \S+ INFO (Using provider:|Configuration \S+ started\.)")
 """What log4j says of itself, by the wall clock only."""
 STATUS_RESOLUTION_NS = 1_000_000
@@ -51,13 +53,10 @@ def offset_ns(path: Path) -> int | None:
 def stamps(path: Path) -> Iterator[tuple[int, int]]:
     """The two stamps of each line of a file, by the monotonic clock and, to a millisecond, by the wall clock; both in
     nanoseconds. An absent file has none."""
-    if not path.exists():
-        return
-    with path.open(errors="replace") as file:
-        for match in filter(None, map(_LINE.match, file)):
-            wall_ns = _wall_ns(match[2])
-            if wall_ns is not None:
-                yield int(match[1]), wall_ns
+    for match in filter(None, map(_LINE.match, reading.lines(path))):
+        wall_ns = _wall_ns(match[2])
+        if wall_ns is not None:
+            yield int(match[1]), wall_ns
 
 
 def configured(path: Path) -> tuple[int, int] | None:
@@ -66,15 +65,14 @@ def configured(path: Path) -> tuple[int, int] | None:
     ahead_ns, begun, ended = offset_ns(path), None, None
     if ahead_ns is None:
         return None
-    with path.open(errors="replace") as file:
-        for line in file:
-            if _LINE.match(line):
-                break
-            if (match := _STATUS.match(line)) and (wall_ns := _wall_ns(match[1][:26])) is not None:
-                if match[2].startswith("Using"):
-                    begun = begun or wall_ns
-                else:
-                    ended = wall_ns
+    for line in reading.lines(path):
+        if _LINE.match(line):
+            break
+        if (match := _STATUS.match(line)) and (wall_ns := _wall_ns(match[1][:26])) is not None:
+            if match[2].startswith("Using"):
+                begun = begun or wall_ns
+            else:
+                ended = wall_ns
     return (begun - ahead_ns, ended - ahead_ns) if begun and ended and begun < ended else None
 
 
@@ -89,7 +87,4 @@ def _wall_ns(stamp: str) -> int | None:
 
 def read(path: Path, source: str | None = None) -> list[LogLine]:
     """All parsed lines of a file; an absent file has none."""
-    if not path.exists():
-        return []
-    with path.open(errors="replace") as file:
-        return list(parse(file, source or path.name))
+    return list(parse(reading.lines(path), source or path.name))

@@ -5,22 +5,22 @@ A file may end anywhere: its writer may be dead.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from dlobd import spans as kinds
-from dlobd.layers import TENSORFLOW
+from dlobd.bundle import reading
+from dlobd.layers import LAYERS, TENSORFLOW
+from dlobd.network.verdict.evidence import TransportEvidence
 from dlobd.schema import ClockAnchor, Process
 from dlobd.spans import SpanKind, kind_of
 from dlobd.tracing.clock_offset import Exchange
 from dlobd.tracing.recorder import Cost
 
-_NUMBERED = re.compile(r"(\w+) (\d+)")
-"""A rendezvous as it was written before its number was written apart: `step 7`."""
+MAX_NS = 2**60
+"""A monotonic clock counts from the start of its machine: 36 years are damage."""
 
 
 @dataclass(slots=True)
@@ -102,8 +102,7 @@ class RecordedProcess:
     bad_lines: int = 0
     cost: Cost | None = None  # as the recorder last said it; None if it did not
     cost_at: int = 0  # whole lines before that
-    schema: int = 0  # version of run.json when it was recorded
-    parent: int | None = None  # pid of the process that started it; None in older files
+    parent: int | None = None  # pid of the process that started it
 
     @property
     def rank(self) -> int | None:
@@ -129,94 +128,262 @@ def trainers(processes: Iterable[RecordedProcess]) -> list[RecordedProcess]:
 
 
 def read(path: Path) -> RecordedProcess | None:
-    """The process that wrote `path`; None if not even its first line is whole."""
-    found: RecordedProcess | None = None
+    """Reads the process that wrote `path`; None if its first line is not whole.
+
+    A line that is cut, or that the recorder does not write, is counted as damaged and left out.
+    """
+    process: RecordedProcess | None = None
     open_spans: dict[int, RecordedSpan] = {}
-    for text in path.read_text(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-            if line["k"] == "process":
-                found = _process(line, path, found)
-            elif found:
-                _add(found, line, open_spans)
-            if found:
-                found.lines += 1
-        except (ValueError, KeyError, TypeError):
-            # a line cut by kill -9; the count is shown
-            if found:
-                found.bad_lines += 1
-    if found:
-        found.last_ns = max(found.last_ns, found.opened_ns)
+    ids: set[int] = set()
+    for text in reading.lines(path):
+        line = reading.parse_json(text, Line)
+        if isinstance(line, reading.Damaged):
+            damaged = True
+        elif line["k"] == "process":
+            damaged = bool(reading.mismatch(line, ProcessLine))
+            process = process if damaged else _process(line, path, process)
+        else:
+            damaged = bool(process and not _add(process, line, open_spans, ids))
+        if process:
+            process.lines += not damaged
+            process.bad_lines += damaged
+    if process:
+        process.last_ns = max(process.last_ns, process.opened_ns)
         for span in open_spans.values():
-            span.end_ns = found.last_ns
-    return found
+            span.end_ns = process.last_ns
+    return process
 
 
-def _process(line: dict[str, Any], path: Path, found: RecordedProcess | None) -> RecordedProcess:
+def _process(line: Mapping[str, Any], path: Path, before: RecordedProcess | None) -> RecordedProcess:
     """A process may come again, when it has become something else: the last line holds."""
     process = Process(line["host"], line["role"], line["index"], line["pid"], line["start_ns"])
-    if found is None:
+    if before is None:
         return RecordedProcess(
             process, line["domain"], line["opened_ns"], line["forked"], path,
-            schema=line.get("schema", 0), parent=line.get("parent"),
+            parent=line.get("parent"),
         )  # fmt: skip
-    found.process = process
-    return found
+    before.process = process
+    return before
 
 
-def _add(found: RecordedProcess, line: dict[str, Any], open_spans: dict[int, RecordedSpan]) -> None:
+def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int, RecordedSpan], ids: set[int]) -> bool:
+    """Adds a line to its process; returns False for a damaged one. Kinds of later versions are ignored."""
     kind = line["k"]
+    shape = LINES.get(kind)
+    if shape is None:
+        return True
+    if reading.mismatch(line, shape):
+        return False
+    last_ns = 0
     if kind == "anchor":
-        found.anchors.append(ClockAnchor(found.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
-        found.last_ns = max(found.last_ns, line["monotonic_ns"])
+        process.anchors.append(ClockAnchor(process.domain, line["monotonic_ns"], line["wall_ns"], line["error_ns"]))
+        last_ns = line["monotonic_ns"]
     elif kind in ("s", "b"):
-        end_ns = line["t"] + (line["d"] if kind == "s" else 0)
+        last_ns = line["t"] + (line["d"] if kind == "s" else 0)
         wait = dict(line.get("w", {}))
+        if line["i"] in ids or line["l"] not in LAYERS or wait.keys() - Wait.__annotations__.keys():
+            return False
+        if not line["t"] <= last_ns < MAX_NS:
+            return False
         span = RecordedSpan(
-            line["i"], line["p"], line["l"], line["n"], line["t"], end_ns, kind == "b",
+            line["i"], line["p"], line["l"], line["n"], line["t"], last_ns, kind == "b",
             wait, line.get("a", {}), line.get("th", ""), *_rendezvous(wait),
         )  # fmt: skip
         if kind == "b":
             open_spans[span.id] = span
-        found.spans.append(span)
-        found.last_ns = max(found.last_ns, span.end_ns)
+        ids.add(span.id)
+        process.spans.append(span)
     elif kind == "e":
-        found.last_ns = max(found.last_ns, line["t"])
-        if ended := open_spans.pop(line["i"], None):
-            ended.end_ns = line["t"]
+        last_ns = line["t"]
+        ended = open_spans.get(line["i"])
+        if ended and last_ns < ended.start_ns:
+            return False
+        if ended:
+            del open_spans[line["i"]]
+            ended.end_ns = last_ns
             ended.truncated = False
             ended.attrs = {**ended.attrs, **line.get("a", {})}
     elif kind == "x":
         pair = Exchange(line["sent_a_ns"], line["received_b_ns"], line["sent_b_ns"], line["received_a_ns"])
-        if pair.received_a_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
-            raise ValueError("a clock ran backwards")
-        found.exchanges.append((line["domain_b"], pair))
-        found.last_ns = max(found.last_ns, pair.received_a_ns)
+        last_ns = pair.received_a_ns
+        if last_ns < pair.sent_a_ns or pair.sent_b_ns < pair.received_b_ns:
+            return False  # a clock ran backwards
+        process.exchanges.append((line["domain_b"], pair))
     elif kind == "i":
-        found.instants.append(Instant(line["n"], line["t"], line.get("a", {})))
-        found.last_ns = max(found.last_ns, line["t"])
+        last_ns = line["t"]
+        attrs = line.get("a", {})
+        if line["n"] == kinds.TRANSPORT and reading.mismatch(attrs, TransportEvidence):
+            return False
+        process.instants.append(Instant(line["n"], last_ns, attrs))
     elif kind == "u":
+        last_ns = line["t"]
         main, threads, stalled = (
             tuple(pair) if pair else None for pair in map(line.get, ("main", "threads", "pressure"))
         )
         rest = (line["cpu"], line["read"], line["major"], line["block_io"])
-        found.uses.append(Use(line["t"], main, threads, *rest, stalled))
-        found.last_ns = max(found.last_ns, line["t"])
+        process.uses.append(Use(last_ns, main, threads, *rest, stalled))
     elif kind == "cost":
-        # a sum; unknown members of a later version are dropped
-        found.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
-        found.cost_at = found.lines
+        # a sum; unknown members are dropped
+        process.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
+        process.cost_at = process.lines
+    process.last_ns = max(process.last_ns, last_ns)
+    return True
 
 
 def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
-    """Takes kind and number of a collective out of a recorded wait, in the current or the older form."""
+    """Takes kind and number of a collective out of a recorded wait."""
     kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
-    if call is None and (numbered := _NUMBERED.fullmatch(kind)):
-        return numbered[1], int(numbered[2])
     return kind, None if call is None else int(call)
 
 
 def read_all(directory: Path) -> list[RecordedProcess]:
-    """All processes that wrote below `directory`, in the order in which they opened their files."""
+    """Reads all processes that wrote below `directory`, in the order in which they opened their files."""
     found = [process for path in sorted(directory.rglob("spans-*.jsonl")) if (process := read(path))]
     return sorted(found, key=lambda p: p.opened_ns)
+
+
+# ---- the lines of a span file
+
+
+class Line(TypedDict):
+    """Any line: its kind."""
+
+    k: str
+
+
+class ProcessLine(Line):
+    """The first line, and one for each change of the process."""
+
+    host: str
+    role: str
+    index: int
+    pid: int
+    start_ns: int | None
+    domain: str
+    opened_ns: int
+    forked: bool
+    schema: NotRequired[int]
+    parent: NotRequired[int | None]
+
+
+class AnchorLine(Line):
+    """A reading of both clocks."""
+
+    monotonic_ns: int
+    wall_ns: int
+    error_ns: int
+
+
+class Wait(TypedDict, total=False):
+    """What a span waits for; see `dlobd.tracing.recorder.Recorder.span`."""
+
+    waits_for: list[str]
+    released_ns: int | None
+    cause: str
+    cause_period_ns: int | None
+    rendezvous: str
+    call: int | None
+
+
+class Attrs(TypedDict, total=False):
+    """Attributes of spans and instants, as far as they are read."""
+
+    address: str
+    blocks: int
+    by: str
+    bytes: int
+    call: int
+    capacity_bytes: int
+    cause: str
+    epoch: int
+    how: str
+    index: int
+    items: int
+    join_poll_ns: int
+    loss: float
+    master: str
+    nodes: int
+    ns: int
+    own_ns: int
+    package: str
+    path: str
+    pid: int
+    purpose: str
+    rank: int
+    right: int
+    role: str
+    samples: int
+    slots: int
+    task_attempt: int
+    transfers: list[tuple[int | str, int | str, int, int]]
+
+
+class BeginLine(Line):
+    """The start of a span."""
+
+    i: int
+    p: int
+    l: str  # noqa: E741
+    n: str
+    t: int
+    th: NotRequired[str]
+    w: NotRequired[Wait]
+    a: NotRequired[Attrs]
+
+
+class SpanLine(BeginLine):
+    """A whole span."""
+
+    d: int
+
+
+class EndLine(Line):
+    """The end of a span."""
+
+    i: int
+    t: int
+    a: NotRequired[Attrs]
+
+
+class ExchangeLine(Line):
+    """A message and its answer, by the clocks of both ends."""
+
+    domain_b: str
+    sent_a_ns: int
+    received_b_ns: int
+    sent_b_ns: int
+    received_a_ns: int
+
+
+class InstantLine(Line):
+    """A named point in time."""
+
+    n: str
+    t: int
+    a: NotRequired[Attrs]
+
+
+class UseLine(Line):
+    """Counters of the kernel; see `Use`."""
+
+    t: int
+    main: NotRequired[tuple[int, int] | None]
+    threads: NotRequired[tuple[int, int] | None]
+    pressure: NotRequired[tuple[int, int] | None]
+    cpu: int | None
+    read: int | None
+    major: int | None
+    block_io: int | None
+
+
+LINES: dict[str, Any] = {
+    "anchor": AnchorLine,
+    "b": BeginLine,
+    "s": SpanLine,
+    "e": EndLine,
+    "x": ExchangeLine,
+    "i": InstantLine,
+    "u": UseLine,
+    "cost": reading.Members({field.name: int for field in fields(Cost)}),
+}
+"""Kind of a line -> its members."""

@@ -5,11 +5,12 @@ A file may end anywhere: its writer may be dead.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NotRequired, TypedDict
+
+from dlobd.bundle import reading
 
 LOOPBACK = "lo"
 
@@ -94,6 +95,7 @@ class SampledHost:
     gpus: list[dict[str, Any]]
     samples: list[HostSample] = field(default_factory=list)
     processes: list[SampledProcess] = field(default_factory=list)
+    damaged_lines: int = 0
 
 
 class Counter:
@@ -130,21 +132,25 @@ class Counter:
 
 
 def read(lines: Iterable[str]) -> SampledHost | None:
-    """What the sampler wrote; None without a sample. A line that is cut is left out."""
-    found: SampledHost | None = None
+    """Reads a sampler's lines; None without a sample. A line that is cut, or of another form, is counted as damaged."""
+    host: SampledHost | None = None
     open_processes: dict[int, SampledProcess] = {}
+    damaged_lines = 0
     for text in lines:
-        try:
-            line = json.loads(text)
-            if line["k"] == "host":
-                found = _host(line)
-            elif found and line["k"] == "process":
-                _describe(found, line, open_processes)
-            elif found and line["k"] == "sample":
-                _sample(found, line, open_processes)
-        except (ValueError, KeyError, TypeError):
-            continue
-    return found if found and found.samples else None
+        line = reading.parse_json(text, dict[str, Any])
+        shape = None if isinstance(line, reading.Damaged) else LINES.get(str(line.get("k")))
+        if isinstance(line, reading.Damaged) or shape is None or reading.mismatch(line, shape):
+            damaged_lines += 1
+        elif line["k"] == "host":
+            host = _host(line)
+        elif host and line["k"] == "process":
+            _describe(host, line, open_processes)
+        elif host and line["k"] == "sample" and not _sample(host, line, open_processes):
+            damaged_lines += 1
+    if host is None or not host.samples:
+        return None
+    host.damaged_lines = damaged_lines
+    return host
 
 
 def _host(line: dict[str, Any]) -> SampledHost:
@@ -173,16 +179,20 @@ def _describe(found: SampledHost, line: dict[str, Any], known: dict[int, Sampled
     found.processes.append(process)
 
 
-def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledProcess]) -> None:
-    at_ns, net = line["t"], line["net"]
-    found.samples.append(
+def _sample(host: SampledHost, line: Mapping[str, Any], known: Mapping[int, SampledProcess]) -> bool:
+    """Adds the readings of one point in time; returns False for a damaged line."""
+    at_ns, net, disk = line["t"], line["net"], line["disk"]
+    readings = {pid: counters for pid, counters in line["p"].items() if pid.isdecimal()}
+    if len(readings) < len(line["p"]) or not all(map(_whole, readings.values())) or len(line["gpu"]) != len(host.gpus):
+        return False
+    host.samples.append(
         HostSample(
             at_ns,
             cpu_busy_ns=line["cpu"][0],
             cpu_stolen_ns=line["cpu"][2],
             memory_bytes=line["memory"],
-            disk_read_bytes=line["disk"][0] if line["disk"] else None,
-            disk_written_bytes=line["disk"][1] if line["disk"] else None,
+            disk_read_bytes=disk[0] if disk else None,
+            disk_written_bytes=disk[1] if disk else None,
             received_bytes={name: received for name, (received, _) in net.items()},
             net_sent_bytes=sum(sent for name, (_, sent) in net.items() if name != LOOPBACK),
             gpus=tuple(tuple(gpu) if gpu else None for gpu in line["gpu"]),
@@ -190,6 +200,72 @@ def _sample(found: SampledHost, line: dict[str, Any], known: dict[int, SampledPr
             pressure=tuple(line["pressure"]) if line.get("pressure") else None,
         )
     )
-    for pid, (user_ns, system_ns, *more) in line["p"].items():
+    for pid, (user_ns, system_ns, *more) in readings.items():
         if process := known.get(int(pid)):
             process.samples.append(ProcessSample(at_ns, user_ns + system_ns, *more))
+    return True
+
+
+def _whole(counters: Sequence[int | None]) -> bool:
+    """Returns True if the counters of one process fit into a `ProcessSample`.
+
+    CPU time, that of ended children and memory are always known.
+    """
+    # `at_ns` is not among them, and `cpu_ns` is the sum of two
+    return 6 <= len(counters) <= len(fields(ProcessSample)) and None not in counters[:4]
+
+
+# ---- the lines of a sampler
+
+
+class Gpu(TypedDict):
+    """A GPU of the machine."""
+
+    name: str
+    memory_bytes: int
+
+
+class HostLine(TypedDict):
+    """The first line: the machine."""
+
+    k: str
+    host: str
+    domain: str
+    machine: str
+    cores: int
+    memory_bytes: int
+    period_ns: int
+    roots: dict[str, int]
+    sampler: int
+    gpus: list[Gpu]
+
+
+class ProcessLine(TypedDict):
+    """A process when it is first seen, or has become another program."""
+
+    k: str
+    pid: int
+    parent: int
+    start_ns: int | None
+    name: str
+    main_class: str | None
+    executor: str | None
+
+
+class SampleLine(TypedDict):
+    """The counters of the machine and of its processes, by pid."""
+
+    k: str
+    t: int
+    cpu: tuple[int, int, int]
+    memory: int
+    disk: tuple[int, int] | None
+    net: dict[str, tuple[int, int]]
+    gpu: list[tuple[int, int] | None]
+    cost: int
+    pressure: NotRequired[tuple[int, int] | None]
+    p: dict[str, list[int | None]]
+
+
+LINES: dict[str, Any] = {"host": HostLine, "process": ProcessLine, "sample": SampleLine}
+"""Kind of a line -> its members."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dlobd import spans as kinds
-from dlobd.attribution.importers import event_log, rpc
+from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.attempts import attempt_of
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS
@@ -27,8 +27,8 @@ REST_RESOLUTION_NS = 1_000_000
 
 
 def nm_heartbeat(evidence: Evidence) -> dict[str, Any]:
-    """Returns the heartbeat of NodeManagers as fields of a span, from the run's settings if they are known."""
-    settings = event_log.hadoop_settings(evidence.event_log)
+    """How often a NodeManager reports, by the settings of the run where they are known: fields of a span."""
+    settings = evidence.event_log.hadoop_settings
     set_ms = settings.get("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", "")
     if set_ms.isdigit():
         return kinds.NM_HEARTBEAT_SET.fields(int(set_ms) * 1_000_000)

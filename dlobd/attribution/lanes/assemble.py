@@ -15,6 +15,7 @@ from typing import Any
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
+from dlobd.attribution.importers.timestamp import widened_event, widened_span
 from dlobd.attribution.lanes import anatomy, causality, exchange, hdfs_use, native
 from dlobd.attribution.lanes import application as application_lane
 from dlobd.attribution.lanes import driver as driver_lane
@@ -52,7 +53,7 @@ def assemble(bundle: Path) -> Trace:
 
 
 def assembled(evidence: Evidence) -> Trace:
-    """Returns the trace of evidence that the caller uses further: its clock alignment is filled in as a side effect.
+    """The trace of a run whose evidence the caller uses as well.
 
     Raises:
         BundleError: nothing was submitted, so that there is no window.
@@ -89,7 +90,7 @@ def assembled(evidence: Evidence) -> Trace:
     if evidence.by_hand:
         spans = [*_inside(spans, window["exec_ns"], window["exit_ns"])]
     absences = missing(evidence)
-    spans = [evidence.alignment.span(span) for span in unknown(spans, absences)]
+    spans = [widened_span(span) for span in unknown(spans, absences)]
     return Trace(
         start_ns=window["exec_ns"],
         end_ns=window["exit_ns"],
@@ -97,8 +98,8 @@ def assembled(evidence: Evidence) -> Trace:
         anchors=evidence.anchors,
         intervals=tuple(hdfs_use.intervals(evidence)),
         not_measured=(*_not_measured(evidence, ranks), *not_measured(absences)),
-        startup=tuple(map(evidence.alignment.event, startup)),
-        teardown=tuple(map(evidence.alignment.event, teardown)),
+        startup=tuple(map(widened_event, startup)),
+        teardown=tuple(map(widened_event, teardown)),
         clips=(*causality.reversed_messages(evidence), *causality.reversed_waits(spans)),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import RESOLUTION_NS, LogLine
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.schema import Clip, Span
 
@@ -19,7 +20,7 @@ def reversed_messages(evidence: Evidence) -> Iterator[Clip]:
     for what, sent_ns, received_ns in _messages(evidence):
         if sent_ns is None or received_ns is None:
             continue
-        error_ns = 2 * RESOLUTION_NS + evidence.alignment.error_ns(sent_ns) + evidence.alignment.error_ns(received_ns)
+        error_ns = 2 * RESOLUTION_NS + error_of(sent_ns) + error_of(received_ns)
         if sent_ns - received_ns > error_ns:
             yield Clip("inconsistent", what, sent_ns - received_ns)
 

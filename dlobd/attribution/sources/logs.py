@@ -40,7 +40,7 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 def absences(evidence: Evidence) -> Iterator[Absence]:
     """Logs that are not there, or lack their begin or their end."""
-    if not evidence.by_hand or (evidence.path / files.DRIVER_STDERR).exists():
+    if not evidence.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
     elif not evidence.cluster_mode:
         yield Absence(kinds.DRIVER_LOG, files.DRIVER_STDERR, "is absent", ALL_LANES)
@@ -58,7 +58,7 @@ def absences(evidence: Evidence) -> Iterator[Absence]:
 def _driver(evidence: Evidence) -> Iterator[Absence]:
     for name in (files.DRIVER_STDERR, files.DRIVER_STDOUT):
         kind = kinds.DRIVER_OUTPUT if name == files.DRIVER_STDOUT else _of_driver(evidence)
-        if not (evidence.path / name).exists():
+        if not evidence.on_file(name):
             yield Absence(kind, name, "is absent", ALL_LANES if kind.decides else ())
     if evidence.native or evidence.by_hand:
         return
@@ -67,7 +67,7 @@ def _driver(evidence: Evidence) -> Iterator[Absence]:
         yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "is absent, or has no line", ALL_LANES)
     elif ended_well(evidence) and life.exit_ns is None:
         yield Absence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
-    if (evidence.path / files.DRIVER_STDERR).exists() and ended_well(evidence):
+    if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
         lines = evidence.submit_lines
         ends = SUBMITTER_ENDS if evidence.cluster_mode else DRIVER_ENDS
         silenced = [] if evidence.cluster_mode else [*_silenced(evidence, files.DRIVER_STDERR)]
@@ -118,7 +118,7 @@ def _master(evidence: Evidence) -> Iterator[Absence]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
     name = f"{files.CONTAINER_LOGS}/{container or 'the ApplicationMaster'}"
-    if container is None or not (evidence.path / name / "stderr").exists():
+    if container is None or not evidence.on_file(f"{name}/stderr"):
         yield Absence(kinds.MASTER_LOG, f"{name}/stderr", "is absent", ALL_LANES)
     else:
         lines = evidence.container_log(container)
@@ -148,7 +148,7 @@ def _executors(evidence: Evidence) -> Iterator[Absence]:
             continue  # the ApplicationMaster's log lacks it
         name = f"{files.CONTAINER_LOGS}/{container}/stderr"
         lanes = (f"executor-{executor}", "rank-*", "driver")
-        if not (evidence.path / name).exists():
+        if not evidence.on_file(name):
             if executor in evidence.driver_log.registered:
                 yield Absence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
         elif container not in gone:
@@ -175,7 +175,7 @@ def _daemons(evidence: Evidence) -> Iterator[Absence]:
         name = f"{files.DAEMON_LOGS}/{daemon['name']}.log"
         if daemon["name"] in WANTED_ON_YARN and not evidence.on_yarn:
             continue
-        if not (evidence.path / name).exists():
+        if not evidence.on_file(name):
             yield Absence(
                 kinds.kind_of(name) or kinds.DAEMON_LOGS, name, "is absent, though that daemon ran", ALL_LANES
             )
@@ -192,7 +192,7 @@ WANTED_ON_YARN = ("resourcemanager",)
 def _resourcemanager(evidence: Evidence) -> Iterator[Absence]:
     at = evidence.yarn.application.at
     name = f"{files.DAEMON_LOGS}/resourcemanager.log"
-    if not (evidence.path / name).exists():
+    if not evidence.on_file(name):
         yield Absence(kinds.RM_LOG, name, "is absent", ALL_LANES)
     elif "ACCEPTED" not in at:
         yield Absence(kinds.RM_LOG, name, "begins after the application was accepted", ALL_LANES)
@@ -226,7 +226,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[Absence]:
         elif _closed_unseen(evidence):
             yield Absence(kinds.AUDIT_LOG, audit, "does not have the end of the event log: it ends early")
     namenode = f"{files.DAEMON_LOGS}/namenode.log"
-    if not (evidence.path / namenode).exists():
+    if not evidence.on_file(namenode):
         yield Absence(kinds.NAMENODE_LOG, namenode, "is absent")
     yield from _datanodes(evidence)
 

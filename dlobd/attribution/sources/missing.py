@@ -20,6 +20,8 @@ def missing(evidence: Evidence) -> tuple[Absence, ...]:
         BundleError: nothing was submitted, so that there is no window.
     """
     found = [*spans.absences(evidence), *logs.absences(evidence), *records.absences(evidence)]
+    found = [replace(one, how=evidence.damaged.get(one.what, one.how)) for one in found]
+    found += records.damaged(evidence, [one.what for one in found])
     found += records.uncollected(evidence, [one.what for one in found])
     there = _layers(evidence)
     found = [replace(one, layers=tuple(layer for layer in one.kind.tells if layer in there)) for one in found]

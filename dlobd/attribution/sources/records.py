@@ -8,9 +8,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.sources import kinds
 from dlobd.attribution.sources.absence import Absence, ended_well
 from dlobd.attribution.sources.spans import lanes_of
-from dlobd.bundle import files
-
-BEGINS, ENDS = "SparkListenerApplicationStart", "SparkListenerApplicationEnd"
+from dlobd.bundle import files, reading
 
 
 def absences(evidence: Evidence) -> Iterator[Absence]:
@@ -40,14 +38,25 @@ def _inventoried(evidence: Evidence) -> bool:
 
 
 def _event_log(evidence: Evidence) -> Iterator[Absence]:
-    lines = evidence.event_log
-    if not lines:
+    log = evidence.event_log
+    if not log.lines:
         if _inventoried(evidence) and not any(line.startswith("event log: ") for line in evidence.collected["missing"]):
             yield Absence(kinds.EVENT_LOG, files.EVENT_LOG, "is absent, or empty")
-    elif not any(BEGINS in line[:80] for line in lines):
+    elif log.application is None:
         yield Absence(kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's start: its begin is missing")
-    elif not any(ENDS in line[:80] for line in lines[-5:]):
+    elif not log.has_end:
         yield Absence(kinds.EVENT_LOG, files.EVENT_LOG, "does not have the application's end: it ends early")
+
+
+def damaged(evidence: Evidence, named: Collection[str]) -> Iterator[Absence]:
+    """Yields each file that cannot be used, or not completely, as far as `named` does not name it.
+
+    A process that was killed leaves half a line, so that its log is damaged only if the run ended well.
+    """
+    for name, reason in evidence.damaged.items():
+        cut = name in (files.EVENT_LOG, files.RESOURCES) and evidence.on_file(name) and not ended_well(evidence)
+        if not cut and not any(_names(sentence, name) for sentence in named):
+            yield _of_file(evidence, name, reason)
 
 
 def uncollected(evidence: Evidence, named: Collection[str]) -> Iterator[Absence]:
@@ -63,10 +72,11 @@ def uncollected(evidence: Evidence, named: Collection[str]) -> Iterator[Absence]
         path = evidence.path / name
         if any(_names(sentence, name) for sentence in named):
             continue
-        if not path.exists():
+        there = reading.size(path)
+        if there is None:
             how = "was collected, and is absent"
-        elif path.stat().st_size != size:
-            how = f"had {size} bytes when it was collected, and has {path.stat().st_size}"
+        elif there != size:
+            how = f"had {size} bytes when it was collected, and has {there}"
         else:
             continue
         yield _of_file(evidence, name, how)

@@ -14,10 +14,9 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, read, trainers
 from dlobd.attribution.sources.absence import ALL_LANES, Absence, ended_well, killed, recorded
 from dlobd.attribution.sources.kinds import COUNTERS, DRIVER_SPANS, RANK_SPANS, WORKER_SPANS, Kind
+from dlobd.bundle import reading
 
 SERVING = ("ps", "ps-async")
-COUNTED_SINCE = 7
-"""The version of run.json since which each rank says what carried its exchange."""
 
 _LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _RUNS_PYTHON = "python.PythonRunner"
@@ -123,7 +122,7 @@ def _counters(evidence: Evidence) -> Iterator[Absence]:
         return
     for process in trainers(evidence.processes):
         who = process.process
-        if process.schema >= COUNTED_SINCE and process.instant(kinds.TRANSPORT) is None:
+        if process.instant(kinds.TRANSPORT) is None:
             yield Absence(
                 COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
             )
@@ -157,7 +156,7 @@ def _defect(process: RecordedProcess | None) -> str:
             f"ends early: {opened[0]!r} has no end"
         )  # fmt: skip
     own = process.process.role == "driver" or process.rank is not None
-    if own and process.cost is None and process.schema >= COUNTED_SINCE:
+    if own and process.cost is None:
         return "ends early: it does not say what recording cost"
     return ""
 
@@ -174,7 +173,7 @@ def _lost(evidence: Evidence) -> Iterator[Absence]:
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *sorted(logs.glob("containers/*/stderr"))):
         directory = "driver" if path.parent == logs else path.parent.name
-        for count, pid in _LOST.findall(path.read_text(errors="replace")) if path.exists() else ():
+        for count, pid in _LOST.findall(reading.text(path)):
             key = (directory, int(pid))
             counts[key] = max(counts.get(key, 0), int(count))
     for (directory, pid), lost in counts.items():

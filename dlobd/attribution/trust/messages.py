@@ -10,6 +10,7 @@ from dlobd.attribution.importers import rpc
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import trainers
+from dlobd.attribution.importers.timestamp import error_of
 from dlobd.attribution.trust.base import BUSY_NS, Compared, Facts, Rule, completed, other_clocks, training_job
 
 Message = tuple[str, int | None, int | None]
@@ -106,7 +107,7 @@ def _order(facts: Facts) -> Compared | None:
     """
     evidence = facts.evidence
     early = [
-        (sent_ns - received_ns - evidence.alignment.error_ns(sent_ns) - evidence.alignment.error_ns(received_ns), name)
+        (sent_ns - received_ns - error_of(sent_ns) - error_of(received_ns), name)
         for name, sent_ns, received_ns in messages(evidence)
         if sent_ns is not None and received_ns is not None
     ]

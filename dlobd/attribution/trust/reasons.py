@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dlobd import spans as kinds
 from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle import files
+from dlobd.bundle import files, reading
 from dlobd.schema import Runnable
 
 MAX_REASON_CHARACTERS = 300
@@ -109,8 +109,7 @@ def _words(evidence: Evidence) -> str:
 def _last_line(evidence: Evidence) -> str:
     """The exit code, and the last line of stderr that is neither a log line nor a stack frame."""
     exited = f"spark-submit exited with code {evidence.window['exit_code']}"
-    log = evidence.path / "logs" / "driver.stderr"
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines()] if log.exists() else []
+    lines = [line.strip() for line in reading.lines(evidence.path / files.DRIVER_STDERR)]
     said = next((line for line in reversed(lines) if line and not _CHATTER.match(line)), "")
     return f"{exited}: {_STAMP.sub('', said)}" if said else exited
 
@@ -171,7 +170,7 @@ def _memory_limits(evidence: Evidence) -> Iterator[str]:
 def _refused(evidence: Evidence) -> str | None:
     """YARN's answer to an ApplicationMaster that requested containers too large for every node."""
     for log in sorted((evidence.path / files.CONTAINER_LOGS).glob("*_000001/stderr")):
-        if match := _REFUSED.search(log.read_text(errors="replace")):
+        if match := _REFUSED.search(reading.text(log)):
             return f"YARN refused the request for executors: {match[1]}"
     return None
 
@@ -256,9 +255,8 @@ def _said(evidence: Evidence) -> str | None:
     ApplicationMaster."""
     outputs = [evidence.path / name for name in (files.DRIVER_STDOUT, files.DRIVER_STDERR)]
     outputs.append(evidence.path / files.CONTAINER_LOGS / evidence.attempts.am / "stdout")
-    texts = [path.read_text(errors="replace") for path in outputs if path.exists()]
-    said = [str(line) for text in texts for line in _SAID.findall(text)]
-    # a user's script need not print its error; the driver's span file has it
+    said = [str(line) for path in outputs for line in _SAID.findall(reading.text(path))]
+    # the user's own script prints what it likes; the driver's record has its last line
     driver = evidence.driver_process
     said += [str(i.attrs.get("cause")) for i in driver.instants if i.name == kinds.JOB_FAILED] if driver else []
     return said[-1].strip() if said else None

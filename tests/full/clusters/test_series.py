@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 import dlobd
+from dlobd.experiment import series
 from dlobd.hadoop.embedded.processes import daemons_of
-from dlobd.run import series
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -1,0 +1,221 @@
+"""Types of the JSON documents of a bundle, as far as dlobd uses them. A document of another shape is damaged."""
+
+from typing import Any, NotRequired, TypedDict
+
+from dlobd.bundle import files
+from dlobd.network.verdict.evidence import Snapshot
+from dlobd.record.resources import PageCache
+from dlobd.record.run import Noise
+from dlobd.schema import ClockAnchor
+
+
+class Window(TypedDict):
+    """`dlobd.run.submit.Window`: what the client saw. Times are on its monotonic clock."""
+
+    exec_ns: int
+    started_ns: int
+    exit_ns: int
+    exit_code: int
+    pid: int
+    application_id: str | None
+    ended_by: str
+    anchors: list[ClockAnchor]
+    diagnostics: NotRequired[str]
+    by_hand: NotRequired[bool]
+
+
+class OwnJob(TypedDict):
+    """The configuration of a run of the user's own script."""
+
+    script: str
+    script_sha256: NotRequired[str]
+    scheduler: NotRequired[str]
+    deploy_mode: NotRequired[str]
+    workers: NotRequired[int]
+    run_dir: NotRequired[str]
+
+
+class TrainingJob(TypedDict):
+    """`dlobd.job.description.Job`, as far as attribution reads it."""
+
+    workers: int
+    epochs: int
+    steps: int
+    batch_size: int
+    launcher: str
+    input: str
+    train_dir: str
+    exchange: NotRequired[str]
+    exchange_servers: NotRequired[int]
+    scheduler: NotRequired[str]
+    deploy_mode: NotRequired[str]
+    fs_uri: NotRequired[str]
+    run_dir: NotRequired[str]
+    max_steps: NotRequired[int]
+    max_seconds: NotRequired[float]
+    target_accuracy: NotRequired[float]
+    checkpoint_every_steps: NotRequired[int]
+    evaluate_every_epochs: NotRequired[int]
+
+
+class SpanCost(TypedDict):
+    """What one span cost before the run; `recording` alone if the recorder was off."""
+
+    recording: str
+    span_ns: int | None
+    lowest_ns: NotRequired[int | None]
+    highest_ns: NotRequired[int | None]
+
+
+class Collected(TypedDict):
+    """`missing`: one line for each thing that was not collected. `metrics`: values that only the running cluster knew.
+    `files`: size in bytes of each collected file."""
+
+    missing: list[str]
+    metrics: dict[str, int | None]
+    files: NotRequired[dict[str, int]]
+
+
+class Resident(TypedDict):
+    """Files of one component in the page cache."""
+
+    resident_bytes: int
+    total_bytes: int
+
+
+class BeforeAndAfter(TypedDict):
+    """Files of one component in the page cache before and after the run."""
+
+    before: Resident | None
+    after: Resident | None
+
+
+class Daemon(TypedDict):
+    """One daemon of the embedded cluster."""
+
+    name: str
+    kind: str
+    host: str
+    ports: dict[str, int]
+    alive: bool
+
+
+class Block(TypedDict):
+    """The ID of an HDFS block."""
+
+    blockId: int
+
+
+class DataNode(TypedDict):
+    """The address of a DataNode with a replica."""
+
+    ipAddr: str
+
+
+class LocatedBlock(TypedDict):
+    """One block of a file and the DataNodes that have it."""
+
+    block: Block
+    locations: list[DataNode]
+
+
+class LocatedBlocks(TypedDict):
+    """Length and blocks of one file."""
+
+    fileLength: int
+    locatedBlocks: list[LocatedBlock]
+
+
+class BlockLocations(TypedDict):
+    """WebHDFS's answer to GET_BLOCK_LOCATIONS."""
+
+    LocatedBlocks: LocatedBlocks
+
+
+class Checksums(TypedDict):
+    """Checksums by path: of the local files when they were staged, and by HDFS after the run."""
+
+    staged: NotRequired[dict[str, str]]
+    hdfs: NotRequired[dict[str, str]]
+
+
+class RmApplication(TypedDict, total=False):
+    """The ResourceManager's REST record of an application."""
+
+    id: str
+    diagnostics: str
+    finalStatus: str
+    startedTime: int
+    finishedTime: int
+    elapsedTime: int
+    memorySeconds: int
+    vcoreSeconds: int
+    amHostHttpAddress: str
+    applicationTags: str
+
+
+class ContainerBean(TypedDict):
+    """A NodeManager's JMX bean of one container; its metrics have numeric values."""
+
+    name: str
+
+
+class Machine(TypedDict, total=False):
+    """The hardware that a rank used."""
+
+    device: str
+    cores: int
+    intra_op_threads: int
+    inter_op_threads: int
+
+
+class Test(TypedDict):
+    """The result of the evaluation after training."""
+
+    accuracy: float
+    samples: int
+    right: NotRequired[int]
+
+
+class Evaluation(TypedDict):
+    """The result of an evaluation after an epoch."""
+
+    epoch: int
+    samples: int
+    right: int
+
+
+class RankResult(TypedDict):
+    """The done-marker of one rank."""
+
+    rank: int
+    role: str
+    index: int
+    steps: int
+    samples: int
+    losses: list[float]
+    loop_ns: NotRequired[int | None]
+    machine: NotRequired[Machine]
+    test: NotRequired[Test | None]
+    evaluations: NotRequired[list[Evaluation] | None]
+
+
+DOCUMENTS: dict[str, Any] = {
+    files.WINDOW: Window,
+    files.JOB: OwnJob | TrainingJob,
+    files.SPAN_COST: SpanCost,
+    files.COLLECTED: Collected,
+    files.NOISE: Noise,
+    files.PAGE_CACHE: PageCache,
+    files.ENVIRONMENT_CACHE: dict[str, BeforeAndAfter],
+    files.MARKERS: dict[str, str],
+    files.BLOCKS: dict[str, BlockLocations],
+    files.HOSTS: dict[str, str],
+    files.CLIENT_INTERFACES: Snapshot,
+    files.CHECKSUMS: Checksums,
+    files.RM_APPLICATION: RmApplication,
+    files.RM_ATTEMPTS: object,
+    files.NM_CONTAINERS: list[ContainerBean],
+    files.DAEMONS: list[Daemon],
+}
+"""Name of each JSON document of a bundle -> its type."""
