@@ -113,7 +113,7 @@ def test_what_cannot_be_recorded_is_refused(script: str, options: tuple[str, ...
 
 def test_a_script_that_our_entry_would_hide_is_refused(tmp_path: Path) -> None:
     """Two files of one name cannot lie in one container; beside spark-submit they can."""
-    path = tmp_path / "own.py"
+    path = tmp_path / "user.py"
     path.write_text("")
     own_job.from_script(str(path), [])
     with pytest.raises(UsageError, match="rename the script"):
