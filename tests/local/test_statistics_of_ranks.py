@@ -24,11 +24,10 @@ from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.datasets import tfrecord
 from dlobd.job.launchers.native import free_addresses
 from dlobd.job.models.base import following_batches
-from dlobd.job.training import schedules, storing
-from dlobd.job.training.agreement import Agreement
+from dlobd.job.training import checkpointing, schedules
 from dlobd.job.training.evaluation import Evaluation, evaluate
-from dlobd.job.training.losses import softmax_cross_entropy
-from dlobd.job.training.optimisers import Momentum, Sgd
+from dlobd.job.training.loop import StopVote
+from dlobd.job.training.optimisation import Momentum, Sgd, softmax_cross_entropy
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload
 
@@ -164,12 +163,12 @@ def test_what_one_rank_wishes_ends_all_after_the_same_step() -> None:
     asked, plain = ([small() for _ in range(2)] for _ in range(2))
     exchange, other = Meeting(2), Meeting(2)
     steps = [step_of(model, exchange, 2, max_seconds=60) for model in asked]
-    agreements = [Agreement(tf, job(2), exchange) for _ in range(2)]
+    agreements = [StopVote(tf, job(2), exchange) for _ in range(2)]
     unasked = [step_of(model, other, 2) for model in plain]
 
     def take(rank: int) -> list[Any]:
-        wishes = [steps[rank](k, *batch(rank), enough=(rank, k) == (1, 2))[1] for k in range(4)]
-        ignored = [unasked[rank](k, *batch(rank), enough=True)[1] for k in range(4)]
+        wishes = [steps[rank](k, *batch(rank), stop=(rank, k) == (1, 2))[1] for k in range(4)]
+        ignored = [unasked[rank](k, *batch(rank), stop=True)[1] for k in range(4)]
         return [wishes, ignored, agreements[rank](0, rank == 1), agreements[rank](1, False)]
 
     with ThreadPoolExecutor(2) as ranks:
@@ -185,8 +184,8 @@ import hashlib, os, sys
 from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.tf_ring import TfRing
-from dlobd.job.training.agreement import Agreement
 from tests.local.test_statistics_of_ranks import batch, job, small, step_of, values
+from dlobd.job.training.loop import StopVote
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
 os.environ.update(TfRing.environment(peers, rank))
 import tensorflow as tf
@@ -196,10 +195,10 @@ with exchange.scope():
     model = small()
     step = step_of(model, exchange, 2, warmup_epochs=0.5, max_seconds=60)
 for k in range(3):
-    loss, enough = step(k, *batch(rank, mean=3.0 * rank), enough=(rank, k) == (1, 1))
+    loss, enough = step(k, *batch(rank, mean=3.0 * rank), stop=(rank, k) == (1, 1))
     print(loss, *(hashlib.sha256(value.tobytes()).hexdigest() for value in values(model)))
     print(enough)
-agreement = Agreement(tf, job(2), exchange)
+agreement = StopVote(tf, job(2), exchange)
 print(agreement(0, rank == 0), agreement(1, False))
 """
 
@@ -300,7 +299,7 @@ def test_what_is_stored_has_the_moving_statistics(tmp_path: Path) -> None:
     for k in range(3):
         step(k, *batch(k, mean=1.0))
         evaluation()
-    storing.save(tf, stored, model, storage)
+    checkpointing.save(tf, stored, model, storage)
     found = evaluate(tf, stored, storage)
     expected = model(stored.images, training=False).numpy()
     right = int((expected.argmax(1) == stored.labels).sum())
@@ -313,7 +312,7 @@ def test_what_is_stored_has_the_moving_statistics(tmp_path: Path) -> None:
     untrained = stored.build_model()
     assert not np.allclose(untrained(stored.images).numpy(), expected, rtol=1e-2)
 
-    storing.checkpoint(tf, stored, model, storage, 3)
+    checkpointing.checkpoint(tf, stored, model, storage, 3)
     tf.train.Checkpoint(model=untrained).read(f"{stored.run_dir}/checkpoints/ckpt-3").assert_consumed()
     for one, other in zip(values(model), values(untrained), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -17,7 +17,7 @@ from dlobd.errors import SetupError
 from dlobd.experiment import files, own_job
 from dlobd.hadoop.embedded.configuration import ClusterSettings
 from dlobd.hadoop.web import HadoopWeb
-from dlobd.job.launchers import visible_gpus
+from dlobd.job import device_config
 from dlobd.run import runner
 from dlobd.run.preflight import capacity
 from dlobd.run.preflight.cluster import check_capacity
@@ -189,9 +189,9 @@ def test_a_gpu_that_is_hidden_from_dlobd_is_not_used(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if variable is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
-    assert visible_gpus.named() == found
+    assert device_config.visible_gpus() == found
     if found != []:
-        assert visible_gpus.address(0) == (found or ["0"])[0]
+        assert device_config.gpu_id(0) == (found or ["0"])[0]
 
 
 def test_nvidias_library_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

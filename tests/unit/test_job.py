@@ -49,12 +49,12 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:
     """Each leaves its result; an empty marker is still being written, and other files are none."""
-    assert markers.look() == (set(), None)
+    assert markers.read() == (set(), None)
     markers.report_done(0, {"rank": 0, "steps": 3})
     markers.report_done(11, {"rank": 11})
     directory = tmp_path / "run" / "done"
     (directory / "rank-2.json").write_text("")
-    assert markers.look() == ({0, 11}, None)
+    assert markers.read() == ({0, 11}, None)
     assert json.loads((directory / "rank-0.json").read_text()) == {"rank": 0, "steps": 3}
 
 
@@ -68,7 +68,7 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
 
     def rename(storage: LocalDirectory, path: str, to: str) -> None:
         spans = "".join(file.read_text() for file in (tmp_path / "spans").iterdir())
-        seen.append((json.loads(Path(path).read_text()), markers.look()[0], kinds.WRITE_DONE_MARKER in spans))
+        seen.append((json.loads(Path(path).read_text()), markers.read()[0], kinds.WRITE_DONE_MARKER in spans))
         original(storage, path, to)
 
     original = LocalDirectory.rename
@@ -76,14 +76,14 @@ def test_a_done_marker_is_seen_when_it_is_whole_and_all_spans_are_on_disk(
     markers.report_done(1, {"rank": 1})
     recorder.close()
     assert seen == [({"rank": 1}, set(), True)]
-    assert markers.look()[0] == {1}
+    assert markers.read()[0] == {1}
 
 
 def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:
     """What comes after it is its consequence."""
     markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
     markers.report_failure("rank 0: peer is gone")
-    assert markers.look() == (set(), "rank 1: RuntimeError: boom at line 3")
+    assert markers.read() == (set(), "rank 1: RuntimeError: boom at line 3")
 
 
 def _report(markers: Markers, cause: str) -> None:
@@ -100,4 +100,4 @@ def test_of_many_failures_at_once_exactly_one_counts(markers: Markers) -> None:
     for process in processes:
         process.join(50)
     assert [process.exitcode for process in processes] == [0] * 4
-    assert markers.look()[1] in causes
+    assert markers.read()[1] in causes

@@ -15,9 +15,9 @@ from typing import Any, cast
 import pytest
 
 from dlobd import tracing
-from dlobd.job.launchers import barrier, driver_clock, log_stream, own_address, pipe, tfos
+from dlobd.job.launchers import addresses, log_stream, tfos, trainer_process
 from dlobd.job.launchers.base import Node, Roles, place, role_of
-from dlobd.job.launchers.reason import one_line
+from dlobd.job.launchers.failure import failure_line
 from dlobd.tracing import clock, clock_sync
 
 PY4J = """\
@@ -37,9 +37,9 @@ Caused by: {failure}
 )
 def test_a_rank_is_found_at_the_channels_device(monkeypatch: pytest.MonkeyPatch, channel: str, address: str) -> None:
     """By its interface's name or its network; without a device at the address that its host was given."""
-    monkeypatch.setenv(own_address.CHANNEL, channel)
-    monkeypatch.setenv(own_address.BIND_IP, "127.0.0.2")
-    assert own_address.own_address() == address
+    monkeypatch.setenv(addresses.CHANNEL, channel)
+    monkeypatch.setenv(addresses.BIND_IP, "127.0.0.2")
+    assert addresses.rank_address() == address
 
 
 class Markers:
@@ -54,7 +54,7 @@ class Markers:
     def failure(self) -> str | None:
         return self._cause
 
-    last_word = failure
+    final_failure = failure
 
     def wait(self, known: frozenset[int], within_s: float) -> None:
         raise AssertionError(known)
@@ -97,9 +97,9 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
     job = SimpleNamespace(exchange="tf-ring")
     told: list[Any] = []
     sink = io.BytesIO()
-    barrier.tell(sink, pickle.dumps(("main", "job")), 2, PEERS, fed=False)
+    trainer_process.assign(sink, pickle.dumps(("main", "job")), 2, PEERS, fed=False)
     sink.seek(0)
-    message = pickle.loads(pipe.read(sink) or b"")
+    message = pickle.loads(trainer_process.read(sink) or b"")
     node = place(job, message["rank"], message["peers"], None)
     cluster = {"worker": PEERS[1:], "chief": PEERS[:1], "ps": ["d:4"]}
     context = SimpleNamespace(job_name="worker", task_index=1, cluster_spec=cluster)
@@ -113,7 +113,7 @@ def test_every_launcher_tells_a_rank_of_its_peers_by_one_path(monkeypatch: pytes
 
 def test_what_a_rank_said_of_itself_comes_first() -> None:
     """The failure marker is the cause, whatever Spark makes of it."""
-    assert one_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
+    assert failure_line(Exception(PY4J.format(failure="x")), Markers("rank 1: boom")) == "rank 1: boom"
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,15 @@ def test_what_a_rank_said_of_itself_comes_first() -> None:
 )
 def test_the_cause_is_one_line_out_of_three_stack_traces(failure: str, said: str) -> None:
     """The line that names the cause, not one of the frames around it."""
-    line = one_line(Exception(PY4J.format(failure=failure)), Markers())
+    line = failure_line(Exception(PY4J.format(failure=failure)), Markers())
     assert said in line
     assert "\n" not in line
 
 
 def test_an_error_without_a_known_mark() -> None:
     """Its first line; without any text, its type."""
-    assert one_line(Exception("\n  something \nelse"), Markers()) == "something"
-    assert one_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]
+    assert failure_line(Exception("\n  something \nelse"), Markers()) == "something"
+    assert failure_line(KeyboardInterrupt(), Markers()) == "KeyboardInterrupt"  # type: ignore[arg-type]
 
 
 def test_log_lines_reach_the_driver_with_their_senders_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,9 +177,9 @@ class Context:
 
 def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """By PySpark's environment, in which nothing else changes; the listener is where Spark's driver listens."""
-    monkeypatch.delenv(driver_clock.BIND_IP, raising=False)
+    monkeypatch.delenv(addresses.BIND_IP, raising=False)
     sc: Any = Context(spark_driver_bindAddress="127.0.0.3", spark_driver_host="127.0.0.2")
-    server = driver_clock.serve(sc)
+    server = addresses.serve_clock(sc)
     assert server is not None
     told = json.loads(sc.environment.pop(clock_sync.VARIABLE))
     assert sc.environment == {"PYTHONHASHSEED": "0"}
@@ -190,13 +190,13 @@ def test_python_workers_are_told_where_the_drivers_clock_is(monkeypatch: pytest.
 
 def test_a_driver_listens_on_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where Spark itself was told to listen on all; an address that cannot be had costs the offsets only."""
-    monkeypatch.delenv(driver_clock.BIND_IP, raising=False)
+    monkeypatch.delenv(addresses.BIND_IP, raising=False)
     everywhere: Any = Context(spark_driver_bindAddress="0.0.0.0", spark_driver_host="127.0.0.2")
-    assert driver_clock.driver_host(everywhere) == "127.0.0.2"
-    assert driver_clock.driver_host(cast(Any, Context())) == socket.gethostname()
-    monkeypatch.setenv(driver_clock.BIND_IP, "192.0.2.1")
+    assert addresses.driver_host(everywhere) == "127.0.0.2"
+    assert addresses.driver_host(cast(Any, Context())) == socket.gethostname()
+    monkeypatch.setenv(addresses.BIND_IP, "192.0.2.1")
     nowhere: Any = Context()
-    assert driver_clock.serve(nowhere) is None
+    assert addresses.serve_clock(nowhere) is None
     assert nowhere.environment == {"PYTHONHASHSEED": "0"}
 
 

@@ -12,14 +12,12 @@ from pathlib import Path
 from dlobd import spans as kinds
 from dlobd.attribution.importers import recorder
 from dlobd.attribution.importers.recorder import RecordedProcess
-from dlobd.job.own import hooks
+from dlobd.job.user import hooks
 
 
 def python(code: str, spans: Path) -> RecordedProcess:
     """Runs `code` with a recorder open; what it recorded."""
-    head = (
-        f"from dlobd import tracing\ntracing.start({str(spans)!r}, 'driver')\nfrom dlobd.job.own import hooks as own\n"
-    )
+    head = f"from dlobd import tracing\ntracing.start({str(spans)!r}, 'driver')\nfrom dlobd.job.user import hooks\n"
     done = subprocess.run(
         [sys.executable, "-c", head + code + "\ntracing.flush()\n"],
         capture_output=True,
@@ -36,7 +34,7 @@ def test_a_feed_of_rows_is_timed_by_chunks(tmp_path: Path) -> None:
     """Every row is fed once, in order; far fewer spans than rows."""
     process = python(
         """
-rows = list(own.OwnFeedTask(lambda rows: [list(rows)], 0)(iter(range(1000))))[0]
+rows = list(hooks.UserFeedTask(lambda rows: [list(rows)], 0)(iter(range(1000))))[0]
 assert rows == list(range(1000))
 """,
         tmp_path,
@@ -57,7 +55,7 @@ def test_a_slow_source_is_not_read_ahead() -> None:
             hooks.time.sleep(0.02)
             yield n
 
-    fed = hooks.OwnFeedTask(list, 0)._timed(slow())
+    fed = hooks.UserFeedTask(list, 0)._timed(slow())
     assert next(fed) == 0
     assert read == [0]
 
@@ -68,11 +66,11 @@ def test_a_main_function_is_a_rank(tmp_path: Path) -> None:
         """
 from types import SimpleNamespace
 ctx = SimpleNamespace(job_name="chief", task_index=0)
-inside = own.OwnMain(lambda args, ctx: (args, ctx.job_name))
-assert own.OwnStartTask(lambda ids: inside("a", ctx))([0]) == ("a", "chief")
-own._StartedBy.pid = 0
+inside = hooks.UserMain(lambda args, ctx: (args, ctx.job_name))
+assert hooks.UserStartTask(lambda ids: inside("a", ctx))([0]) == ("a", "chief")
+hooks._StartedBy.pid = 0
 assert inside("a", ctx) == ("a", "chief")
-assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker_num=2)) == 7
+assert hooks.UserMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker_num=2)) == 7
 """,
         tmp_path,
     )
@@ -83,8 +81,8 @@ assert own.OwnMain(lambda args, ctx: 7)("a", SimpleNamespace(job_name="", worker
 
 def test_what_travels_pickles_by_reference() -> None:
     """Executors find the classes in dlobd, whatever the script is."""
-    assert b"dlobd.job.own.hooks" in pickle.dumps(hooks.OwnMain(len))  # type: ignore[arg-type]
-    assert b"dlobd.job.own.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
+    assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.UserMain(len))  # type: ignore[arg-type]
+    assert b"dlobd.job.user.hooks" in pickle.dumps(hooks.ShutdownTask(os.path.join))  # type: ignore[arg-type]
 
 
 def test_the_sleep_of_a_shutdown_has_a_name(tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ from pyspark import cloudpickle
 def stop(items):
     time.sleep(0.01)
     return items
-task = cloudpickle.loads(cloudpickle.dumps(own.ShutdownTask(stop)))
+task = cloudpickle.loads(cloudpickle.dumps(hooks.ShutdownTask(stop)))
 assert task([1]) == [1]
 assert task._inner.__globals__["time"] is time
 """,
@@ -113,7 +111,7 @@ def test_the_hooks_import_nothing_themselves(tmp_path: Path) -> None:
     process = python(
         """
 import sys
-own.prepare_driver("tfos")
+hooks.prepare_driver("tfos")
 assert not {"pyspark", "tensorflow", "tensorflowonspark"} & set(sys.modules)
 import json.tool
 from tensorflowonspark import TFCluster, TFNode
@@ -131,9 +129,9 @@ assert type(tensorflowonspark.__loader__).__module__ != "dlobd.job.launchers.imp
 
 def test_py4j_commands_have_names() -> None:
     """A call by its method, a constructor by its class."""
-    assert hooks._called("c\no12\ncollectAndServe\ne\n") == "collectAndServe"
-    assert hooks._called("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "new SparkConf"
-    assert hooks._called("r\nu\nPythonRDD\nrj\ne\n") == "look up"
+    assert hooks._method("c\no12\ncollectAndServe\ne\n") == "collectAndServe"
+    assert hooks._method("i\norg.apache.spark.SparkConf\nbtrue\ne\n") == "new SparkConf"
+    assert hooks._method("r\nu\nPythonRDD\nrj\ne\n") == "look up"
 
 
 def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None:
@@ -143,15 +141,15 @@ def test_calls_that_are_too_short_for_a_span_are_counted(tmp_path: Path) -> None
 import time, pyspark, pyspark.sql
 from py4j.java_gateway import GatewayClient
 GatewayClient.send_command = lambda self, command, seconds: time.sleep(seconds)
-own._record_pyspark(pyspark)
+hooks._record_pyspark(pyspark)
 client = object.__new__(GatewayClient)
 for _ in range(3):
     client.send_command("c\\no12\\nsize\\ne\\n", 0)
 client.send_command("c\\no12\\ncollectAndServe\\ne\\n", {2 * hooks.LONG_CALL_NS / 1e9})
-own._Wait.now = True
+hooks._Wait.active = True
 client.send_command("c\\no12\\nsize\\ne\\n", 0)
-own.LONG_CALL_NS = 10**12  # however busy the machine is
-own._Wait.now = False
+hooks.LONG_CALL_NS = 10**12  # however busy the machine is
+hooks._Wait.active = False
 client.send_command("c\\no12\\nsize\\ne\\n", 0)
 """,
         tmp_path,

@@ -1,4 +1,4 @@
-"""What the chief stores: checkpoints and the model."""
+"""Checkpoints and the model: their writing by the chief, and the reading of the model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dlobd.job.description import Job
 
 
 def checkpoint(tf: Any, job: Job, model: Any, storage: Storage, step: int) -> None:
-    """Stores the model's variables as they are after `step` steps."""
+    """Stores the model's variables after `step` steps."""
     with tracing.span(kinds.CHECKPOINT), tempfile.TemporaryDirectory() as local:
         tf.train.Checkpoint(model=plain_copy(job, model)).write(f"{local}/ckpt-{step}")
         _upload(storage, Path(local), f"{job.run_dir}/checkpoints", "checkpoint")
 
 
 def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
-    """Stores the model as a SavedModel, whose function `logits` maps images of any number to logits."""
+    """Stores the model as a SavedModel, whose function `logits` maps any number of images to logits."""
     with tracing.span(kinds.SAVE_MODEL), tempfile.TemporaryDirectory() as local:
         exported = plain_copy(job, model)
         exported.logits = logits(tf, job, exported)
@@ -29,22 +29,22 @@ def save(tf: Any, job: Job, model: Any, storage: Storage) -> None:
 
 
 def logits(tf: Any, job: Job, model: Any) -> Any:
-    """A compiled function from images of any number to the model's logits."""
+    """Compiles a function from any number of images to the model's logits."""
     spec = tf.TensorSpec([None, *job.layout.shape], tf.float32)
     return tf.function(lambda images: model(images, training=False), input_signature=[spec])
 
 
 def plain_copy(job: Job, model: Any) -> Any:
-    """The same model with the chief's values in variables that no exchange owns: saving it needs no other rank.
+    """Copies the model to variables that no exchange owns: saving the copy needs no other rank.
 
-    All of them, moving statistics too: with those the stored model is evaluated."""
+    The copy includes the moving statistics, which the evaluation of the stored model uses."""
     copy = job.build_model()
-    take_values(copy, model)
+    copy_values(copy, model)
     return copy
 
 
-def take_values(copy: Any, model: Any) -> None:
-    """Gives a copy of the model the values that this rank's model has now."""
+def copy_values(copy: Any, model: Any) -> None:
+    """Copies the current values of this rank's model."""
     for variable, trained in zip(copy.variables, model.variables, strict=True):
         variable.assign(trained.read_value())
 

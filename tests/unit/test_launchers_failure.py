@@ -1,4 +1,4 @@
-"""How a trainer's death is told."""
+"""The exit status of a trainer process."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlobd.job.launchers import death
-from dlobd.job.launchers.death import MemoryGroup, how
+from dlobd.job.launchers import failure
+from dlobd.job.launchers.failure import MemoryGroup, exit_status
 
 V1 = {
     "proc/self/cgroup": "9:name=systemd:/docker/0a\n4:memory:/docker/0a\n",
@@ -50,10 +50,10 @@ def test_control_groups_of_both_versions(tmp_path: Path) -> None:
         (-9, 1, f"killed by signal 9 ({OUT_OF_MEMORY}, whose limit is 1000 MB)"),
     ],
 )
-def test_a_kill_of_the_kernel_is_told_apart(
+def test_a_kill_by_the_kernel_has_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, before: int, words: str
 ) -> None:
     """By the kernel's own count, which moved since the process was started."""
     now = MemoryGroup.read(tree(tmp_path, V1))
-    monkeypatch.setattr(death.MemoryGroup, "read", lambda: now)
-    assert how(code, MemoryGroup(before, 1000)) == words
+    monkeypatch.setattr(failure.MemoryGroup, "read", lambda: now)
+    assert exit_status(code, MemoryGroup(before, 1000)) == words

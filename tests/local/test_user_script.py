@@ -1,4 +1,4 @@
-"""jobs/own.py runs a script as Python would: these start it without Spark, for what it does by itself."""
+"""jobs/user.py runs a script as Python would. The tests start it without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from dlobd.attribution.importers import recorder
 
-ENTRY = Path(__file__).parents[2] / "jobs" / "own.py"
+ENTRY = Path(__file__).parents[2] / "jobs" / "user.py"
 
 
 def started(tmp_path: Path, text: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], Any]:

@@ -10,22 +10,22 @@ from contextlib import ExitStack
 
 import pytest
 
-from dlobd.job.launchers import watching
-from dlobd.job.launchers.watching import JoinWatch
+from dlobd.job.launchers import liveness
+from dlobd.job.launchers.liveness import JoinWatch
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines that a test can wait for."""
-    monkeypatch.setattr(watching, "JOIN_PATIENCE_S", 0.3)
-    monkeypatch.setattr(watching, "LOOK_S", 0.05)
+    monkeypatch.setattr(liveness, "JOIN_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(liveness, "CHECK_S", 0.05)
 
 
 def looked(joining: JoinWatch, seconds: float) -> str | None:
     """The first verdict within that time."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
-        if cause := joining.look():
+        if cause := joining.check():
             return cause
         time.sleep(0.02)
     return None
@@ -47,7 +47,7 @@ def test_the_rank_that_does_not_listen_is_named(impatient: None) -> None:
     with ExitStack() as stack:
         (chief,) = servers(stack, 1)
         joining = JoinWatch({"chief 0": chief, "worker 0": "127.0.0.1:1", "worker 1": "127.0.0.1:2"})
-        assert joining.look() is None
+        assert joining.check() is None
         assert looked(joining, 10) == (
             "worker 0 at 127.0.0.1:1 and worker 1 at 127.0.0.1:2 did not join TensorFlow's cluster within 0 s of the "
             "others"
@@ -60,7 +60,7 @@ def test_nobody_is_blamed_while_nobody_or_everybody_listens(impatient: None) -> 
     with ExitStack() as stack:
         chief, worker = servers(stack, 2)
         joining = JoinWatch({"chief 0": chief, "worker 0": worker})
-        assert joining.look() is None
+        assert joining.check() is None
     assert looked(joining, 1) is None
 
 

@@ -1,8 +1,8 @@
-"""Hooks for the user's own script: spans around what PySpark and TensorFlowOnSpark do for it; the script is unchanged.
+"""Hooks for a user's unchanged script: spans around the calls of PySpark and TensorFlowOnSpark.
 
-On the driver, from before the script's first line: imports, SparkContext, SparkSession, calls into the JVM that take
-long, and TensorFlowOnSpark's entry points. On executors, in the worker daemon: what PySpark's workers run, and
-TensorFlowOnSpark's tasks and feed. What lies between belongs to the user: it is one span, `user code`.
+On the driver, from before the script's first line: imports, SparkContext, SparkSession, long calls into the JVM, and
+TensorFlowOnSpark's entry points. On executors, in the worker daemon: tasks of PySpark's workers, and
+TensorFlowOnSpark's tasks and feed. All other time belongs to the user, in one span `user code`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
-from dlobd.job.launchers import driver_clock, tfos_compat, tfos_stock
+from dlobd.job.launchers import tfos_compat, tfos_stock
+from dlobd.job.launchers.addresses import serve_clock
 from dlobd.job.launchers.imports import on_import
 from dlobd.job.launchers.tfos import FeedTask, NamedSleep, record_driver
 from dlobd.job.launchers.tfos_compat import STOCK_POLL_NS, timed
 from dlobd.tracing.clock import monotonic_ns
 
 LONG_CALL_NS = 1_000_000
-"""Shorter calls into the JVM are too many for a span each: their time stays with the code that makes them."""
+"""Shorter calls into the JVM are too many for a span each: their time stays with the calling code."""
 
 CHUNK = 64
 CHUNK_NS = 10_000_000
-"""A feed of single rows is timed by chunks: so many items, or as many as come in so long."""
+"""Limits of a chunk in items and time: a feed of single rows has a span per chunk."""
 
-DAEMONS = {"tfos": "dlobd.job.own.daemon", "tfos-stock": "dlobd.job.own.stock_daemon"}
-"""Launcher to the worker daemon that carries its hooks."""
+DAEMONS = {"tfos": "dlobd.job.user.daemon", "tfos-stock": "dlobd.job.user.stock_daemon"}
+"""Launcher to the worker daemon with its hooks."""
 
 
 def prepare_driver(launcher: str) -> None:
@@ -65,9 +66,9 @@ def prepare_daemon(launcher: str) -> None:
 
 
 class _Wait:
-    """Whether the driver is inside a recorded wait: calls into the JVM are its way to wait then, not work."""
+    """Flag of the driver, True inside a recorded wait: calls into the JVM are part of the wait then, not work."""
 
-    now = False
+    active = False
 
 
 def _record_pyspark(pyspark: ModuleType) -> None:
@@ -85,7 +86,7 @@ def _record_pyspark(pyspark: ModuleType) -> None:
         conf = self.getConf()
         slots = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
         tracing.instant(kinds.SPARK_CONTEXT_READY, application_id=self.applicationId, master=self.master, slots=slots)
-        self._dlobd_clock = driver_clock.serve(self)
+        self._dlobd_clock = serve_clock(self)
 
     original_stop = context.stop
 
@@ -115,17 +116,17 @@ def _record_pyspark(pyspark: ModuleType) -> None:
             return original_send(self, command, *args, **kwargs)
         finally:
             end_ns = monotonic_ns()
-            if _Wait.now:
+            if _Wait.active:
                 pass
             elif end_ns - begin_ns >= LONG_CALL_NS:
-                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _called(command), jvm_call=True)
+                tracing.past(kinds.JVM_CALL, begin_ns, end_ns, _method(command), jvm_call=True)
             else:
                 tracing.left_out()
 
     GatewayClient.send_command = send_command
 
 
-def _called(command: str) -> str:
+def _method(command: str) -> str:
     """Returns the method that a py4j command calls, such as `collectAndServe`."""
     words = command.split("\n", 3)
     if words[0] == "c" and len(words) > 2:
@@ -142,7 +143,7 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     from tensorflowonspark import TFCluster, TFParallel, TFSparkNode, reservation
 
     join_poll_ns = 0 if launcher == "tfos" else STOCK_POLL_NS
-    record_driver(TFSparkNode, join_poll_ns, OwnFeedTask, start_task=None)
+    record_driver(TFSparkNode, join_poll_ns, UserFeedTask, start_task=None)
     if launcher != "tfos":
         tfos_stock.record_reservations(reservation)
     TFCluster.time = NamedSleep(kinds.TFCLUSTER_SHUTDOWN_POLL, (kinds.WAIT_TRAINERS,))
@@ -151,17 +152,17 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
 
     @functools.wraps(node_run)
     def run(fn: Any, *args: Any, **kwargs: Any) -> tfos_stock.WatchedStartTask:
-        return OwnStartTask(node_run(OwnMain(fn), *args, **kwargs))
+        return UserStartTask(node_run(UserMain(fn), *args, **kwargs))
 
     @functools.wraps(parallel_run)
     def run_parallel(sc: Any, map_fn: Any, *args: Any, **kwargs: Any) -> Any:
-        return parallel_run(sc, OwnMain(map_fn), *args, **kwargs)
+        return parallel_run(sc, UserMain(map_fn), *args, **kwargs)
 
     TFSparkNode.run = run
     TFParallel.run = timed(kinds.TFPARALLEL_RUN)(run_parallel)
-    TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(OwnFeedTask, join_poll_ns=join_poll_ns))
+    TFSparkNode.inference = _wrapping(TFSparkNode.inference, functools.partial(UserFeedTask, join_poll_ns=join_poll_ns))
     TFSparkNode.shutdown = _wrapping(TFSparkNode.shutdown, ShutdownTask)
-    TFCluster.run = _of_nodes(TFCluster.run)
+    TFCluster.run = _recorded_run(TFCluster.run)
     cluster = TFCluster.TFCluster
     feeding = timed(kinds.TFCLUSTER_TRAIN)
     cluster.train = feeding(_waiting(cluster.train))
@@ -176,8 +177,8 @@ def _prepare_tensorflowonspark(launcher: str, package: ModuleType) -> None:
     cluster.shutdown = shut_down
 
 
-def _of_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Records TFCluster.run, and how many nodes it is to start."""
+def _recorded_run(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Records TFCluster.run with its number of nodes."""
 
     @functools.wraps(original)
     def run(sc: Any, map_fun: Any, tf_args: Any, num_executors: int, *args: Any, **kwargs: Any) -> Any:
@@ -190,11 +191,11 @@ def _of_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
 def _waiting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wait(*args: Any, **kwargs: Any) -> Any:
-        _Wait.now = True
+        _Wait.active = True
         try:
             return original(*args, **kwargs)
         finally:
-            _Wait.now = False
+            _Wait.active = False
 
     return wait
 
@@ -207,33 +208,33 @@ def _wrapping(original: Callable[..., Any], task: Callable[[Any], Any]) -> Calla
     return wrap
 
 
-# --- what travels from the driver to the executors: classes, so that they pickle by reference ---
+# --- functions for executors: classes, so that they pickle by reference ---
 
 
 class _StartedBy:
-    """The process in which this executor's start task runs; a trainer elsewhere is a process of its own."""
+    """The process of this executor's start task; a trainer in another process was forked for it."""
 
     pid = 0
 
 
-class OwnStartTask(tfos_stock.WatchedStartTask):
+class UserStartTask(tfos_stock.WatchedStartTask):
     """TFSparkNode.run's function for one executor."""
 
     def __call__(self, executor_ids: Any) -> Any:
-        """Remembers who runs it."""
+        """Stores this process's ID."""
         _StartedBy.pid = os.getpid()
         return super().__call__(executor_ids)
 
 
-class OwnMain:
-    """The user's main function, as a rank."""
+class UserMain:
+    """The user's main function in a rank."""
 
     def __init__(self, main: Callable[[Any, Any], Any]) -> None:
         self._main = main
 
     def __call__(self, args: Any, ctx: Any) -> Any:
-        """Calls it, in the Python worker or in a process that was forked for it."""
-        # TFParallel names no roles: all are workers
+        """Calls the function, in the Python worker or in a process that was forked for it."""
+        # TFParallel has no roles: all ranks are workers
         role, index = (ctx.job_name, ctx.task_index) if ctx.job_name else ("worker", ctx.worker_num)
         in_task = os.getpid() == _StartedBy.pid or not ctx.job_name
         if not in_task:
@@ -245,11 +246,11 @@ class OwnMain:
             tracing.flush()
 
 
-class OwnFeedTask(FeedTask):
+class UserFeedTask(FeedTask):
     """Feeding of one partition, for training or for inference."""
 
     def _timed(self, blocks: Iterator[Any]) -> Iterator[Any]:
-        """As in FeedTask, but by chunks: rows are too many for two spans each."""
+        """Yields the rows as FeedTask yields blocks, with spans per chunk: rows are too many for two spans each."""
         count = 0
         while True:
             with tracing.span(kinds.READ_ROWS):
@@ -271,32 +272,32 @@ def _chunk(items: Iterator[Any]) -> Iterator[Any]:
 
 
 class ShutdownTask:
-    """TFSparkNode.shutdown's function for one executor; its sleep is what the user gave as grace_secs."""
+    """TFSparkNode.shutdown's function for one executor; its sleep is the user's grace_secs."""
 
     def __init__(self, inner: FunctionType) -> None:
         self._inner = inner
 
     def __call__(self, items: Any) -> Any:
         """Stops the queues."""
-        # the function was pickled by value: its `time` is one of its own globals, and no module's attribute
-        own = self._inner.__globals__
-        own["time"] = NamedSleep(kinds.TFCLUSTER_GRACE_SECS, (kinds.WAIT_TRAINER,))
+        # the function was pickled by value: `time` is in its own globals, not in a module
+        function_globals = self._inner.__globals__
+        function_globals["time"] = NamedSleep(kinds.TFCLUSTER_GRACE_SECS, (kinds.WAIT_TRAINER,))
         try:
             with tracing.span(kinds.SHUTDOWN_TASK):
                 return self._inner(items)
         finally:
-            own["time"] = time
+            function_globals["time"] = time
 
 
 # --- executors ---
 
 
 def _record_worker(worker: Any) -> None:
-    """In a Python worker that was just forked: what it runs for a task is the user's code."""
+    """Records the user's code of a task, in a new Python worker."""
     worker.read_command = timed(kinds.UNPICKLE_FUNCTION)(worker.read_command)
     original = getattr(worker, "capture_outputs", None)
     if original is None:
-        return  # another version of PySpark: the time stays inside its task
+        return  # another version of PySpark: its time stays in the task
 
     @contextmanager
     def capture_outputs() -> Iterator[None]:
@@ -313,13 +314,13 @@ def _record_worker(worker: Any) -> None:
 
 
 def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
-    """DataFeed.next_batch, which says how many rows it got: so it is known when the feeder had put them."""
+    """Records DataFeed.next_batch with its number of rows, from which the feeder's put of them is known."""
 
     @functools.wraps(original)
     def next_batch(self: Any, *args: Any, **kwargs: Any) -> Any:
         with tracing.span(kinds.GET) as span:
             batch = original(self, *args, **kwargs)
-            # with an input mapping it is a list for each tensor
+            # with an input mapping the batch has a list for each tensor
             rows = next(iter(batch.values()), ()) if isinstance(batch, dict) else batch
             span.note(items=len(rows))
             return batch
@@ -328,7 +329,7 @@ def _counted_get(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _record_feed() -> None:
-    """Both ends of the queue in a trainer."""
+    """Records both ends of the queue in a trainer."""
     from tensorflowonspark import TFNode
 
     feed = TFNode.DataFeed

@@ -9,7 +9,7 @@ import pytest
 
 CODE = """
 import sys
-from dlobd.job.launchers.framework import import_tensorflow
+from dlobd.job.launchers.imports import import_tensorflow
 import_tensorflow()
 import_tensorflow()
 import tensorflow as tf
