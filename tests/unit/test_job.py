@@ -18,7 +18,14 @@ from dlobd.job.description import Job, Markers
 from dlobd.schema import DEFAULTS as EXPERIMENT_DEFAULTS
 from dlobd.tracing.recorder import Recorder
 
-EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
+EXAMPLE = {
+    "name": "a b",
+    "model": "softmax-regression",
+    "learning_rate": 0.5,
+    "dtype": "uint8",
+    "classes": 10,
+    "channel": "tcp",
+}
 DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
 
 
