@@ -69,7 +69,7 @@ def read(path: str, sha256: str = "") -> str:
 def _checked(path: str, text: str, sha256: str) -> str:
     if sha256 and (actual := sha256_of(text)) != sha256:
         raise UsageError(
-            f"{path} has changed: its sha256 is {actual[:12]}..., not {sha256[:12]}....",
+            f"{path} has changed: its sha256 begins with {actual[:12]}, not {sha256[:12]}.",
             "restore the file, or start a new run with the changed file",
         )
     return text

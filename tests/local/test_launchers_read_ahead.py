@@ -161,7 +161,7 @@ def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
         told.put(cause)
         given_up.set()
 
-    monkeypatch.setattr(inputs, "FEED_PATIENCE_S", 0.2)
+    monkeypatch.setattr(inputs, "FEED_TIMEOUT_S", 0.2)
     monkeypatch.setattr(inputs, "decode_block", lambda block, layout: (block, 0))
     job: Any = SimpleNamespace(input="feed", augment="none", layout=None, steps=7, most_steps=7)
     node = Node("chief", 0, ("",), ReadAhead(take, limit=7, ahead=5))
