@@ -34,8 +34,8 @@ ROOMS = {
         "dlobd/schema.py", "dlobd/selftest/", "dlobd/spans.py", "dlobd/tracing/", "tests/full/ways/",
     ),
     "clusters": (
-        "dlobd/compare/", "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/", "dlobd/report/",
-        "dlobd/run/", "jobs/", "tests/full/clusters/",
+        "dlobd/compare/", "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/",
+        "dlobd/report/", "dlobd/run/", "jobs/", "tests/full/clusters/",
     ),
     "faults": (
         "dlobd/attribution/trust/", "dlobd/bundle/", "dlobd/cli/",
