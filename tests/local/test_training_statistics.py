@@ -186,7 +186,7 @@ from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.tf_ring import TfRing
 from dlobd.job.training.agreement import Agreement
-from tests.local.test_statistics_of_ranks import batch, job, small, step_of, values
+from tests.local.test_training_statistics import batch, job, small, step_of, values
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
 os.environ.update(TfRing.environment(peers, rank))
 import tensorflow as tf
