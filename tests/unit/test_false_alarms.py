@@ -47,6 +47,7 @@ def test_pairs_share_no_run_and_stay_within_a_batch(order: str) -> None:
     assert sorted(used) == list(range(24))
 
 
+@pytest.mark.slow
 def test_false_alarms_of_recorded_runs_stay_below_five_percent() -> None:
     """Recorded short runs in six pairs: at most 2/2^6, within three standard errors. One side after the other has more,
     because a drift looks like a difference."""

@@ -172,6 +172,7 @@ BY_INVENTORY_ALONE = {
 """What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "name"), [each for each in EACH if each.values[0] != "killed-trainer"])
 def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_path: Path) -> None:
     """By what the other sources say: so is what never came, and was in no inventory."""
@@ -219,6 +220,7 @@ CUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
 def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:
