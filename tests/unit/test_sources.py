@@ -21,7 +21,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
-from tests.captured import DATA, Captured
+from tests.captured import DATA, Captured, copy_of
 
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
 SMALL = 0.01
@@ -52,7 +52,7 @@ EACH = [pytest.param(run, name, id=f"{run}:{name}") for run in RUNS for name in 
 
 def copied(run: str, directory: Path) -> Path:
     """A captured bundle with what recorder and collection note today: who started whom, and an inventory."""
-    path = Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b"))
+    path = copy_of(run, directory)
     for each in sorted((path / "spans").iterdir()):
         _introduce(sorted(each.glob("*.jsonl")), path)
     absent = [] if (path / files.EVENT_LOG).exists() or run == "native-run" else ["event log: not captured"]
