@@ -38,6 +38,7 @@ TRAINING: dict[str, Any] = {
     "model": "resnet20",
     "optimiser": "momentum",
     "loss": "softmax-cross-entropy",
+    "channel": "tcp",
     "exchange": "tf-ring",
     "input": "read",
     "workers": 1,

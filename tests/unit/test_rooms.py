@@ -6,13 +6,9 @@ import ast
 import importlib
 import importlib.util
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 from dlobd.axes import REGISTRIES
 
@@ -113,20 +109,3 @@ def test_the_check_of_names_can_fail() -> None:
     assert exists("dlobd.tracing.span")
     for gone in ("dlobd.launchers.tfos", "dlobd.job.launchers.tfos:Gone", "dlobd.tracing.gone", "dlobd/trace.py"):
         assert not exists(gone), gone
-
-
-DAEMONS = [
-    "dlobd.job.launchers.worker_daemon", "dlobd.job.launchers.tfos_daemon", "dlobd.job.launchers.tfos_stock_daemon",
-    "dlobd.job.launchers.distributor_daemon",
-    "dlobd.job.user.daemon", "dlobd.job.user.stock_daemon", "dlobd.job.launchers.barrier",
-    "dlobd.job.launchers.trainer_process",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("module", DAEMONS)
-def test_a_python_worker_imports_no_http_client_before_it_records(module: str) -> None:
-    """Spark's Python daemon and a trainer's process open the recorder first: no span contains an earlier import."""
-    heavy = ("requests", "urllib3", "hdfs", "numpy", "pandas", "tensorflow", "pyspark")
-    code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"

@@ -184,8 +184,8 @@ import hashlib, os, sys
 from dlobd.channel import Channel
 from dlobd.network.exchanges.base import Settings
 from dlobd.network.exchanges.tf_ring import TfRing
-from tests.local.test_statistics_of_ranks import batch, job, small, step_of, values
 from dlobd.job.training.loop import StopVote
+from tests.local.test_training_statistics import batch, job, small, step_of, values
 rank, *peers = int(sys.argv[1]), *sys.argv[2:]
 os.environ.update(TfRing.environment(peers, rank))
 import tensorflow as tf

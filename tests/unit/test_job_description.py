@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 from pathlib import Path
 
@@ -84,20 +83,3 @@ def test_the_first_failure_counts_and_is_one_line(markers: Markers) -> None:
     markers.report_failure("rank 1: RuntimeError: boom\n  at line 3")
     markers.report_failure("rank 0: peer is gone")
     assert markers.read() == (set(), "rank 1: RuntimeError: boom at line 3")
-
-
-def _report(markers: Markers, cause: str) -> None:
-    markers.report_failure(cause)
-
-
-def test_of_many_failures_at_once_exactly_one_counts(markers: Markers) -> None:
-    """Several processes fail in the same moment: the marker is one whole cause, not a mixture."""
-    context = multiprocessing.get_context("spawn")
-    causes = [f"rank {n}: {str(n) * 200}" for n in range(4)]
-    processes = [context.Process(target=_report, args=(pickle.loads(pickle.dumps(markers)), c)) for c in causes]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(50)
-    assert [process.exitcode for process in processes] == [0] * 4
-    assert markers.read()[1] in causes
