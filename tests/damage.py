@@ -16,7 +16,7 @@ from typing import Any
 from dlobd.attribution import record
 from dlobd.attribution.frames import RunBundle
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.attribution.lanes.assemble import assembled
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.attribution.verification import verify
 from dlobd.bundle import files
 from dlobd.bundle.store import Bundle
@@ -153,7 +153,7 @@ def experiment(run: str) -> Any:
 def exported(bundle: Bundle) -> str:
     """The timeline in both formats, and the tables."""
     evidence = Evidence(bundle.path)
-    trace = assembled(evidence)
+    trace = assemble(evidence)
     frames = RunBundle(bundle.path)
     for table in (frames.spans, frames.steps, frames.epochs):
         table()

@@ -17,9 +17,9 @@ from dlobd.attribution.importers import recorder
 def test_a_trainer_does_not_outlive_its_killed_task(tmp_path: Path) -> None:
     """kill -9 of the Python worker: the kernel ends the trainer, although nobody is left to tell it."""
     code = """
-import sys, time
-from dlobd.job.launchers import barrier
-process = barrier.start_child()
+import os, sys, time
+from dlobd.job.launchers import trainer_process
+process = trainer_process.start(os.environ)
 print(process.pid, flush=True)
 time.sleep(100)
 """

@@ -18,7 +18,7 @@ from dlobd.job import job_status, rank_status
 from dlobd.job.description import Markers
 from dlobd.job.job_status import JobStatus
 from dlobd.job.rank_status import VARIABLE, StatusServer, send
-from tests.unit.test_job import job
+from tests.jobs import job
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 DAEMONS = [
     "dlobd.job.launchers.worker_daemon", "dlobd.job.launchers.tfos_daemon", "dlobd.job.launchers.tfos_stock_daemon",
     "dlobd.job.launchers.distributor_daemon",
-    "dlobd.job.user.daemon", "dlobd.job.user.stock_daemon", "dlobd.job.launchers.barrier", "dlobd.job.launchers.trainer_process",
+    "dlobd.job.user.daemon", "dlobd.job.user.stock_daemon", "dlobd.job.launchers.barrier",
+    "dlobd.job.launchers.trainer_process",
 ]  # fmt: skip
 
 
