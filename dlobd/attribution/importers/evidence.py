@@ -257,40 +257,14 @@ class Evidence:
         return self._log(f"daemons/{name}.log")
 
     @cached_property
-    def audits(self) -> list[hdfs.Audit]:
-        """The NameNode's operations."""
-        return list(hdfs.audits(self._log("daemons/namenode-audit.log")))
-
-    @cached_property
-    def transfers(self) -> list[hdfs.Transfer]:
-        """The DataNodes' transfers, by their end."""
-        found = [
-            transfer
-            for path in self._daemons("datanode")
-            if path.stem.endswith("clienttrace")
-            for transfer in hdfs.transfers(self._log(f"daemons/{path.name}"))
-        ]
-        return sorted(found, key=lambda t: t.end_ns)
-
-    @cached_property
-    def close_retries(self) -> list[hdfs.CloseRetry]:
-        """Closes of files that the NameNode did not accept at once."""
-        return list(hdfs.close_retries(self._log("daemons/namenode.log")))
-
-    @cached_property
-    def blocks(self) -> dict[str, set[str]]:
-        """HDFS path of an input file to its blocks."""
-        return hdfs.blocks(self._documents.get(files.BLOCKS, {}))
-
-    @cached_property
-    def file_bytes(self) -> dict[str, int]:
-        """HDFS path of an input file to its length, as the NameNode has it."""
-        return hdfs.lengths(self._documents.get(files.BLOCKS, {}))
-
-    @cached_property
-    def checksums(self) -> facts.Checksums:
-        """`staged` and `hdfs`: path of an input file to its checksum when it was written, and by HDFS after the run."""
-        return self._documents.get(files.CHECKSUMS, facts.Checksums())
+    def hdfs(self) -> hdfs.HdfsLife:
+        """The records of HDFS."""
+        return hdfs.HdfsLife(
+            lambda name: self._log(f"daemons/{name}"),
+            [path.name for path in self._daemons("datanode") if path.stem.endswith("clienttrace")],
+            self._documents.get(files.BLOCKS, {}),
+            self._documents.get(files.CHECKSUMS, facts.Checksums()),
+        )
 
     @cached_property
     def event_log(self) -> EventLog:
@@ -314,11 +288,6 @@ class Evidence:
     def client_interfaces(self) -> dict[str, Any] | None:
         """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
         return self._documents.get(files.CLIENT_INTERFACES, None)
-
-    @cached_property
-    def datanode_addresses(self) -> tuple[str, ...]:
-        """The addresses of the DataNodes that have blocks of the input files, as the NameNode says them."""
-        return hdfs.datanodes(self._documents.get(files.BLOCKS, {}))
 
     @property
     def tasks(self) -> list[TaskMetrics]:

@@ -181,7 +181,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
             )  # fmt: skip
             continue
         # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
-        done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+        done = next((a.at_ns for a in evidence.hdfs.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
             kinds.WRITE_STAGING,
             line.at_ns,
@@ -366,7 +366,7 @@ def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) ->
     if last is not None:
         lane.add(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs)
         return
-    renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
+    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
         kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",

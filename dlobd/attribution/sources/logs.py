@@ -230,10 +230,10 @@ def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
 def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
     """The logs of the NameNode and the DataNodes."""
     audit = f"{files.DAEMON_LOGS}/namenode-audit.log"
-    if not evidence.audits:
+    if not evidence.hdfs.audits:
         yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
     else:
-        known = {one.path for one in evidence.audits}
+        known = {one.path for one in evidence.hdfs.audits}
         if lost := [path for _, path, _ in evidence.submit_log.uploads if path not in known]:
             yield MissingEvidence(
                 kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing"
@@ -250,10 +250,10 @@ def _closed_unseen(evidence: Evidence) -> bool:
     """Whether Spark closed its event log, and no rename of it was audited; nor that somebody had removed it before."""
     number = str(evidence.window["application_id"])
     closing = evidence.driver_log.points.get("event log closing")
-    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.audits):
+    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False
-    created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
-    return not any(hdfs.removed(evidence.audits, path, closing.at_ns) for path in created)
+    created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
+    return not any(hdfs.removed(evidence.hdfs.audits, path, closing.at_ns) for path in created)
 
 
 def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -263,8 +263,8 @@ def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
     for name in wanted:
         if name not in there:
             yield MissingEvidence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
-    read = {transfer.block for transfer in evidence.transfers}
-    blocks = {block for found in evidence.blocks.values() for block in found}
+    read = {transfer.block for transfer in evidence.hdfs.transfers}
+    blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
     whole = not any(evidence.job.get(limit) for limit in LIMITS)
     if whole and (unread := sorted(blocks - read)) and len(wanted) == len(there):
         yield MissingEvidence(

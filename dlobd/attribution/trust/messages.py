@@ -84,8 +84,9 @@ def _ranks(evidence: Evidence) -> Iterator[Message]:
 def _staging(evidence: Evidence) -> Iterator[Message]:
     """Between spark-submit and the NameNode."""
     for line, path, next_line_ns in evidence.submit_log.uploads:
-        created = next((a.at_ns for a in evidence.audits if a.command == "create" and a.path == path), None)
-        permitted = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+        audits = [audit for audit in evidence.hdfs.audits if audit.path == path]
+        created = next((audit.at_ns for audit in audits if audit.command == "create"), None)
+        permitted = next((audit.at_ns for audit in audits if audit.command == "setPermission"), None)
         yield f"upload of {path}", line.at_ns, created
         yield f"permissions of {path}", permitted, next_line_ns
 
