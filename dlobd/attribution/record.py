@@ -207,7 +207,7 @@ def _metrics(evidence: Evidence) -> dict[str, Any]:
         "last_loss": _finite(losses[-1]),
         "training_ns": max(ended) - min(begun) if begun and ended else None,
         "loop_ns": max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
-        "driver_gc_ns": evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
+        "driver_gc_ns": evidence.driver.life.gc_pause_ns if evidence.driver.life else None,
         "spans": sum(len(process.spans) for process in evidence.processes),
     }
 

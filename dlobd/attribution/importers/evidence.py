@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from dlobd import schema
-from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, rpc, spark, yarn
+from dlobd.attribution.importers import event_log, facts, hdfs, jvm, recorder, resources, spark, yarn
 from dlobd.attribution.importers.alignment import Alignment, logs_of
 from dlobd.attribution.importers.attempts import Attempts
 from dlobd.attribution.importers.documents import Documents
 from dlobd.attribution.importers.event_log import Application, EventLog, TaskMetrics
+from dlobd.attribution.importers.jvm_records import JvmRecords
 from dlobd.attribution.importers.log4j import LogLine
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.importers.topology import Topology
@@ -131,43 +132,20 @@ class Evidence:
         return self._documents.get(files.COLLECTED, facts.Collected(missing=[], metrics={}))
 
     @cached_property
-    def submit_lines(self) -> list[LogLine]:
-        """The log of spark-submit's JVM."""
-        return self._log("driver.stderr")
+    def submitter(self) -> JvmRecords:
+        """The JVM of spark-submit."""
+        return JvmRecords(
+            lambda: self._log("driver.stderr"),
+            lambda: self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR),
+        )
 
     @cached_property
-    def submit_log(self) -> spark.DriverLog:
-        """spark-submit's JVM."""
-        return spark.driver(self.submit_lines)
-
-    @cached_property
-    def submit_calls(self) -> list[rpc.Call]:
-        """What spark-submit's JVM asked of HDFS and YARN."""
-        return rpc.calls(self.submit_lines)
-
-    @cached_property
-    def submit_jvm(self) -> jvm.JvmLife | None:
-        """The life of spark-submit's JVM."""
-        return self.alignment.jvm(jvm.read(self.path / files.DRIVER_JVM_LOG), self.path / files.DRIVER_STDERR)
-
-    @cached_property
-    def driver_lines(self) -> list[LogLine]:
-        """The log of the JVM that has the SparkContext."""
+    def driver(self) -> JvmRecords:
+        """The JVM of the SparkContext."""
         if self.topology.client_has_driver_log:
-            return self.submit_lines
-        return self.container_log(self.attempts.am) if self.attempts.am else []
-
-    @cached_property
-    def driver_log(self) -> spark.DriverLog:
-        """The JVM that has the SparkContext."""
-        return self.submit_log if self.topology.client_has_driver_log else spark.driver(self.driver_lines)
-
-    @cached_property
-    def driver_jvm(self) -> jvm.JvmLife | None:
-        """The life of the JVM that has the SparkContext."""
-        if self.topology.client_has_driver_log:
-            return self.submit_jvm
-        return self.container_jvm(self.attempts.am) if self.attempts.am else None
+            return self.submitter
+        am = self.attempts.am
+        return JvmRecords(lambda: self.container_log(am) if am else [], lambda: self.container_jvm(am) if am else None)
 
     @cached_property
     def yarn(self) -> yarn.YarnLife:

@@ -70,7 +70,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     elif ended_well(evidence) and life.exit_ns is None:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
     if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
-        lines = evidence.submit_lines
+        lines = evidence.submitter.lines
         name = files.DRIVER_STDERR
         if topology.client_has_driver_log:
             silenced = [*_silenced(evidence, name)]
@@ -88,7 +88,7 @@ def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterat
     """The log of the JVM with the SparkContext must begin before that is made."""
     driver = evidence.driver_process
     context = driver.named(SPARK_CONTEXT) if driver else ()
-    if lines and context and "JVM SparkContext" not in evidence.driver_log.points:
+    if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
         yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
 
 
@@ -139,7 +139,7 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
         )
         if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
-        for executor in sorted(evidence.driver_log.registered.keys() - evidence.executor_containers.keys()):
+        for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
             how = f"does not name the container of executor {executor}, which registered"
             yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
     if container is not None:
@@ -150,7 +150,7 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence):
         return
     gone = killed(evidence)
-    for executor in sorted(evidence.driver_log.registered.keys() | evidence.executor_containers.keys()):
+    for executor in sorted(evidence.driver.log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
         if container is None:
             if not evidence.topology.has_yarn:
@@ -162,12 +162,12 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
         name = f"{files.CONTAINER_LOGS}/{container}/stderr"
         lanes = (f"executor-{executor}", "rank-*", "driver")
         if not evidence.on_file(name):
-            if executor in evidence.driver_log.registered:
+            if executor in evidence.driver.log.registered:
                 yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
         elif container not in gone:
             lines = evidence.container_log(container)
             yield from _whole(kinds.EXECUTOR_LOG, name, lines, EXECUTOR_ENDS, lanes, CONTAINER_BEGINS)
-        if executor in evidence.driver_log.registered:
+        if executor in evidence.driver.log.registered:
             yield from _jvm_log(evidence, container)
 
 
@@ -215,7 +215,7 @@ def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
     """Each container that ran has its lines in one of their logs."""
-    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver_log.registered}
+    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
     containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
         marks = evidence.yarn.containers.get(container)
@@ -234,7 +234,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
         yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
     else:
         known = {one.path for one in evidence.hdfs.audits}
-        if lost := [path for _, path, _ in evidence.submit_log.uploads if path not in known]:
+        if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
             yield MissingEvidence(
                 kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing"
             )
@@ -249,7 +249,7 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
 def _closed_unseen(evidence: Evidence) -> bool:
     """Whether Spark closed its event log, and no rename of it was audited; nor that somebody had removed it before."""
     number = str(evidence.window["application_id"])
-    closing = evidence.driver_log.points.get("event log closing")
+    closing = evidence.driver.log.points.get("event log closing")
     if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False
     created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
