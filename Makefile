@@ -16,32 +16,32 @@ setup: $(VENV)/.dlobd java ## make .venv with everything that a run needs
 run: setup ## run the main job and show where its time went; EXPERIMENT=NAME for another
 	@$(VENV)/bin/dlobd run $(EXPERIMENT)
 
-bench: setup ## measure launchers, input and cluster several times, write docs/bench.md; REPEATS=N, LOADED=1 on a busy machine
+bench: setup ## measure launchers, input and cluster several times, write docs/results.md; REPEATS=N, LOADED=1 on a busy machine
 	@$(PYTHON) -m bench --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-models: setup ## train every model once through TensorFlowOnSpark, write docs/models.md; LOADED=1 on a busy machine
+models: setup ## train every model once through TensorFlowOnSpark, write docs/results.md; LOADED=1 on a busy machine
 	@$(PYTHON) -m bench.models $(if $(LOADED),--loaded)
 
-stack-overhead: setup ## the main job natively and through the stack, write docs/stack-overhead.md; REPEATS=N, LOADED=1
+stack-overhead: setup ## the main job natively and through the stack, write docs/results.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.stack_overhead --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-amortisation: setup ## fixed cost and cost per epoch of each launcher, write docs/amortisation.md; REPEATS=N, LOADED=1
+amortisation: setup ## fixed cost and cost per epoch of each launcher, write docs/results.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.amortisation --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/channel-bench.md; needs root; REPEATS=N, LOADED=1
+channel-bench: setup $(VENV)/.bench ## channels and exchanges by themselves, write docs/results.md; needs root; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.channels --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-comparisons: setup ## record whole runs, count false alarms and planted differences of comparisons, write docs/comparisons.md
+comparisons: setup ## record whole runs, count false alarms and planted differences of comparisons, write docs/results.md
 	@$(VENV)/bin/dlobd run softmax-mnist-quick --set page_cache=warm --repeats $(or $(REPEATS),20) --out runs/comparisons
 	@$(PYTHON) -m bench.comparisons --pool runs/comparisons/softmax-mnist-quick
 
-dependencies: setup ## Spark's jars uploaded with each job, against spark.yarn.archive, into docs/findings.md; REPEATS=N, LOADED=1
+dependencies: setup ## Spark's jars uploaded with each job, against spark.yarn.archive, into docs/results.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.dependencies --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-close-retry: setup ## HDFS clients that close a file again after 0.4 s, against 0.04 s, into docs/findings.md; REPEATS=N, LOADED=1
+close-retry: setup ## HDFS clients that close a file again after 0.4 s, against 0.04 s, into docs/results.md; REPEATS=N, LOADED=1
 	@$(PYTHON) -m bench.close_retry --repeats $(or $(REPEATS),6) $(if $(LOADED),--loaded)
 
-pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/findings.md; LOADED=1; as root all of them
+pathologies: setup ## runs with one scripted pathology each: whether findings are right, into docs/results.md; LOADED=1; as root all of them
 	@$(PYTHON) -m bench.pathologies $(if $(LOADED),--loaded)
 
 check: static ## formatting, types, import directions, docker/, unit and contract tests (no cluster, two minutes)

@@ -1,1 +1,1 @@
-"""The published figures: `make bench`. Each module makes one table of docs/bench.md, over dlobd's public functions."""
+"""The published figures: `make bench`. Each module makes one table of docs/results.md with public functions."""

@@ -1,4 +1,4 @@
-"""Measures what is missing and writes docs/bench.md: python -m bench [--repeats N] [--out DIR] [--loaded].
+"""Measures what is missing and writes docs/results.md: python -m bench [--repeats N] [--out DIR] [--loaded].
 
 Rerun the command to resume. It refuses a busy machine without --loaded.
 """
@@ -52,7 +52,7 @@ def _bench(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     }
     publish.store(asked.docs, NAME, document)
     publish.publish(asked.docs, NAME, document["facts"], tables(document["tables"]))
-    return [asked.docs / f"{NAME}.md", asked.docs / f"{NAME}.json"]
+    return [asked.docs / publish.PAGE, asked.docs / f"{NAME}.json"]
 
 
 def tables(found: Mapping[str, Any]) -> list[Table]:

@@ -1,4 +1,4 @@
-"""Measure fixed cost and cost per epoch of each launcher, check them by long runs, write docs/amortisation.md.
+"""Measure fixed cost and cost per epoch of each launcher, check them by long runs, write docs/results.md.
 
     python -m bench.amortisation [--repeats N] [--long-repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -18,8 +18,8 @@ from analysis.studies.amortisation import PREDICTIONS, Amortisation, amortisatio
 from analysis.studies.amortisation import picture as draw
 from bench import command, publish, stack_overhead
 from bench.tables import of_frame
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import load
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -70,7 +70,7 @@ def write(
     found: Amortisation, runs: Sequence[Run], busy: Sequence[float], docs: Path, epochs: Sequence[int] = LONG
 ) -> list[Path]:
     """Write curve and tables into docs/; return the files."""
-    page, picture = docs / "amortisation.md", docs / "amortisation.svg"
+    page, picture = docs / publish.PAGE, docs / "amortisation.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]

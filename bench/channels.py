@@ -1,4 +1,4 @@
-"""Measures channels and exchanges by themselves, and writes docs/channel-bench.md: what C reaches by the same UCX, what
+"""Measures channels and exchanges by themselves, and writes docs/results.md: what C reaches by the same UCX, what
 MPI_Allreduce takes over the same link, and what an exchange of a CIFAR-sized gradient costs.
 
     python -m bench.channels [--repeats N] [--perftest PROGRAM] [--loaded]
@@ -101,7 +101,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
     facts = [publish.machine([])[0], _versions()]
     publish.store(asked.docs, NAME, {"facts": facts, "seconds": kept})
     publish.publish(asked.docs, NAME, facts, tables(kept))
-    return [asked.docs / f"{NAME}.md", asked.docs / f"{NAME}.json"]
+    return [asked.docs / publish.PAGE, asked.docs / f"{NAME}.json"]
 
 
 def _versions() -> str:

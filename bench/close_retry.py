@@ -3,7 +3,7 @@
     python -m bench.close_retry [--repeats N] [--out DIR] [--loaded]
 
 The same job runs in random order, each time on a new cluster, because a DataNode reads its settings at start.
-docs/findings.md gets the predicted and the measured saving. Rerun the command to resume.
+docs/results.md gets the predicted and the measured saving. Rerun the command to resume.
 """
 
 from __future__ import annotations

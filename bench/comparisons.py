@@ -1,4 +1,4 @@
-"""Count false alarms and detected planted differences, and write both into docs/comparisons.md.
+"""Count false alarms and detected planted differences, and write both into docs/results.md.
 
     python -m bench.comparisons [--short FILE] [--pool SERIES] [--docs DIR]
 
@@ -18,8 +18,8 @@ from pathlib import Path
 from bench import false_alarms, publish, short_runs
 from bench.false_alarms import ORDERS, Alarms, Count
 from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import read
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 NAME = "comparisons"
@@ -53,7 +53,7 @@ def main() -> int:
     runs = read(asked.pool, Path("runs")).runs
     pool = [run for run in runs if run.status == "ok" and run.wall_ns]
     parts = [*_short(short_runs.read(asked.short)), *_stack(pool)]
-    publish.page(asked.docs / "comparisons.md", NAME, publish.machine(pool), parts)
+    publish.page(asked.docs / publish.PAGE, NAME, publish.machine(pool), parts)
     kept = [{"run": run.run_id, "wall_ns": run.wall_ns, **{row.layer: row.ns for row in run.layers}} for run in pool]
     (asked.docs / "comparisons.json").write_text(json.dumps({"pool": kept}, indent=1) + "\n")
     return 0

@@ -2,7 +2,7 @@
 
     python -m bench.dependencies [--repeats N] [--out DIR] [--loaded]
 
-Both are the same small job, interleaved on one cluster. docs/findings.md gets the predicted and the measured saving.
+Both are the same small job, interleaved on one cluster. docs/results.md gets the predicted and the measured saving.
 Rerun the command to resume.
 """
 

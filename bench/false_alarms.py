@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from scipy.stats import beta
 
 from bench.short_runs import LAYERS as SHORT_LAYERS
-from dlobd.bundle.run import Run
 from dlobd.compare.comparison import Comparison, compare
 from dlobd.compare.figures import WALL
 from dlobd.compare.gate import Gate, gate
 from dlobd.compare.permutation import Samples
 from dlobd.compare.runset import Member, Repeat, RunSet
 from dlobd.compare.verdicts import Compared, compare_family
+from dlobd.record.run import Run
 
 Values = dict[str, int]
 """A short run: nanoseconds of `wall` and of each layer, and its batch."""

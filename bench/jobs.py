@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from bench.points import BARRIER, STOCK, TFOS
 from bench.tables import Table, Values, cells, compared
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import metric
 from dlobd.compare.median import spread
+from dlobd.record.run import Run
 from dlobd.report.summary import first_step_s, launcher_s, steady_rate, teardown_s
 
 Runs = Mapping[str, Sequence[Run]]

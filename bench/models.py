@@ -1,4 +1,4 @@
-"""Trains every model once through TensorFlowOnSpark and writes docs/models.md: python -m bench.models.
+"""Trains every model once through TensorFlowOnSpark and writes docs/results.md: python -m bench.models.
 
 Rerun the command to resume. The page shows the cost of a model on this machine, not its best accuracy: small models
 train for epochs, large ones for steps.
@@ -16,12 +16,12 @@ from typing import Any
 from bench import command, publish
 from bench.tables import Table, number
 from dlobd.axes import MODELS
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import metric
 from dlobd.errors import DlobdError
 from dlobd.experiment import files
 from dlobd.job.datasets.base import dataset_of
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -105,7 +105,7 @@ def _models(asked: argparse.Namespace, progress: Progress) -> list[Path]:
         raise DlobdError(f"Not every model trained: {'; '.join(bad)}.", "mend it, then run the same command")
     counts = {name: parameters(experiment) for name, experiment in chosen.items()}
     made = table({name: runs[name] for name in chosen}, counts)
-    path = asked.docs / "models.md"
+    path = asked.docs / publish.PAGE
     facts = [*publish.machine(list(runs.values())), *publish.loaded(publish.busy_before(found))]
     publish.page(path, "models", facts, [made.markdown()])
     return [path]

@@ -1,4 +1,4 @@
-"""Writing of measurements between the markers of a page, below machine and versions, and as JSON."""
+"""Writing of measurements between the markers of docs/results.md, below machine and versions, and as JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from bench.tables import Table
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import BUSY_PERCENT
 from dlobd.compare.median import spread
 from dlobd.experiment.series import Series
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 from dlobd.report.repeats import left_out
 from dlobd.run import provenance
+
+PAGE = "results.md"
+"""The page in docs/ with the markers of all commands."""
 
 
 def markers(name: str) -> tuple[str, str]:
@@ -36,8 +39,8 @@ def page(path: Path, name: str, facts: Sequence[str], parts: Sequence[str]) -> N
 
 
 def publish(docs: Path, name: str, facts: Sequence[str], tables: Sequence[Table]) -> None:
-    """Write tables below facts into docs/NAME.md."""
-    page(docs / f"{name}.md", name, facts, [table.markdown() for table in tables])
+    """Write tables below facts between the markers of a command."""
+    page(docs / PAGE, name, facts, [table.markdown() for table in tables])
 
 
 def store(docs: Path, name: str, document: Mapping[str, Any]) -> None:

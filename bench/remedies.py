@@ -7,14 +7,12 @@ from pathlib import Path
 
 from bench import publish
 from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.compare.comparison import compare
 from dlobd.compare.figures import WALL
 from dlobd.compare.median import spread
 from dlobd.compare.runset import RunSet
+from dlobd.record.run import Run
 from dlobd.report.comparison import sentence
-
-PAGE = "findings.md"
 
 
 def write(
@@ -38,7 +36,7 @@ def write(
     ]
     without, remedy = (side.label for side in pair)
     result = f"{remedy} against {without}, by `dlobd compare`: {sentence(WALL, found.pairs[0].wall)}."
-    page = docs / PAGE
+    page = docs / publish.PAGE
     publish.page(
         page,
         name,
@@ -57,7 +55,7 @@ def _walls(runs: Sequence[Run]) -> list[int]:
 
 def _bounds(runs: Sequence[Run], finding: str) -> list[int]:
     """Return the predicted saving of each run; 0 without the finding."""
-    return [sum(one.saves_ns for one in run.findings or () if one.finding == finding) for run in runs]
+    return [sum(one.saves_ns for one in run.findings if one.finding == finding) for run in runs]
 
 
 def _seconds(values_ns: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Makes docs/bench.md and docs/channel-bench.md again from the figures that are stored beside them; measures nothing.
+"""Makes two sections of docs/results.md again from the figures that are stored beside it; measures nothing.
 
 python -m bench.republish
 """
@@ -15,7 +15,7 @@ DOCS = Path("docs")
 
 
 def main(docs: Path = DOCS) -> None:
-    """Writes both pages."""
+    """Writes both sections."""
     found = json.loads((docs / f"{launchers.NAME}.json").read_text())
     publish.publish(docs, launchers.NAME, found["facts"], launchers.tables(found["tables"]))
     found = json.loads((docs / f"{channels.NAME}.json").read_text())

@@ -1,4 +1,4 @@
-"""Run one job natively and through the stack, and write docs/stack-overhead.md, its picture and the README's.
+"""Run one job natively and through the stack, and write docs/results.md, its picture and the README's.
 
     python -m bench.stack_overhead [--repeats N] [--experiment NAME] [--ways WAY...] [--loaded]
 
@@ -17,11 +17,11 @@ from analysis.studies.stack_overhead import PUBLISHED, StackOverhead, layer_tabl
 from analysis.studies.stack_overhead import picture as draw
 from bench import command, publish
 from bench.tables import of_frame
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import NATIVE, launch_label
 from dlobd.compare.runset import load
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.run import series
 from dlobd.run.progress import Progress
 from dlobd.schema import Experiment
@@ -74,7 +74,7 @@ def _measure(asked: argparse.Namespace, progress: Progress) -> list[Path]:
 
 def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs: Path, readme: Path) -> list[Path]:
     """Write picture and tables into docs/, and the picture with its numbers into the README; return the files."""
-    page, picture = docs / "stack-overhead.md", docs / "stack_overhead.svg"
+    page, picture = docs / publish.PAGE, docs / "stack_overhead.svg"
     docs.mkdir(parents=True, exist_ok=True)
     pictures.write(draw(found), picture)
     facts = [*publish.machine(runs), *publish.loaded(busy), *(f"**{words}**" for words in found.warnings)]
@@ -85,7 +85,7 @@ def write(found: StackOverhead, runs: Sequence[Run], busy: Sequence[float], docs
     there = f"{docs.name}/{picture.name}"
     shown = f"![The main job natively and through the stack: seconds by layer]({there})"
     says = "Means over `n` runs of the main job, interleaved; in brackets 95 % intervals with their coverage."
-    more = f"More: [{docs.name}/{page.name}]({docs.name}/{page.name})."
+    more = f"More: [results]({docs.name}/{page.name}#native-against-in-stack)."
     publish.page(
         readme,
         NAME,

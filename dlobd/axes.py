@@ -198,9 +198,6 @@ EXCHANGES = Registry(
     ],
 )
 
-RENAMED_EXCHANGES = {"tf-collectives": "tf-ring"}
-"""What bundles of earlier versions call an exchange, and its name now."""
-
 PLANES = Registry(
     "planes",
     [

@@ -1,36 +1,23 @@
 """The data model: frozen, stdlib only, the same on the driver, on executors and in analysis.
 
 All times are integers of nanoseconds on CLOCK_MONOTONIC of one clock domain (host, boot, time namespace).
-
-Schema history of run.json
-    1   first version
-    2   `configuration` has `replication` and `accept_timeout_s`, and may be an OwnJob, which has a `script`
-    3   `audits`, `noise` and `overhead`: what recording has cost; null in older records
-    4   `reason` was `cause`: why a run is not ok; a cause is a named wait. `configuration` has `optimiser` and `loss`
-    5   `configuration` has `momentum`, `weight_decay`, the learning rate's schedule, `augment`, `block_size_mb`, and
-        shape and classes of a synthetic data set
-    6   `configuration` has limits of steps, seconds and accuracy, threads, device, cores, the page cache's state, and
-        the sha256 of a model or data set from the user's own file; `resources`, `spark_metrics`,
-        `throughput`, `epochs`, `first_touch`, `time_to_accuracy` and `page_cache`: null or empty in older records
-    7   `configuration` has the channel's library and device (in `channel`), the size of a fusion buffer, how many
-        parameter servers, and which planes the channel is asked of; `transport`: null in older records
-    8   a layer has `measured_ns`, `between_marks_ns` and `named_wait_ns`, and each of its `causes` says whether its
-        length was read from the run: null in older records
-    9   `core_waits`, `environment_cache` and `imports`, and `earlier_walls_ns` of `noise`: null in older records
-    10  `findings`: null in older records
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 
+from dlobd.fields import described, member
 from dlobd.spans import Cause, SpanKind
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 1
+"""Format of run.json and of span files. No other format is read."""
 
 Status = Literal["ok", "failed", "invalid", "interrupted"]
+
+SHA256_OR_EMPTY = "^([0-9a-f]{64})?$"
 
 MAIN_LANE = "client"
 """The lane whose wall time is attributed; every other lane is reached through a wait."""
@@ -57,7 +44,7 @@ class Span:
         released_ns: when the release happened, if known; after it only `cause` can explain time.
         rendezvous: a key; all spans that carry it form one collective, and the last to start releases the others.
         call: the number of the collective among those of its kind, or of the step that the span is.
-        unknown: the evidence for the owner of this span's own time is missing; that time stays unattributed.
+        unknown: the evidence for this span's own time is missing; that time stays unattributed.
         cause, cause_kind, cause_period_ns: text, row and period of the heartbeat, poll or sleep that explains the time
             that the releasing lane does not cover, up to its period and no further.
 
@@ -106,63 +93,78 @@ class ClockAnchor:
     error_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@described()
 class Interval:
-    """Time of `layer` that hides inside spans of layer `inside` of a lane, known only as lo <= time <= hi."""
+    """Time of a layer hidden inside spans of another layer, known only between two bounds."""
 
-    layer: str
-    inside: str
-    lane: str
-    start_ns: int
-    end_ns: int
-    lo_ns: int
-    hi_ns: int
-    lo_source: str
-    hi_source: str
-    name: str = ""
+    layer: str = member("Layer that the time belongs to.")
+    inside: str = member("Layer whose spans contain it.")
+    lane: str = member("Lane of the interval.")
+    start_ns: int = member("Start of the interval.", "start of the containing span", minimum=None)
+    end_ns: int = member("End of the interval.", "end of the containing span", minimum=None)
+    lo_ns: int = member(
+        "Lower bound.",
+        "bytes / rate of the run's fastest DataNode transfer of at least 1 MiB; at most `hi_ns`; 0 without one",
+    )
+    hi_ns: int = member(
+        "Upper bound.",
+        "sum of the durations in the DataNodes' client trace, which include the client's back-pressure; "
+        "at most `end_ns - start_ns`",
+    )
+    lo_source: str = member("Source of lo_ns.")
+    hi_source: str = member("Source of hi_ns.")
+    name: str = member("Name of the work.", default="")
 
 
-@dataclass(frozen=True, slots=True)
+@described()
 class Event:
-    """A point of the start-up or teardown anatomy."""
+    """A point of start-up or teardown."""
 
-    event: str
-    at_ns: int
-    source: str
-    clock: str = "monotonic"
-    resolution_ns: int = 1
-    lane: str = ""
+    event: str = member("Name of the event.")
+    at_ns: int = member("Time on the axis of window.start_ns.", source="the record that `source` names", minimum=None)
+    source: str = member("Source of the event.")
+    clock: str = member("monotonic, or the clock domain.", default="monotonic")
+    resolution_ns: int = member(
+        "The event lies in [at_ns, at_ns + resolution_ns).",
+        "1 for own marks and JVM logs, 1,000 for log lines with `%nano`, one kernel tick for /proc",
+        default=1,
+        minimum=1,
+    )
+    lane: str = member("Lane of the event.", default="")
 
 
 NOT_PART = "not part of this way"
-"""How the reason of a layer that took no part begins."""
+"""Start of the sentence for a layer that took no part."""
 
 
-@dataclass(frozen=True, slots=True)
+@described()
 class NotMeasured:
-    """A layer without a number: the layer that contains its time, or nothing where it took no part, and why.
+    """A layer without a number.
 
-    Of a layer inside `unattributed` a source is missing: besides its number, any of that time may be its own.
+    `inside` is the layer that contains its time, empty if it took no part. If that is `unattributed`, a source is
+    missing: any of that time may belong to the layer. If it is `user`, the user's own code did the layer's work, which
+    may add to time that was measured elsewhere."""
 
-    Inside `user` it is what the user's own code did of it, which may come on top of what was measured elsewhere."""
-
-    layer: str
-    inside: str
-    why: str
+    layer: str = member("Name of the layer.")
+    inside: str = member("The layer that contains its time.")
+    why: str = member("Reason why there is no number.")
 
     @property
     def took_no_part(self) -> bool:
         """Whether there was no such layer, so that it took no time."""
-        return self.why.startswith(NOT_PART)
+        return not self.inside
 
 
-@dataclass(frozen=True, slots=True)
+@described()
 class Clip:
     """A correction that had to be made to the evidence: shown, never silent."""
 
-    kind: str  # 'outside window' | 'crossing' | 'inconsistent' | 'cycle' | 'truncated'
-    span: str  # or the message that was received before it was sent
-    ns: int
+    kind: str = member("outside window, crossing, inconsistent, cycle or truncated.")
+    span: str = member("ID of the span, or of a message that was received before it was sent.")
+    ns: int = member(
+        "Amount.",
+        "cut length, or length of the contradiction with other evidence; for a truncated span, its known length",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,25 +195,44 @@ class Trace:
         return tuple(sorted(first, key=lambda lane: (lane != MAIN_LANE, first[lane], lane)))
 
 
-@dataclass(frozen=True, slots=True)
+@described()
 class LayerTime:
-    """A layer's part of the wall; lo <= ns <= hi. Its degrees of evidence, `measured_ns`, `between_marks_ns`,
-    `named_wait_ns` and `unexplained_ns`, sum to `ns`; the first three are None where an older record has them not.
+    """A layer's part of the wall; lo <= ns <= hi.
 
-    `causes` are the named heartbeats, polls and sleeps inside `ns`: name, ns, and whether the length of the period was
-    read from the run or is a default, if known. `names` are the spans that make it up."""
+    `measured_ns`, `between_marks_ns`, `named_wait_ns` and `unexplained_ns` sum to `ns`."""
 
-    layer: str
-    group: str
-    ns: int
-    unexplained_ns: int
-    lo_ns: int
-    hi_ns: int
-    causes: tuple[tuple[str, int, str | None], ...] = ()
-    names: tuple[tuple[str, int], ...] = ()
-    measured_ns: int | None = None
-    between_marks_ns: int | None = None
-    named_wait_ns: int | None = None
+    layer: str = member("Name, as in docs/layers.md.")
+    group: str = member("Group of layers.")
+    ns: int = member("Wall time of the layer.", "sum of the segments of the window that belong to the layer")
+    unexplained_ns: int = member(
+        "Part of ns that no evidence explains.",
+        "sum of its segments of kind `unexplained`: waits without activity in the releasing lane and without a cause",
+    )
+    lo_ns: int = member(
+        "Lower bound of ns.",
+        "`ns` - resolution of each boundary with another layer - `hi_ns` of the intervals inside it; at least 0",
+    )
+    hi_ns: int = member(
+        "Upper bound of ns.",
+        "`ns` + resolution of each boundary with another layer + `hi_ns` of its own intervals; at most the wall",
+    )
+    measured_ns: int = member(
+        "Part of ns in calls or phases with an observed start and end.", "sum of its segments whose span is `measured`"
+    )
+    between_marks_ns: int = member(
+        "Part of ns between two marks of different things, without evidence of the time in between.",
+        "sum of its segments whose span is `between marks`, or unknown to dlobd, or without an observed end",
+    )
+    named_wait_ns: int = member("Part of ns in configured polls, heartbeats and sleeps.", "sum of its `causes`")
+    causes: tuple[tuple[str, int, Literal["read", "default"] | None], ...] = member(
+        "[heartbeat, poll or sleep, ns, origin of its length]: read from the run, or a default; null: unknown.",
+        "wait time attributed to the named cause; at most the cause's period per wait",
+        unit="ns",
+        default=(),
+    )
+    names: tuple[tuple[str, int], ...] = member(
+        "[span name, ns] inside ns.", "sum of the segments whose span has that name", unit="ns", default=()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,113 +265,100 @@ class Attribution:
         return sum(layer.unexplained_ns for layer in self.layers)
 
 
-@dataclass(frozen=True, slots=True)
+@described(kw_only=True)
 class Experiment:
     """One point of the space that dlobd measures. Equal fields, equal key."""
 
-    name: str
-    scheduler: str
-    launcher: str
-    input: str
-    deploy_mode: str
-    channel: str  # TRANSPORT[@DEVICE]
-    exchange: str
-    model: str
-    dataset: str
-    optimiser: str
-    loss: str
-    workers: int
-    epochs: int
-    batch_size: int  # samples per worker and step
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    schedule: str
-    num_epochs_per_decay: float  # of schedule step, as the next one; 0 in others
-    learning_rate_decay_factor: float
-    warmup_epochs: float
-    train_samples: int
-    test_samples: int
-    checkpoint_every_steps: int
-    min_accuracy: float
-    seed: int
-    replication: int
-    executor_memory_mb: int
-    executor_overhead_mb: int
-    timeout_s: int
-    accept_timeout_s: int
-    synthetic_shape: str  # of an image of data set synthetic: 32x32x3
-    synthetic_classes: int
-    block_size_mb: int  # of the training files in HDFS; 0: each file is one block
-    augment: str
-    max_steps: int  # training ends after so many, if its epochs have not ended before; 0: no limit
-    max_seconds: int  # from the first batch; 0: no limit
-    evaluate_every_epochs: int  # on the test set; 0: only at the end
-    target_accuracy: float  # training ends with the epoch that reaches it; 0: no target
-    device: str
-    intra_op_threads: int  # of each rank's TensorFlow; 0: its own choice
-    inter_op_threads: int
-    executor_cores: int
-    page_cache: str  # of the training files' blocks, before the window
-    model_sha256: str  # of the file of a model of the user's own; else empty
-    dataset_sha256: str
-    channel_library: str  # whose code carries the channel; auto: what the exchange and the channel need
-    exchange_fusion_mb: int  # of one message of an exchange of dlobd's own
-    exchange_servers: int  # parameter servers; only of exchanges ps, ps-async and tf-ps
-    planes: str  # of which the channel is asked: exchange, or all
+    name: str = member("Name.")
+    scheduler: str = member("Scheduler.")
+    launcher: str = member("Launcher of the ranks.")
+    input: str = member("Way of the training data to the ranks.")
+    deploy_mode: str = member("Spark's deploy mode.")
+    channel: str = member("TRANSPORT[@DEVICE]")
+    exchange: str = member("Exchange of gradients.")
+    model: str = member("Model.")
+    dataset: str = member("Data set.")
+    optimiser: str = member("Optimiser.", default="sgd")
+    loss: str = member("Loss.", default="softmax-cross-entropy")
+    workers: int = member("Training ranks, one executor each.", unit="ranks")
+    epochs: int = member("Passes over the training samples.", unit="passes")
+    batch_size: int = member("Samples per rank and step.", unit="samples")
+    learning_rate: float = member("Learning rate, before its schedule.")
+    momentum: float = member("Share of the previous update in the next update; 0 for optimiser `sgd`.", default=0.0)
+    weight_decay: float = member("Factor of the weight that is added to its gradient; not for biases.", default=0.0)
+    schedule: str = member("Schedule of the learning rate.", default="constant")
+    num_epochs_per_decay: float = member(
+        "Distance of the decays of schedule `step`; else 0.", unit="epochs", default=0.0
+    )
+    learning_rate_decay_factor: float = member("Factor of schedule `step`; else 0.", default=0.0)
+    warmup_epochs: float = member("Length of the linear rise of the learning rate.", unit="epochs", default=0.0)
+    train_samples: int = member("Samples per epoch, all ranks together.", unit="samples")
+    test_samples: int = member("Samples evaluated after training.", unit="samples")
+    checkpoint_every_steps: int = member("Distance of rank 0's checkpoints.", unit="steps")
+    min_accuracy: float = member("A run with a lower test accuracy is invalid.", unit="share")
+    seed: int = member("Random seed for the data order and the initial weights.")
+    replication: int = member("Replication of the job's files in HDFS: input, checkpoints, event log.")
+    executor_memory_mb: int = member("Heap of an executor's JVM.", unit="MiB")
+    executor_overhead_mb: int = member("Memory besides the heap, for the Python worker and the trainer.", unit="MiB")
+    timeout_s: int = member("Time limit for the whole job, from spark-submit to its exit.", unit="s")
+    accept_timeout_s: int = member("Time limit for YARN to start the ApplicationMaster.", unit="s")
+    synthetic_shape: str = member("Shape of an image of data set synthetic.", default="32x32x3")
+    synthetic_classes: int = member("Classes of data set synthetic.", unit="classes", default=10)
+    block_size_mb: int = member("HDFS block size of the training files; 0: one block per file.", unit="MiB", default=0)
+    augment: str = member("Augmentation of the training images.", default="none")
+    max_steps: int = member("Limit of the steps; 0: no limit.", unit="steps", default=0)
+    max_seconds: int = member("Limit of the training time from the first batch; 0: no limit.", unit="s", default=0)
+    evaluate_every_epochs: int = member(
+        "Distance of evaluations on the test set; 0: only at the end.", unit="epochs", default=0
+    )
+    target_accuracy: float = member(
+        "Training ends with the epoch that reaches it; 0: no target.", unit="share", default=0.0
+    )
+    device: str = member("Device for TensorFlow.", default="cpu")
+    intra_op_threads: int = member(
+        "TensorFlow's threads within an operation; 0: TensorFlow's choice.", unit="threads", default=0
+    )
+    inter_op_threads: int = member(
+        "TensorFlow's threads for operations; 0: TensorFlow's choice.", unit="threads", default=0
+    )
+    executor_cores: int = member("Cores of an executor's container.", unit="cores", default=1)
+    page_cache: str = member("State of the training files in the page cache before the window.", default="as-is")
+    model_sha256: str = member("Hash of the user's own model file; else empty.", default="", pattern=SHA256_OR_EMPTY)
+    dataset_sha256: str = member(
+        "Hash of the user's own data set file; else empty.", default="", pattern=SHA256_OR_EMPTY
+    )
+    channel_library: str = member("Library of the channel; auto: derived from exchange and channel.", default="auto")
+    exchange_fusion_mb: int = member("Largest message of dlobd's own exchanges.", unit="MiB", default=64)
+    exchange_servers: int = member(
+        "Parameter servers, of exchanges `ps`, `ps-async` and `tf-ps`.", unit="servers", default=1
+    )
+    planes: str = member("Traffic for which the channel is requested: exchange, or all.", default="exchange")
 
 
-ADDED: Mapping[str, str | int | float] = {
-    "optimiser": "sgd",
-    "loss": "softmax-cross-entropy",
-    "momentum": 0.0,
-    "weight_decay": 0.0,
-    "schedule": "constant",
-    "num_epochs_per_decay": 0.0,
-    "learning_rate_decay_factor": 0.0,
-    "warmup_epochs": 0.0,
-    "synthetic_shape": "32x32x3",
-    "synthetic_classes": 10,
-    "block_size_mb": 0,
-    "augment": "none",
-    "max_steps": 0,
-    "max_seconds": 0,
-    "evaluate_every_epochs": 0,
-    "target_accuracy": 0.0,
-    "device": "cpu",
-    "intra_op_threads": 0,
-    "inter_op_threads": 0,
-    "executor_cores": 1,
-    "page_cache": "as-is",
-    "model_sha256": "",
-    "dataset_sha256": "",
-    "channel_library": "auto",
-    "exchange_fusion_mb": 64,
-    "exchange_servers": 1,
-    "planes": "exchange",
+DEFAULTS: Mapping[str, str | int | float] = {
+    field.name: field.default for field in fields(Experiment) if field.default is not MISSING
 }
-"""Fields of an experiment that came after experiments had been written and stored, with the value that all of those
-had: an experiment's file, a stored configuration or a stored job without such a field has it."""
+"""Fields that an experiment file may leave out, with their values."""
 
 
-@dataclass(frozen=True, slots=True)
+@described()
 class OwnJob:
     """The user's own script, run unchanged. Equal fields, equal key."""
 
-    name: str
-    scheduler: str
-    deploy_mode: str
-    launcher: str  # whose hooks: tfos or tfos-stock
-    workers: int
-    replication: int
-    executor_memory_mb: int
-    executor_overhead_mb: int
-    timeout_s: int
-    accept_timeout_s: int
-    script: str  # as it was given
-    script_sha256: str
-    arguments: tuple[str, ...]
-    options: tuple[str, ...]  # what the user's spark-submit line said, word for word
+    name: str = member("Name.")
+    scheduler: str = member("Scheduler.")
+    deploy_mode: str = member("Spark's deploy mode.")
+    launcher: str = member("tfos or tfos-stock, for its hooks.")
+    workers: int = member("Executors.", unit="executors")
+    replication: int = member("Replication of the job's files in HDFS.")
+    executor_memory_mb: int = member("Heap of an executor's JVM.", unit="MiB")
+    executor_overhead_mb: int = member("Memory besides the heap.", unit="MiB")
+    timeout_s: int = member("Time limit for the whole job, from spark-submit to its exit.", unit="s")
+    accept_timeout_s: int = member("Time limit for YARN to start the ApplicationMaster.", unit="s")
+    script: str = member("Path of the script, as given.")
+    script_sha256: str = member("Its hash.", pattern="^[0-9a-f]{64}$")
+    arguments: tuple[str, ...] = member("Its arguments.")
+    options: tuple[str, ...] = member("Options of the user's spark-submit line, word for word.")
 
 
 Runnable = Experiment | OwnJob

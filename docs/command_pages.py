@@ -63,7 +63,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd run softmax-mnist --hadoop-conf DIR", "on an external cluster"),
             ("dlobd run softmax-mnist --hadoop-conf DIR --by-hand", "prepares it, and prints what you submit"),
         ),
-        ("ways.md", "knobs.md", "your-own-job.md", "comparisons.md", "cluster.md", "commands/show.md"),
+        ("concepts.md", "models-data-knobs.md", "your-own-job.md", "comparing.md", "cluster.md", "commands/show.md"),
         _RUN_CODES,
     ),
     "sweep": Page(
@@ -74,7 +74,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd sweep scaling-quick --repeats 3", "runs it; the same command resumes it"),
             ("dlobd sweep MY-SWEEP.toml --repeats 3 --out runs", "your own"),
         ),
-        ("sweeps.md", "comparisons.md", "commands/compare.md"),
+        ("comparing.md", "commands/compare.md"),
         _RUN_CODES,
     ),
     "submit": Page(
@@ -110,7 +110,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd show --json", "run.json, for other programs"),
             ("dlobd show --price-per-hour 3.20", "and what the run cost, if the cluster costs 3.20 an hour"),
         ),
-        ("quickstart.md", "findings.md", "metrics.md", "layers.md", "glossary.md"),
+        ("quickstart.md", "findings.md", "metrics.md", "layers.md", "concepts.md"),
         {7: ""},
     ),
     "report": Page(
@@ -120,7 +120,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd report 20261125T0114 -o run.html --force", "another run, over the same file"),
             ("dlobd report RUN1 RUN2 -o both.html", "several runs side by side"),
         ),
-        ("report.md", "findings.md", "comparisons.md", "commands/show.md"),
+        ("concepts.md", "findings.md", "comparing.md", "commands/show.md"),
         {7: ""},
     ),
     "trace": Page(
@@ -161,7 +161,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd compare runs/A runs/B --margin 3%", "all bundles of one directory with those of another"),
             ("dlobd compare runs/A runs/B --allow order", "although one side was run after the other"),
         ),
-        ("comparisons.md", "commands/check.md", "commands/run.md"),
+        ("comparing.md", "commands/check.md", "commands/run.md"),
         {2: _DIFFER, 7: ""},
     ),
     "check": Page(
@@ -176,7 +176,7 @@ COMMANDS: dict[str, Page] = {
                 "two directories of bundles, as one document",
             ),
         ),
-        ("comparisons.md", "commands/compare.md"),
+        ("comparing.md", "commands/compare.md"),
         {2: _DIFFER, 7: "", 9: "", 10: ""},
     ),
     "selftest": Page(
@@ -206,7 +206,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd list experiments", "what `dlobd run` takes by name"),
             ("dlobd list launchers --json", "with the reason if one is not available here"),
         ),
-        ("ways.md", "models.md", "data.md", "channels.md", "extending.md"),
+        ("concepts.md", "models-data-knobs.md", "channels.md", "extending.md"),
     ),
     "clean": Page(
         "machine",
@@ -249,7 +249,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd data list", "what is on this machine, and where"),
             ("dlobd data list --json", "the same for other programs"),
         ),
-        ("data.md", "commands/data-fetch.md"),
+        ("models-data-knobs.md", "commands/data-fetch.md"),
     ),
     "data fetch": Page(
         "machine",
@@ -258,7 +258,7 @@ COMMANDS: dict[str, Page] = {
             ("dlobd data fetch cifar10 --from DIR", "from a directory with the archive, without network"),
             ("dlobd data fetch cifar10 --to DIR", "into DIR/cifar-10; use it with DLOBD_DATA=DIR"),
         ),
-        ("data.md", "commands/data-list.md"),
+        ("models-data-knobs.md", "commands/data-list.md"),
         {3: "the archive cannot be had or stored, or is not the published one"},
     ),
 }

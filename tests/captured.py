@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dlobd.attribution import record
+from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.evidence import Evidence
+from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.own_job import from_dict
+from dlobd.schema import Attribution, Trace
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")
@@ -32,6 +35,18 @@ class Captured:
 
     @staticmethod
     @functools.cache
+    def trace(name: str) -> Trace:
+        """Returns the trace of a bundle."""
+        return assemble(Evidence(DATA / name))
+
+    @staticmethod
+    @functools.cache
+    def attribution(name: str) -> Attribution:
+        """Returns the attribution of a bundle's wall."""
+        return attribute(Captured.trace(name))
+
+    @staticmethod
+    @functools.cache
     def stored(name: str) -> dict[str, Any]:
         """Returns the stored run.json of a bundle."""
         return Captured.bundle(name).read_json()
@@ -40,4 +55,4 @@ class Captured:
     @functools.cache
     def computed(name: str) -> dict[str, Any]:
         """Returns the members of run.json that follow from the evidence."""
-        return record.computed(Captured.bundle(name), from_dict(Captured.stored(name)["configuration"]))
+        return record.computed(Captured.bundle(name), from_dict(Captured.stored(name)["configuration"])).to_json()

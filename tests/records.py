@@ -6,8 +6,8 @@ import dataclasses
 from functools import cache
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.experiment import files
+from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION, Experiment
 
 

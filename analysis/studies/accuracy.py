@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import pictures
-from dlobd.bundle.run import Epoch, Run
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Epoch, Run
 from dlobd.report.text import MEDIANS, median
 
 FROM_SUBMIT = "from submit, s"

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars
 from analysis.studies.layer_bars import Seconds
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.runset import RunSet
+from dlobd.record.run import Run
 
 
 def bars(runs: RunSet) -> dict[str, Seconds]:

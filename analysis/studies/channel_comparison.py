@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from analysis.studies.script import Shown
 from dlobd.axes import CHANNELS
-from dlobd.bundle.run import Run
 from dlobd.channel import Channel
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput
@@ -24,6 +23,7 @@ from dlobd.compare.runset import RunSet
 from dlobd.experiment import channels
 from dlobd.network import interfaces
 from dlobd.network.devices import devices
+from dlobd.record.run import Run
 from dlobd.report.text import MEDIANS, median
 
 STYLES = {

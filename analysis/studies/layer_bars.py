@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.studies.pictures import HATCHES, colour
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import PARTS, layer_s
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 Seconds = dict[str, float | None]

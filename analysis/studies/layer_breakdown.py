@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 
 import dlobd
 from analysis.studies.script import Shown
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report.summary import Part, summary
 
 COLUMNS = {

@@ -22,9 +22,9 @@ from analysis.studies.pictures import HATCHES, colour
 from analysis.studies.script import Shown
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.frames import RunBundle
-from dlobd.bundle.run import Run
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.schema import Segment
 
 Strip = tuple[str, float, float]

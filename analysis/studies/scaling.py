@@ -18,12 +18,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.studies import layer_bars, pictures
-from dlobd.bundle.run import Run
 from dlobd.compare import median as medians
 from dlobd.compare.compatibility import experiment
 from dlobd.compare.figures import throughput, wall_s
 from dlobd.compare.runset import Repeat, RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.text import MEDIANS, median
 from dlobd.run.machine_noise import CLIENT
 
@@ -106,7 +106,7 @@ def _over(above: float | None, below: float | None) -> float | None:
 
 
 def _check_equal_work(runs: RunSet) -> None:
-    samples = runs.grouped(lambda run: run.metrics.get("train_samples"))
+    samples = runs.grouped(lambda run: run.metrics.train_samples)
     if len(samples) > 1:
         ids = " and ".join(f"{group.runs[0].run_id} ({count})" for count, group in samples.items())
         raise UsageError(

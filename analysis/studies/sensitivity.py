@@ -32,11 +32,11 @@ from matplotlib.figure import Figure
 from SALib.analyze import sobol as analysis
 from SALib.sample import sobol as sampling
 
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import varying
 from dlobd.compare.figures import PARTS, Value, layer_or_zero_s, throughput, wall_s
 from dlobd.compare.runset import RunSet
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 REPEATS = 3

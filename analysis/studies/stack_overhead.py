@@ -21,13 +21,13 @@ from matplotlib.patches import Patch
 from analysis.studies import estimates, script
 from analysis.studies.pictures import HATCHES, colour
 from analysis.studies.script import Shown
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import NATIVE
 from dlobd.compare.figures import PARTS
 from dlobd.compare.median import Estimate
 from dlobd.compare.runset import Repeat, RunSet, load
 from dlobd.errors import UsageError
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 
 PUBLISHED_PERCENT = {"YARN": 15.5, "Spark": 18.1}
 """Layer group to the share of time that the DLoBD study reports for SoftMax on MNIST, as "up to"."""

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,5 +6,5 @@ faults     the faults, by `dlobd.faults`: each is bounded in time and undone
 network    a slow network for a whole run
 own_jobs   pathologies of the user's own job
 results    the findings of a run, stored as JSON, and their verdict
-publish    the tables of docs/findings.md
+publish    the tables of docs/results.md
 """

@@ -1,4 +1,4 @@
-"""Runs jobs with one scripted pathology each, and healthy jobs, and writes into docs/findings.md whether the findings
+"""Runs jobs with one scripted pathology each, and healthy jobs, and writes into docs/results.md whether the findings
 are right: python -m bench.pathologies [--only NAME...] [--out DIR] [--loaded].
 
 The expected findings are in bench/pathologies/table.py. The same command continues after an interruption, and repeats

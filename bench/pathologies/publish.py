@@ -1,4 +1,4 @@
-"""The results as tables of docs/findings.md."""
+"""The results as tables of docs/results.md."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from bench import publish
 from bench.pathologies.results import Result
 from bench.tables import markdown
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
+from dlobd.record.run import Run
 
-NAME, PAGE = "pathologies", "findings.md"
+NAME = "pathologies"
 
 
 def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path:
@@ -20,7 +20,7 @@ def write(docs: Path, made: Sequence[Result], healthy: Sequence[Result]) -> Path
     runs = list(_runs((*made, *healthy)))
     busy = [result.busy_percent for result in (*made, *healthy) if result.bundle]
     facts = [*(publish.machine(runs) if runs else ()), *publish.loaded(busy)]
-    path = docs / PAGE
+    path = docs / publish.PAGE
     publish.page(path, NAME, facts, parts(made, healthy))
     return path
 

@@ -326,11 +326,11 @@ def _sum(
             known[layer]["unexplained"],
             max(0, low[layer]),
             min(wall_ns, high[layer]),
-            tuple((cause, ns, _length(rows_of_causes[cause])) for cause, ns in _largest_first(causes[layer])),
-            _largest_first(names[layer]),
             known[layer]["measured"],
             known[layer]["between marks"],
             known[layer]["named wait"],
+            tuple((cause, ns, _length(rows_of_causes[cause])) for cause, ns in _largest_first(causes[layer])),
+            _largest_first(names[layer]),
         )
         for layer in LAYERS
         if total[layer] or layer in taking_part
@@ -370,7 +370,7 @@ def _largest_first(sums: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _length(cause: Cause | None) -> str | None:
+def _length(cause: Cause | None) -> Literal["read", "default"] | None:
     """Returns the source of the length of a cause's period; None if the cause is not registered."""
     return None if cause is None else "read" if cause.period_is_read else "default"
 

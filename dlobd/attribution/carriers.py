@@ -10,12 +10,12 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.importers.resources import Counter, SampledProcess
 from dlobd.attribution.resource_use import OTHER, with_roles
+from dlobd.record.resources import Pressure, ThreadUse
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing.clock import tick_ns
 
@@ -128,8 +128,8 @@ class Carriers:
             return span.kind.role, 0
         return who if who in self._carriers else (who.role, who.index)
 
-    def rows(self, window: Window) -> list[dict[str, Any]]:
-        """One row a process of a known role."""
+    def rows(self, window: Window) -> tuple[ThreadUse, ...]:
+        """Returns the counters of each process with a known role."""
         rows = [
             _row(recorded.process, _merged(self._matched.get(id(recorded)), recorded), window,
                  "own marks, samples" if id(recorded) in self._matched else "own marks")
@@ -141,27 +141,27 @@ class Carriers:
             if id(process) not in twins and role != OTHER:
                 who = Process(host, role, index, process.pid, process.start_ns)
                 rows.append(_row(who, _merged(process, None), window, "samples"))
-        return sorted(rows, key=lambda row: (row["role"], row["index"], row["pid"]))
+        return tuple(sorted(rows, key=lambda row: (row.role, row.index, row.pid)))
 
-    def pressure(self, window: Window) -> list[dict[str, Any]]:
-        """By host, how long some task waited for a core, and how long some was blocked by a disk."""
+    def pressure(self, window: Window) -> tuple[Pressure, ...]:
+        """Returns the stalls of each host's tasks."""
         stalls: dict[str, list[tuple[int, tuple[int, int]]]] = defaultdict(list)
         for recorded in self._recorded:
             stalls[recorded.process.host] += [(use.at_ns, use.pressure) for use in recorded.uses if use.pressure]
         if found := self._evidence.resources:
             stalls[found.host] += [(sample.at_ns, sample.pressure) for sample in found.samples if sample.pressure]
-        return [
-            {
-                "host": host,
-                "sampled_ns": max(0, min(window[1], max(each)[0]) - max(window[0], min(each)[0])),
-                **{
-                    name: Counter(_rising((at_ns, pair[column]) for at_ns, pair in sorted(each))).between(*window)
-                    for column, name in enumerate(("cpu_ns", "io_ns"))
-                },
-            }
-            for host, each in sorted(stalls.items())
-            if each
-        ]
+        return tuple(
+            Pressure(
+                host,
+                max(0, min(window[1], max(readings)[0]) - max(window[0], min(readings)[0])),
+                *(
+                    Counter(_rising((at_ns, pair[column]) for at_ns, pair in sorted(readings))).between(*window)
+                    for column in (0, 1)
+                ),
+            )
+            for host, readings in sorted(stalls.items())
+            if readings
+        )
 
     def _twin(self, recorded: RecordedProcess) -> SampledProcess | None:
         """The same process, as samples saw it."""
@@ -229,23 +229,23 @@ def _rising(readings: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return rising
 
 
-def _row(who: Process, readings: Mapping[str, list[tuple[int, int]]], window: Window, source: str) -> dict[str, Any]:
+def _row(who: Process, readings: Mapping[str, list[tuple[int, int]]], window: Window, source: str) -> ThreadUse:
     grown = {name: Counter(_rising(each)).between(*window) if each else None for name, each in readings.items()}
     ended_ns = (
         None if grown["cpu"] is None or grown["threads_on_core"] is None else grown["cpu"] - grown["threads_on_core"]
     )
-    return {
-        "host": who.host,
-        "role": who.role,
-        "index": who.index,
-        "pid": who.pid,
-        "source": source,
-        "main_on_core_ns": grown["lane_on_core"],
-        "main_waiting_ns": grown["lane_waiting"],
-        "on_core_ns": grown["cpu"],
-        "waiting_ns": grown["threads_waiting"],
-        "ended_on_core_ns": None if ended_ns is None else max(0, ended_ns),
-        "read_bytes": grown["read"],
-        "major_faults": grown["major"],
-        "block_io_ns": grown["block_io"],
-    }
+    return ThreadUse(
+        host=who.host,
+        role=who.role,
+        index=who.index,
+        pid=who.pid,
+        source=source,
+        main_on_core_ns=grown["lane_on_core"],
+        main_waiting_ns=grown["lane_waiting"],
+        on_core_ns=grown["cpu"],
+        waiting_ns=grown["threads_waiting"],
+        ended_on_core_ns=None if ended_ns is None else max(0, ended_ns),
+        read_bytes=grown["read"],
+        major_faults=grown["major"],
+        block_io_ns=grown["block_io"],
+    )

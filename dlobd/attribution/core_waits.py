@@ -1,14 +1,12 @@
-"""How the wall passed for the threads that carried it: on a core, waiting for one, or blocked. Pure.
+"""Splits the wall by the state of its threads: on a core, waiting for a core, or blocked. Pure.
 
-The kernel counts for each thread how long it was on a core and how long it was ready to run while others had the cores;
-whatever else it did, it was blocked. The attributed wall is one chain of lanes, and at each of its instants one thread
-carries the lane: so these three, and what is not known, are a partition of the wall. Counters are read now and then. In
-a stretch of length L between two readings in which one grew by G, o nanoseconds of a layer hold at least G - (L - o) of
-it and at most G; the number given is in proportion. What a process's other threads did is thread time, and no part of
-the wall.
+The kernel counts for each thread its time on a core and its time in the run queue; in all other time it is blocked. The
+attributed wall is one chain of lanes, and at each instant one thread executes the lane: so these three states and the
+unknown rest partition the wall. Counters are read at intervals. If a counter grows by G between two readings that are L
+apart, then o nanoseconds of a layer in between hold at least G - (L - o) of it and at most G; the result is in
+proportion. Time of a process's other threads is thread time, and no part of the wall.
 
-Cores that others had: of the CPU time that the machine used while a lane's thread waited, the share of processes that
-are none of the run's is what the rest of the machine held the run up by.
+Delay by other processes: the run's waiting, times the share of foreign processes in the machine's CPU time meanwhile.
 """
 
 from __future__ import annotations
@@ -16,28 +14,27 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
-from typing import Any
 
 from dlobd.attribution.carriers import BETWEEN, Carrier, Carriers, Window
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import ProcessSample, SampledHost
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.resources import CoreWaits, LaneTime, LayerWaits
 from dlobd.schema import Segment
 
 HELD_UP = 0.02
-"""Of the wall. A run that was held up for longer by what else ran there says something of that too: quiet runs of one
-experiment differ by several times as much."""
+"""Share of the wall. Runs delayed by other processes for longer are busy; quiet runs differ by a multiple of it."""
 
 Pieces = list[tuple[Segment, Carrier | str]]
 
 
-def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> dict[str, Any] | None:
-    """The member `core_waits` of run.json; None where no process was looked at.
+def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) -> CoreWaits | None:
+    """Returns the member `core_waits` of run.json; None if no process was read.
 
     Args:
-        segments: of the attribution; together they are the window.
+        segments: the segments of the attribution, which tile the window.
     """
     known = Carriers(evidence)
     if not known.any:
@@ -48,32 +45,32 @@ def core_waits(evidence: Evidence, segments: Sequence[Segment], window: Window) 
         by_layer[segment.layer].append((segment, carrier))
     order = [*LAYERS, UNATTRIBUTED]
     unknown: Tally[str] = Tally()
-    whole = _split(pieces, unknown)
+    whole = LaneTime(**_split(pieces, unknown))
     foreign_ns, held_up_ns = _by_others(evidence, pieces, window)
     wall_ns = window[1] - window[0]
-    return {
-        "whole": whole,
-        "layers": [{"layer": layer, **_split(by_layer[layer])} for layer in sorted(by_layer, key=order.index)],
-        "unknown": [[why, ns] for why, ns in sorted(unknown.items(), key=lambda item: (-item[1], item[0])) if ns],
-        "processes": known.rows(window),
-        "pressure": known.pressure(window),
-        "foreign_cpu_ns": foreign_ns,
-        "held_up_ns": held_up_ns,
-        "busy": None if held_up_ns is None else held_up_ns > HELD_UP * wall_ns,
-    }
+    return CoreWaits(
+        whole=whole,
+        layers=tuple(LayerWaits(layer=layer, **_split(by_layer[layer])) for layer in sorted(by_layer, key=order.index)),
+        unknown=tuple((why, ns) for why, ns in sorted(unknown.items(), key=lambda item: (-item[1], item[0])) if ns),
+        processes=known.rows(window),
+        pressure=known.pressure(window),
+        foreign_cpu_ns=foreign_ns,
+        held_up_ns=held_up_ns,
+        busy=None if held_up_ns is None else held_up_ns > HELD_UP * wall_ns,
+    )
 
 
-def warnings(found: Mapping[str, Any] | None, wall_ns: int) -> list[str]:
-    """That the machine was busy with something else, if it was."""
-    if not found or not found["busy"]:
+def warnings(waits: CoreWaits | None, wall_ns: int) -> list[str]:
+    """Returns a warning if other processes delayed the run."""
+    if waits is None or not waits.busy:
         return []
-    held_up_s, foreign_s = found["held_up_ns"] / 1e9, found["foreign_cpu_ns"] / 1e9
+    held_up_s, foreign_s = (waits.held_up_ns or 0) / 1e9, (waits.foreign_cpu_ns or 0) / 1e9
     words = f"cores that other processes had, which used {foreign_s:.1f} s of CPU"
     return [f"the machine was busy: for {held_up_s:.1f} of {wall_ns / 1e9:.1f} s the run waited for {words}"]
 
 
 def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
-    """Pieces of the wall, split; `unknown` gets what is not known, by the reason."""
+    """Splits pieces of the wall; adds the unknown time to `unknown`, by its reason."""
     overlaps: Tally[tuple[Carrier, int]] = Tally()
     ns = 0
     for segment, carrier in pieces:
@@ -106,9 +103,9 @@ def _split(pieces: Pieces, unknown: Tally[str] | None = None) -> dict[str, int]:
 
 
 def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int | None, int | None]:
-    """CPU time of processes that are none of the run's, and how long the wall waited for cores that they had.
+    """Returns the CPU time of foreign processes, and the time for which the run waited for cores that they had.
 
-    None where not all of the run's processes are seen: those of an external cluster may run on this machine too."""
+    None if not all of the run's processes are visible: those of an external cluster may run on this machine too."""
     found = evidence.resources
     if found is None or not evidence.topology.all_processes_known or len(found.samples) < 2:
         return None, None
@@ -131,7 +128,7 @@ def _by_others(evidence: Evidence, pieces: Pieces, window: Window) -> tuple[int 
 
 
 def _foreign(found: SampledHost) -> Iterator[tuple[Window, tuple[int, int]]]:
-    """For each two samples in a row, the CPU time in between: of the run's processes, and of all."""
+    """Yields, for each two successive samples, the CPU time in between: of the run's processes, and of all."""
     at: dict[int, dict[int, ProcessSample]] = defaultdict(dict)
     for process in found.processes:
         for sample in process.samples:

@@ -1,8 +1,7 @@
-"""Whether a run began with its environment in memory, or had to read it from disk. Pure.
+"""Tells whether a run started with its environment in memory, or had to read it from disk. Pure.
 
-How much of a file a job needs is what the kernel had of it when the job had ended: a job reads the files through the
-page cache, and of TensorFlow's libraries, for one, it never touches half. Of that, the part that was there before is
-the share which the run began with.
+A job reads its files through the page cache. So the bytes that it needs of a file are those that the kernel has in
+memory after the job; of TensorFlow's libraries that is less than half. The share that was there before is the result.
 """
 
 from __future__ import annotations
@@ -10,44 +9,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlobd.bundle.resources import cache_state
+from dlobd.record.resources import EnvironmentCache, EnvironmentPart, cache_state
 
 USED_BYTES = 16 << 20
-"""A part of which less is in memory at the end was not used."""
+"""A part with less in memory at the end was not used."""
 
 
-def environment_cache(evidence: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The member `environment_cache` of run.json; None where nobody looked."""
+def environment_cache(evidence: Mapping[str, Any] | None) -> EnvironmentCache | None:
+    """Returns the member `environment_cache` of run.json; None if nothing was read."""
     if not evidence:
         return None
-    parts = [_part(what, seen["before"], seen["after"]) for what, seen in evidence.items()]
-    used = [part for part in parts if part["state"] is not None]
-    order = ("cold", "partly", "warm")
-    return {"state": min((part["state"] for part in used), key=order.index, default=None), "parts": parts}
+    parts = tuple(_part(name, sizes["before"], sizes["after"]) for name, sizes in evidence.items())
+    used = [part.state for part in parts if part.state is not None]
+    return EnvironmentCache(min(used, key=("cold", "partly", "warm").index, default=None), parts)
 
 
-def warnings(found: Mapping[str, Any] | None) -> list[str]:
-    """That a run did not begin warm, and what it lacked."""
-    if not found or found["state"] in (None, "warm"):
+def not_warm(cache: EnvironmentCache) -> list[EnvironmentPart]:
+    """Returns the parts that were used, and not in memory at the start."""
+    return [part for part in cache.parts if part.state in ("cold", "partly")]
+
+
+def in_memory(part: EnvironmentPart) -> str:
+    """Returns the bytes before and after the job: 200 of 300 MB."""
+    return f"{(part.before_bytes or 0) / 1e6:.0f} of {(part.after_bytes or 0) / 1e6:.0f} MB"
+
+
+def warnings(cache: EnvironmentCache | None) -> list[str]:
+    """Returns a warning if the start was not warm."""
+    if cache is None or cache.state in (None, "warm"):
         return []
-    lacked = [
-        f"{part['part']} {part['before_bytes'] / 1e6:.0f} of {part['after_bytes'] / 1e6:.0f} MB"
-        for part in found["parts"]
-        if part["state"] in ("cold", "partly")
-    ]
-    return [f"a {found['state'].replace('partly', 'partly cold')} start: in memory was of {', '.join(lacked)}"]
+    state = "cold" if cache.state == "cold" else "partially cold"
+    parts = ", ".join(f"{in_memory(part)} of {part.part}" for part in not_warm(cache))
+    return [f"{state} start: {parts} were in the page cache"]
 
 
-def _part(what: str, before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> dict[str, Any]:
+def _part(name: str, before: Mapping[str, int] | None, after: Mapping[str, int] | None) -> EnvironmentPart:
     if before is None or after is None:
-        return {"part": what, "state": None, "total_bytes": None, "before_bytes": None, "after_bytes": None}
+        return EnvironmentPart(name, None, None, None, None)
     needed = after["resident_bytes"]
     there = min(before["resident_bytes"], needed)  # a kernel short of memory may have dropped some since
     state = None if needed < USED_BYTES else cache_state(there / needed)
-    return {
-        "part": what,
-        "state": state,
-        "total_bytes": after["total_bytes"],
-        "before_bytes": before["resident_bytes"],
-        "after_bytes": needed,
-    }
+    return EnvironmentPart(name, state, after["total_bytes"], before["resident_bytes"], needed)

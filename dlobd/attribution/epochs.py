@@ -16,23 +16,23 @@ from dlobd.attribution.importers.log4j import RESOLUTION_NS
 from dlobd.attribution.importers.recorder import Instant, RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
 from dlobd.attribution.lanes.driver import AUDIT_LOG
-from dlobd.bundle.run import Epoch, TimeToAccuracy
+from dlobd.record.run import Epoch, TimeToAccuracy
 from dlobd.schema import Event
 
 FIRST_TOUCH = "first touch of the data"
 EXECUTOR_LOG = "executor log"
 
 
-def epochs(evidence: Evidence) -> list[Epoch]:
-    """The epochs that the chief has ended, by its own marks; none where it marked none.
+def epochs(evidence: Evidence) -> tuple[Epoch, ...]:
+    """Returns the epochs that the chief completed, by its own marks.
 
-    The model that was stored after training is that of the last epoch: what was found of it belongs to that epoch,
-    unless it had been evaluated by itself, or training went on after its end.
+    The model that was stored after training is that of the last epoch: its accuracy belongs to that epoch, unless the
+    epoch was evaluated by itself, or training went on after its end.
     """
     chief = evidence.chief
     first = chief.instant(kinds.FIRST_BATCH) if chief else None
     if chief is None or first is None:
-        return []
+        return ()
     evaluated = {mark.attrs["epoch"]: mark for mark in chief.instants if mark.name == kinds.EPOCH_EVALUATED}
     found: list[Epoch] = []
     begin_ns = first.at_ns
@@ -42,7 +42,7 @@ def epochs(evidence: Evidence) -> list[Epoch]:
         begin_ns = test.at_ns if test else done.at_ns
     if found and found[-1].test_accuracy is None and not _trained_after(chief, found[-1].end_ns):
         found[-1] = _as_stored(found[-1], evidence, chief)
-    return found
+    return tuple(found)
 
 
 def _epoch(done: Instant, begin_ns: int, test: Instant | None) -> Epoch:
@@ -72,11 +72,11 @@ def _as_stored(last: Epoch, evidence: Evidence, chief: RecordedProcess) -> Epoch
 
 
 def first_touch(evidence: Evidence) -> Event | None:
-    """When the job first opened a file of its training data.
+    """Returns the first open of a file of the training data.
 
-    By the NameNode's audit log. Without one, or without HDFS, it is when an executor turned to its input split, which
-    may be seconds before the JVM opens it, or when a rank began to open its file: the second clock is then rather too
-    long than too short. Names and sizes of files, which the driver lists, are no data.
+    The NameNode's audit log has it. Without HDFS or this log it is an executor's turn to its input split, which may be
+    seconds before the JVM opens it, or the start of a rank's open: the second clock is then too long, never too short.
+    Names and sizes of files, which the driver lists, are no data.
     """
     earliest = min(_opens(evidence), default=None)
     if earliest is not None:
@@ -114,12 +114,12 @@ def _reads(evidence: Evidence) -> Iterator[Event]:
 def time_to_accuracy(
     target: float, found: Sequence[Epoch], start_ns: int, touched: Event | None, recorded: bool = True
 ) -> TimeToAccuracy | None:
-    """On both clocks; None without a target.
+    """Returns the time to accuracy on both clocks; None without a target.
 
     Args:
-        target: share of the test samples; 0: there is none.
+        target: share of the test samples; 0: no target.
         start_ns: start of the window.
-        recorded: whether the chief's own marks are there.
+        recorded: True if the chief's own marks exist.
     """
     if not target:
         return None

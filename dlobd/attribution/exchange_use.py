@@ -1,4 +1,4 @@
-"""What each rank spent on exchanging gradients, and how much of it went on while it computed. Pure."""
+"""Computes each rank's time of gradient exchange, and its overlap with computing. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan, trainers
-from dlobd.bundle.transport import ExchangeUse
+from dlobd.record.run import ExchangeUse
 
 
 def exchange_use(evidence: Evidence) -> tuple[ExchangeUse, ...]:
-    """Of each rank whose exchange lies outside of its steps; those that were cut off are left out."""
+    """Returns the exchanges of each rank whose exchange lies outside of its steps, without truncated ones."""
     ranks = sorted(trainers(evidence.processes), key=lambda one: (one.process.role, one.process.index))
     found = [_use(rank) for rank in ranks]
     return tuple(use for use in found if use is not None)
 
 
 def overlap(compute_ns: int, exchange_ns: int, steps_ns: int) -> float | None:
-    """(M + P - U) / min(M, P), after Hashemi et al. 2019 (TicTac); None where one of them took no time.
+    """Returns (M + P - U) / min(M, P), after Hashemi et al. 2019 (TicTac); None if one of them took no time.
 
-    The gaps between a step's parts make U longer than M + P where nothing overlaps: that is 0."""
+    Without overlap, gaps between a step's parts make U longer than M + P: the result is then 0."""
     shorter_ns = min(compute_ns, exchange_ns)
     return max(0.0, (compute_ns + exchange_ns - steps_ns) / shorter_ns) if shorter_ns > 0 else None
 

@@ -18,10 +18,10 @@ from dlobd import spans as kinds
 from dlobd.attribution import resource_use
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import SampledHost
-from dlobd.bundle.resources import LayerWaits
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle, find
 from dlobd.layers import UNATTRIBUTED
+from dlobd.record.resources import LayerWaits
+from dlobd.record.run import Run
 from dlobd.schema import Span, Trace
 
 SPANS = {
@@ -49,9 +49,9 @@ ATTRIBUTION = {
     "group": "str",
     "ns": "int64",
     "percent": "float64",
-    "measured_ns": "Int64",
-    "between_marks_ns": "Int64",
-    "named_wait_ns": "Int64",
+    "measured_ns": "int64",
+    "between_marks_ns": "int64",
+    "named_wait_ns": "int64",
     "unexplained_ns": "int64",
     "lo_ns": "int64",
     "hi_ns": "int64",
@@ -62,8 +62,7 @@ ATTRIBUTION = {
 }
 """Columns of `RunBundle.attribution`. `percent` is of the wall. The last four say how it passed for the thread that
 carried it, waiting for a core, and sum to `ns`; they are missing where no process was looked at. The degrees of
-evidence, from `measured_ns` to `unexplained_ns`, sum to a layer's `ns`; the first three are missing in older records.
-Of `unattributed` all are 0."""
+evidence, from `measured_ns` to `unexplained_ns`, sum to a layer's `ns`; for `unattributed` all are 0."""
 
 STEPS = {
     "role": "str",

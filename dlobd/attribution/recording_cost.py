@@ -1,8 +1,8 @@
-"""The recording overhead of a run, from its bundle: counted where possible, else estimated. Pure.
+"""Computes the recording overhead of a run from its bundle: counted where possible, else estimated. Pure.
 
-Counted: spans, lines, bytes, lost lines, and the time of writing them, by the recorder itself. Estimated: spans times
-what a span cost on the client's machine before the window (evidence/span_cost.json), along the attributed chain, and in
-the training loop of the slowest rank. `dlobd selftest --overhead` measures what this estimates.
+Counted by the recorder itself: spans, lines, bytes, lost lines, and the time of writing them. Estimated: the number of
+spans times the cost of a span on the client's machine before the window (evidence/span_cost.json), along the attributed
+chain, and in the training loop of the slowest rank. `dlobd selftest --overhead` measures the estimated quantity.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess
 from dlobd.attribution.lanes.builder import OWN_MARK
 from dlobd.bundle import files, reading
+from dlobd.record.run import LoopCost, RecordingCost
 from dlobd.schema import Segment, Span
 
 BUDGET = 0.01
-"""Of the wall, and of a training loop: recording that costs more gets a warning."""
+"""Share of the wall, and of a training loop, above which recording gets a warning."""
 
 _LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _ADDED_LOGS = (
@@ -37,12 +37,12 @@ _ADDED_LOGS = (
 
 def overhead(
     evidence: Evidence, spans: Sequence[Span], segments: Sequence[Segment], wall_ns: int
-) -> dict[str, Any] | None:
-    """The member `overhead` of run.json; None for a run in which the cost per span was not measured.
+) -> RecordingCost | None:
+    """Returns the member `overhead` of run.json; None if the cost per span was not measured.
 
     Args:
-        spans: of the trace.
-        segments: of its attribution.
+        spans: the spans of the trace.
+        segments: the segments of its attribution.
     """
     known = evidence.span_cost
     if not known:
@@ -51,40 +51,40 @@ def overhead(
     costs = [process.cost for process in evidence.processes if process.cost]
     on_chain = _on_chain(spans, segments)
     chain_ns = on_chain * span_ns if span_ns is not None else None
-    return {
-        "recording": known["recording"],
-        "span_cost_ns": span_ns,
-        "spans": sum(len(process.spans) for process in evidence.processes),
-        "lines": sum(process.lines for process in evidence.processes),
-        "lost_lines": lost_lines(evidence),
-        "left_out": sum(cost.left_out for cost in costs) if costs else None,
-        "flush_ns": sum(cost.wall_ns for cost in costs) if costs else None,
-        "flush_cpu_ns": sum(cost.cpu_ns for cost in costs) if costs else None,
-        "span_bytes": sum(reading.size(process.path) or 0 for process in evidence.processes),
-        "log_bytes": sum(reading.size(path) or 0 for path in _added_logs(evidence.path)),
-        "chain_spans": on_chain,
-        "chain_ns": chain_ns,
-        "chain_share": _share(chain_ns, wall_ns),
-        "loop": _loop(evidence.processes, span_ns),
-    }
+    return RecordingCost(
+        recording=known["recording"],
+        span_cost_ns=span_ns,
+        spans=sum(len(process.spans) for process in evidence.processes),
+        lines=sum(process.lines for process in evidence.processes),
+        lost_lines=lost_lines(evidence),
+        left_out=sum(cost.left_out for cost in costs) if costs else None,
+        flush_ns=sum(cost.wall_ns for cost in costs) if costs else None,
+        flush_cpu_ns=sum(cost.cpu_ns for cost in costs) if costs else None,
+        span_bytes=sum(reading.size(process.path) or 0 for process in evidence.processes),
+        log_bytes=sum(reading.size(path) or 0 for path in _added_logs(evidence.path)),
+        chain_spans=on_chain,
+        chain_ns=chain_ns,
+        chain_share=_share(chain_ns, wall_ns),
+        loop=_loop(evidence.processes, span_ns),
+    )
 
 
-def warnings(found: dict[str, Any] | None) -> Iterator[str]:
-    """What a reader of the report should know, one line each."""
-    if found is None:
+def warnings(cost: RecordingCost | None) -> Iterator[str]:
+    """Yields warnings about switched-off or expensive recording."""
+    if cost is None:
         return
-    if found["recording"] == "off":
+    if cost.recording == "off":
         yield "recording was off (DLOBD_TRACE): no breakdown by layer; wall time and training loop are valid"
-    shares = {"the wall": found["chain_share"]}
-    if found["loop"]:
-        shares[f"the training loop of {found['loop']['rank']}"] = found["loop"]["share"]
+    shares = {"the wall": cost.chain_share}
+    if cost.loop:
+        shares[f"the training loop of {cost.loop.rank}"] = cost.loop.share
     for what, share in shares.items():
         if share is not None and share > BUDGET:
             yield f"recording cost about {100 * share:.1f} % of {what}, above the limit of {BUDGET:.0%}"
 
 
 def lost_lines(evidence: Evidence) -> int:
-    """Lines that could not be written to disk: by the recorders' own counts, and by their messages on stderr."""
+    """Counts the lines that could not be written to disk, by the recorders' counts and their messages on stderr."""
     lost: dict[int, int] = {p.process.pid: p.cost.lost_lines for p in evidence.processes if p.cost}
     logs = evidence.path / "logs"
     for path in (logs / "driver.stderr", *logs.glob("containers/*/stderr")):
@@ -99,7 +99,7 @@ def _added_logs(bundle: Path) -> Iterator[Path]:
 
 
 def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
-    """Spans that began in a stretch of the wall attributed to their own lane: all others delayed nothing."""
+    """Counts spans that began in a stretch of the wall attributed to their own lane; all others delayed nothing."""
     starts: dict[str, list[int]] = defaultdict(list)
     for span in spans:
         if span.source == OWN_MARK:
@@ -113,9 +113,8 @@ def _on_chain(spans: Iterable[Span], segments: Iterable[Segment]) -> int:
     return found
 
 
-def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> dict[str, Any] | None:
-    """The training loop that took longest, from its first batch to its last step; the spans of all its threads, since
-    they share one interpreter."""
+def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> LoopCost | None:
+    """Returns the cost in the longest training loop, with the spans of all its threads: they share one interpreter."""
     slowest: tuple[int, int, RecordedProcess] | None = None
     for process in processes:
         first, last = process.instant(kinds.FIRST_BATCH), process.instant(kinds.LAST_STEP_DONE)
@@ -126,13 +125,8 @@ def _loop(processes: Iterable[RecordedProcess], span_ns: int | None) -> dict[str
     length_ns, first_ns, process = slowest
     spans = sum(first_ns <= span.start_ns < first_ns + length_ns for span in process.spans)
     cost_ns = spans * span_ns if span_ns is not None else None
-    return {
-        "rank": f"{process.process.role} {process.process.index}",
-        "length_ns": length_ns,
-        "spans": spans,
-        "ns": cost_ns,
-        "share": _share(cost_ns, length_ns),
-    }
+    rank = f"{process.process.role} {process.process.index}"
+    return LoopCost(rank, length_ns, spans, cost_ns, _share(cost_ns, length_ns))
 
 
 def _share(part_ns: int | None, whole_ns: int) -> float | None:

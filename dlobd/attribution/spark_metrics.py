@@ -1,10 +1,9 @@
-"""What Spark itself says of its tasks, under the names and in the units of sparkMeasure's stage metrics. Pure.
+"""Sums Spark's own metrics of its tasks, with the names and units of sparkMeasure's stage metrics. Pure.
 
 Names, units and sums are those of https://github.com/LucaCanali/sparkMeasure, `StageMetrics.aggregateStageMetrics`:
-times in whole milliseconds, what Spark has in nanoseconds divided by 10^6 in each stage, `resultSize` and
-`peakExecutionMemory` the largest stage's. `elapsedTime` is from tasks, as in its task metrics. Tasks that failed are
-included as far as Spark has metrics of them, as in Spark's own sums of a stage. Executor times of parallel tasks add
-up: they exceed the wall.
+times are whole milliseconds, nanoseconds are divided by 10^6 in each stage, and `resultSize` and `peakExecutionMemory`
+are the largest stage's. `elapsedTime` is from tasks, as in its task metrics. Failed tasks are included where Spark has
+metrics of them, as in Spark's own sums of a stage. Times of parallel tasks add up: they may exceed the wall.
 """
 
 from __future__ import annotations
@@ -15,90 +14,125 @@ from statistics import median
 from typing import Any
 
 from dlobd.attribution.importers.event_log import TaskMetrics
+from dlobd.record.resources import SparkMetrics, StageMetrics
 
-_SHUFFLE_READ, _SHUFFLE_WRITE = "Shuffle Read Metrics", "Shuffle Write Metrics"
-_INPUT, _OUTPUT = "Input Metrics", "Output Metrics"
 
-METRICS: Mapping[str, tuple[tuple[str, ...], ...]] = {
-    "executorRunTime": (("Executor Run Time",),),
-    "executorCpuTime": (("Executor CPU Time",),),
-    "executorDeserializeTime": (("Executor Deserialize Time",),),
-    "executorDeserializeCpuTime": (("Executor Deserialize CPU Time",),),
-    "resultSerializationTime": (("Result Serialization Time",),),
-    "jvmGCTime": (("JVM GC Time",),),
-    "shuffleFetchWaitTime": ((_SHUFFLE_READ, "Fetch Wait Time"),),
-    "shuffleWriteTime": ((_SHUFFLE_WRITE, "Shuffle Write Time"),),
-    "resultSize": (("Result Size",),),
-    "diskBytesSpilled": (("Disk Bytes Spilled",),),
-    "memoryBytesSpilled": (("Memory Bytes Spilled",),),
-    "peakExecutionMemory": (("Peak Execution Memory",),),
-    "recordsRead": ((_INPUT, "Records Read"),),
-    "bytesRead": ((_INPUT, "Bytes Read"),),
-    "recordsWritten": ((_OUTPUT, "Records Written"),),
-    "bytesWritten": ((_OUTPUT, "Bytes Written"),),
-    "shuffleRecordsRead": ((_SHUFFLE_READ, "Total Records Read"),),
-    "shuffleTotalBlocksFetched": ((_SHUFFLE_READ, "Local Blocks Fetched"), (_SHUFFLE_READ, "Remote Blocks Fetched")),
-    "shuffleLocalBlocksFetched": ((_SHUFFLE_READ, "Local Blocks Fetched"),),
-    "shuffleRemoteBlocksFetched": ((_SHUFFLE_READ, "Remote Blocks Fetched"),),
-    "shuffleTotalBytesRead": ((_SHUFFLE_READ, "Local Bytes Read"), (_SHUFFLE_READ, "Remote Bytes Read")),
-    "shuffleLocalBytesRead": ((_SHUFFLE_READ, "Local Bytes Read"),),
-    "shuffleRemoteBytesRead": ((_SHUFFLE_READ, "Remote Bytes Read"),),
-    "shuffleRemoteBytesReadToDisk": ((_SHUFFLE_READ, "Remote Bytes Read To Disk"),),
-    "shuffleBytesWritten": ((_SHUFFLE_WRITE, "Shuffle Bytes Written"),),
-    "shuffleRecordsWritten": ((_SHUFFLE_WRITE, "Shuffle Records Written"),),
+class Metric:
+    """A metric: its unit and meaning, and its paths in the event log's `Task Metrics`, which are added up."""
+
+    def __init__(self, unit: str, text: str, *paths: str) -> None:
+        self.unit, self.text, self.paths = unit, text, paths
+
+
+METRICS: Mapping[str, Metric] = {
+    "executorRunTime": Metric(
+        "ms", "Time that tasks ran in executors; Spark counts each CPU of a task (SPARK-51666).", "Executor Run Time"
+    ),
+    "executorCpuTime": Metric(
+        "ms", "CPU time of it in the executors' JVMs, without Python workers.", "Executor CPU Time"
+    ),
+    "executorDeserializeTime": Metric("ms", "Time to deserialise tasks.", "Executor Deserialize Time"),
+    "executorDeserializeCpuTime": Metric("ms", "CPU time of it.", "Executor Deserialize CPU Time"),
+    "resultSerializationTime": Metric("ms", "Time to serialise results.", "Result Serialization Time"),
+    "jvmGCTime": Metric("ms", "Garbage collection in executors' JVMs while tasks ran.", "JVM GC Time"),
+    "shuffleFetchWaitTime": Metric(
+        "ms", "Time tasks waited for shuffle blocks.", "Shuffle Read Metrics/Fetch Wait Time"
+    ),
+    "shuffleWriteTime": Metric("ms", "Time tasks wrote shuffle data.", "Shuffle Write Metrics/Shuffle Write Time"),
+    "resultSize": Metric("bytes", "Size of the results of one stage.", "Result Size"),
+    "diskBytesSpilled": Metric("bytes", "Spilled to disk.", "Disk Bytes Spilled"),
+    "memoryBytesSpilled": Metric("bytes", "The same in memory, before it was spilled.", "Memory Bytes Spilled"),
+    "peakExecutionMemory": Metric(
+        "bytes", "Memory for shuffles, aggregations and joins of all tasks of one stage.", "Peak Execution Memory"
+    ),
+    "recordsRead": Metric("records", "Records read by Spark's own input formats.", "Input Metrics/Records Read"),
+    "bytesRead": Metric("bytes", "Bytes read by them.", "Input Metrics/Bytes Read"),
+    "recordsWritten": Metric("records", "Records written by Spark's output formats.", "Output Metrics/Records Written"),
+    "bytesWritten": Metric("bytes", "Bytes written by them.", "Output Metrics/Bytes Written"),
+    "shuffleRecordsRead": Metric("records", "Records read from shuffles.", "Shuffle Read Metrics/Total Records Read"),
+    "shuffleTotalBlocksFetched": Metric(
+        "blocks",
+        "Shuffle blocks fetched.",
+        "Shuffle Read Metrics/Local Blocks Fetched",
+        "Shuffle Read Metrics/Remote Blocks Fetched",
+    ),
+    "shuffleLocalBlocksFetched": Metric(
+        "blocks", "Those from the same executor.", "Shuffle Read Metrics/Local Blocks Fetched"
+    ),
+    "shuffleRemoteBlocksFetched": Metric(
+        "blocks", "Those from other executors.", "Shuffle Read Metrics/Remote Blocks Fetched"
+    ),
+    "shuffleTotalBytesRead": Metric(
+        "bytes",
+        "Bytes read from shuffles.",
+        "Shuffle Read Metrics/Local Bytes Read",
+        "Shuffle Read Metrics/Remote Bytes Read",
+    ),
+    "shuffleLocalBytesRead": Metric("bytes", "Those from the same executor.", "Shuffle Read Metrics/Local Bytes Read"),
+    "shuffleRemoteBytesRead": Metric("bytes", "Those from other executors.", "Shuffle Read Metrics/Remote Bytes Read"),
+    "shuffleRemoteBytesReadToDisk": Metric(
+        "bytes", "Those of the latter that went to disk.", "Shuffle Read Metrics/Remote Bytes Read To Disk"
+    ),
+    "shuffleBytesWritten": Metric(
+        "bytes", "Bytes written for shuffles.", "Shuffle Write Metrics/Shuffle Bytes Written"
+    ),
+    "shuffleRecordsWritten": Metric(
+        "records", "Records written for shuffles.", "Shuffle Write Metrics/Shuffle Records Written"
+    ),
 }
-"""sparkMeasure's name to where the event log's `Task Metrics` has it; several are added."""
+"""The metrics by sparkMeasure's names; in a run each is the sum over its stages, or the largest stage's."""
 
-_NANOSECONDS = ("executorCpuTime", "executorDeserializeCpuTime", "shuffleWriteTime")
-"""What Spark writes in nanoseconds; all other times are milliseconds already."""
-_LARGEST = ("resultSize", "peakExecutionMemory")
-"""Of these a run has the largest stage's; of all others the sum."""
+COUNTS: Mapping[str, Metric] = {
+    "numStages": Metric("stages", "Stages with an ended task; each attempt counts."),
+    "numTasks": Metric("tasks", "Ended tasks."),
+    "elapsedTime": Metric("ms", "Time from the launch of the first task to the end of the last task."),
+}
+"""Metrics of the run that are no sums over `Task Metrics`."""
+
+NANOSECONDS = ("executorCpuTime", "executorDeserializeCpuTime", "shuffleWriteTime")
+"""Metrics that Spark writes in nanoseconds; all other times are in milliseconds."""
+LARGEST = ("resultSize", "peakExecutionMemory")
+"""Metrics of which a run has the largest stage's."""
 
 
-def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> dict[str, Any] | None:
-    """The member `spark_metrics` of run.json; None for a run without an ended task, as one without Spark.
+def spark_metrics(tasks: Sequence[TaskMetrics], calls: Mapping[tuple[int, int], str]) -> SparkMetrics | None:
+    """Returns the member `spark_metrics` of run.json; None for a run without an ended task.
 
     Args:
-        calls: stage id and attempt to the call that made the stage, as far as known.
+        calls: stage id and attempt to the call that made the stage, where known.
     """
     by_stage: dict[tuple[int, int], list[TaskMetrics]] = defaultdict(list)
     for task in tasks:
         by_stage[task.stage].append(task)
     if not by_stage:
         return None
-    stages = [_stage(stage, of, calls.get(stage)) for stage, of in sorted(by_stage.items())]
+    stages = tuple(_stage(stage, members, calls.get(stage)) for stage, members in sorted(by_stage.items()))
     total = {
-        name: (max if name in _LARGEST else sum)([stage["metrics"][name] for stage in stages])
+        name: (max if name in LARGEST else sum)([stage.metrics[name] for stage in stages])
         for name in ("numTasks", *METRICS)
     }
     elapsed_ms = max(task.finish_ms for task in tasks) - min(task.launch_ms for task in tasks)
-    return {
-        "metrics": {"numStages": len(stages), "elapsedTime": elapsed_ms, **total},
-        "failed_tasks": sum(not task.ok for task in tasks),
-        "skew_ns": sum(stage["skew_ns"] for stage in stages),
-        "stages": stages,
-    }
+    return SparkMetrics(
+        metrics={"numStages": len(stages), "elapsedTime": elapsed_ms, **total},
+        failed_tasks=sum(not task.ok for task in tasks),
+        skew_ns=sum(stage.skew_ns for stage in stages),
+        stages=stages,
+    )
 
 
-def _stage(stage: tuple[int, int], tasks: Sequence[TaskMetrics], call: str | None) -> dict[str, Any]:
+def _stage(stage: tuple[int, int], tasks: Sequence[TaskMetrics], call: str | None) -> StageMetrics:
     lengths_ns = [(task.finish_ms - task.launch_ms) * 1_000_000 for task in tasks]
-    metrics = {name: sum(_value(task.raw, places) for task in tasks) for name, places in METRICS.items()}
-    in_ms = {name: metrics[name] // 1_000_000 for name in _NANOSECONDS}
-    return {
-        "stage": stage[0],
-        "attempt": stage[1],
-        "call": call,
-        "skew_ns": round(max(lengths_ns) - median(lengths_ns)),
-        "metrics": {"numTasks": len(tasks), **metrics, **in_ms},
-    }
+    metrics = {name: sum(_value(task.raw, metric.paths) for task in tasks) for name, metric in METRICS.items()}
+    in_ms = {name: metrics[name] // 1_000_000 for name in NANOSECONDS}
+    skew_ns = round(max(lengths_ns) - median(lengths_ns))
+    return StageMetrics(stage[0], stage[1], call, skew_ns, {"numTasks": len(tasks), **metrics, **in_ms})
 
 
-def _value(raw: Mapping[str, Any], places: Sequence[Sequence[str]]) -> int:
-    """Spark leaves out no metric; a task that was lost with its executor has none at all."""
+def _value(raw: Mapping[str, Any], paths: Sequence[str]) -> int:
     total = 0
-    for place in places:
-        found: Any = raw
-        for step in place:
-            found = found.get(step, {})
-        total += found or 0
+    for path in paths:
+        value: Any = raw
+        for step in path.split("/"):
+            value = value.get(step, {})
+        total += value or 0  # a task that was lost with its executor has no metrics
     return total

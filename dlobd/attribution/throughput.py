@@ -1,4 +1,4 @@
-"""How fast the whole job trained, as tf_cnn_benchmarks defines it, and its steps' percentiles. Pure.
+"""Computes the whole job's training throughput, as tf_cnn_benchmarks defines it, and quantiles of its steps. Pure.
 
     mean          samples of a step / mean of the steps' times
     uncertainty   standard deviation of the steps' speeds / sqrt(steps); a step's speed is its samples / its time
@@ -6,10 +6,9 @@
 
 of the steps after the first ten (`get_perf_timing` and `num_warmup_batches` in
 https://github.com/tensorflow/benchmarks/blob/master/scripts/tf_cnn_benchmarks/benchmark_cnn.py). There a step's time is
-that of one `Session.run`, whose graph takes its input from a queue. Here it lasts from the end of the step before, so
-that it has the wait for input, and what the loop itself does; what the chief does between two steps that is no part of
-training, a checkpoint or an evaluation, is left out, as there. All of it is seen from the chief: a step is a collective
-of all ranks, and ends when the last of them has come.
+that of one `Session.run`, whose graph takes its input from a queue. Here it lasts from the end of the previous step, so
+that it includes the wait for input and the loop itself. The chief's checkpoints and evaluations between two steps are
+left out, as there. The chief's marks suffice: a step is a collective of all ranks, and ends when the last rank joins.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import RecordedProcess, RecordedSpan
 from dlobd.attribution.statistics import quantile
-from dlobd.bundle.run import Quantiles, Throughput
+from dlobd.record.run import Quantiles, Throughput
 
 WARMUP_STEPS = 10
-"""Left out, as tf_cnn_benchmarks leaves them out by default: the first one is traced and compiled."""
+"""Number of steps left out, tf_cnn_benchmarks' default: the first step is traced and compiled."""
 
 MAD_TO_DEVIATION = 1.4826
-"""Of normally distributed values the median absolute deviation times this is the standard deviation."""
+"""Ratio of standard deviation and median absolute deviation of normally distributed values."""
 
 PAUSES = (kinds.CHECKPOINT, kinds.EVALUATE, kinds.AGREE)
-"""What the chief does between steps that is no part of training."""
+"""Work of the chief between steps that is no part of training."""
 
 
 def throughput(evidence: Evidence) -> Throughput | None:
-    """Of the job's steps after the first ten; None where fewer than two are left, or none was recorded."""
+    """Returns the throughput of the steps after the first ten; None if fewer than two are left or recorded."""
     chief = evidence.chief
     steps = [span for span in chief.steps() if not span.truncated] if chief else []
     if chief is None or len(steps) < WARMUP_STEPS + 2:
@@ -59,7 +58,7 @@ def throughput(evidence: Evidence) -> Throughput | None:
 
 
 def _with_input(chief: RecordedProcess, steps: Sequence[RecordedSpan]) -> list[int]:
-    """Of each step but the first: nanoseconds since the step before, or since the last pause after that."""
+    """Returns, for all steps except the first, the time since the previous step, or since the last pause after it."""
     ends = sorted(span.end_ns for span in chief.spans if span.name in PAUSES)
     found = []
     for before, step in pairwise(steps):

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
-from dlobd.bundle.transport import Plane
 from dlobd.channel import Channel
 from dlobd.experiment.channels import library
 from dlobd.network.verdict.evidence import Snapshot, TransportEvidence
 from dlobd.network.verdict.rules import plane_of_addresses, verdict
+from dlobd.record.run import Plane
 from dlobd.schema import OwnJob, Runnable
 
 EXCHANGE, GRPC, SPARK, HDFS = "exchange", "tensorflow-grpc", "spark", "hdfs"

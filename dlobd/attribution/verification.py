@@ -13,13 +13,12 @@ from typing import Any
 
 from dlobd import __version__
 from dlobd.attribution import record
-from dlobd.axes import RENAMED_EXCHANGES
 from dlobd.bundle import files, reading
-from dlobd.bundle.run import Check, Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError
 from dlobd.experiment.files import key
 from dlobd.experiment.own_job import from_dict
+from dlobd.record.run import Check, Computed, Run
 from dlobd.schema import Runnable
 
 SHOWN = 5
@@ -82,8 +81,7 @@ def verify(bundle: Bundle, against: str = "") -> Verification:
     except (DlobdError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         why = f"it cannot be recomputed: {type(error).__name__}: {error}"
         return Verification((*answers, Answer("report follows from the evidence", False, why)))
-    again = Run.from_json(run.to_json() | computed)
-    return Verification((*answers, _report(run, again, list(computed))), again.checks)
+    return Verification((*answers, _report(run, computed)), computed.checks)
 
 
 def _answer(question: str, differences: list[str], otherwise: str) -> Answer:
@@ -103,8 +101,6 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     if not isinstance(job, dict):
         reason = job.reason if isinstance(job, reading.Damaged) else "is missing"
         return _answer(question, [*differences, f"{files.JOB} {reason}"], "")
-    if job.get("exchange") in RENAMED_EXCHANGES:
-        job["exchange"] = RENAMED_EXCHANGES[job["exchange"]]
     configuration = json.loads(json.dumps(asdict(run.configuration)))
     differences += [
         f"{name}: {configuration[name]!r} in run.json, {job[name]!r} in job.json"
@@ -114,14 +110,14 @@ def _configuration(run: Run, experiment: Runnable, bundle: Bundle) -> Answer:
     return _answer(question, differences, f"key {run.experiment_key}")
 
 
-def _report(run: Run, again: Run, computed: list[str]) -> Answer:
+def _report(run: Run, computed: Computed) -> Answer:
     """Compares the stored members of run.json with those that were computed anew."""
-    stored, found = (json.loads(json.dumps(each.to_json())) for each in (run, again))
-    differences = [line for name in computed for line in _differences(name, stored[name], found[name])]
+    stored, found = (json.loads(json.dumps(each.to_json())) for each in (run, computed))
+    differences = [line for name in found for line in _differences(name, stored[name], found[name])]
     made = run.versions.get("dlobd")
     by = f" (made by dlobd {made}, this is {__version__})" if made != __version__ else ""
     lines = [line + by for line in differences]
-    return _answer("report follows from the evidence", lines, f"{len(computed)} fields, number for number{by}")
+    return _answer("report follows from the evidence", lines, f"{len(found)} fields, number for number{by}")
 
 
 def _differences(path: str, stored: Any, computed: Any) -> Iterator[str]:

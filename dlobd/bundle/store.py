@@ -1,13 +1,13 @@
 """Run bundles on disk: `<out>/<experiment>/<run>/{run.json, spans/, evidence/, logs/, hashes}`.
 
-    run.json    what was run, and what came out; `dlobd/bundle/run.schema.json` is its schema
+    run.json    what was run, and what came out; `dlobd.record` declares it
     spans/      one JSON-lines file a process, as `dlobd.tracing` wrote it
     evidence/   third-party records that the importers read
     logs/       everything else that helps to understand a failure
     hashes      sha256 of each file of the bundle, in the form that `sha256sum -c` reads
 
-Everything else in the directory can be made again from these, and may be deleted. Secrets are removed from text on its
-way into a bundle, so that a bundle can be handed on.
+Everything else in the directory can be regenerated from these, and may be deleted. Secrets are removed from text on its
+way into a bundle, so that a bundle can be passed on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,10 @@ import jsonschema
 from dlobd.bundle import reading
 from dlobd.bundle.files import COLLECTED, PARTS, RUN
 from dlobd.bundle.redaction import redact
-from dlobd.bundle.run import Run
-from dlobd.bundle.upgrade import upgraded
 from dlobd.errors import BundleError
+from dlobd.fields import json_schema
 from dlobd.paths import replace_file, sha256_of
+from dlobd.record.run import Run
 from dlobd.schema import SCHEMA_VERSION
 
 LATEST = "latest"
@@ -66,13 +65,13 @@ class Bundle:
         """Logs for people."""
         return self.path / "logs"
 
-    def write(self, run: Mapping[str, Any]) -> None:
-        """Writes run.json, so that at any instant either the old or the new one is there.
+    def write(self, run: Run | Mapping[str, Any]) -> None:
+        """Writes run.json atomically.
 
         Raises:
             BundleError: `run` is not valid, or the disk refuses.
         """
-        text = json.dumps(run, indent=1, allow_nan=False, default=str) + "\n"
+        text = json.dumps(run.to_json() if isinstance(run, Run) else run, indent=1, allow_nan=False, default=str) + "\n"
         validate(json.loads(text), str(self.path))
         try:
             replace_file(self.path / "run.json", text.encode())
@@ -80,14 +79,14 @@ class Bundle:
             raise BundleError(f"{self.path}/run.json cannot be written: {error.strerror}.") from error
 
     def read(self) -> Run:
-        """run.json as a Run. See `read_json`."""
+        """Reads run.json as a Run. Raises as `read_json`."""
         return Run.from_json(self.read_json())
 
     def read_json(self) -> dict[str, Any]:
-        """run.json as it is, upgraded to this version's schema and validated.
+        """Reads and validates run.json.
 
         Raises:
-            BundleError: it is missing, damaged or of a newer version.
+            BundleError: it is missing, damaged or of another schema version.
         """
         path = self.path / "run.json"
         run = reading.read_json(path, dict[str, Any])
@@ -96,28 +95,24 @@ class Bundle:
         version = run.get("schema_version") if isinstance(run, dict) else None
         if isinstance(run, reading.Damaged) or not reading.is_int(version):
             raise BundleError(f"{path} is damaged: it is not the record of a run.")
-        if version > SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             raise BundleError(
-                f"{path} has schema version {version}; this dlobd reads up to {SCHEMA_VERSION}.",
-                "use a newer dlobd",
+                f"{path} has schema version {version}; this dlobd reads {SCHEMA_VERSION}.",
+                "read it with the dlobd that wrote it, or run the experiment again",
             )
-        try:
-            run = upgraded(run)
-        except (ValueError, TypeError, KeyError):
-            raise BundleError(f"{path} is damaged: it is not the record of a run.") from None
         validate(run, str(self.path))
         return run
 
     def add(self, source: Path, name: str) -> Path:
-        """Copies a file into the bundle, without the secrets of its text.
+        """Copies a file into the bundle, without secrets in its text.
 
         Args:
-            name: where it goes, such as `logs/driver.log`.
+            name: its name there, such as `logs/driver.log`.
         """
         return self.add_bytes(source.read_bytes(), name)
 
     def add_bytes(self, data: bytes, name: str) -> Path:
-        """Writes `data` into the bundle, without the secrets of its text. See `add`."""
+        """Writes `data` into the bundle, without secrets in its text. See `add`."""
         path = self.path / name
         if self.path not in path.resolve().parents or Path(name).parts[0] not in PARTS:
             raise ValueError(f"{name!r} does not lie in {', '.join(PARTS)}")
@@ -126,14 +121,12 @@ class Bundle:
         return path
 
     def redact_driver_logs(self) -> None:
-        """The driver's logs are written in place while it runs; this adds them again, without the secrets that third
-        parties print."""
+        """Removes secrets from the driver's logs, which are written in place while it runs."""
         for log in sorted(self.logs.glob("driver.*")):
             self.add(log, f"logs/{log.name}")
 
     def note_collected(self, missing: Sequence[str], metrics: Mapping[str, Any]) -> None:
-        """Writes what collection could not have, the metrics that it took, and the inventory: each file that is there,
-        with its size in bytes, so that one which is removed or cut afterwards is missed."""
+        """Writes missing evidence, metrics and the inventory, which has the sizes of all files."""
         found = {name: (self.path / name).stat().st_size for name in self.files() if name not in (RUN, COLLECTED)}
         noted = {"missing": list(missing), "metrics": metrics, "files": found}
         self.add_bytes(json.dumps(noted, indent=1).encode(), COLLECTED)
@@ -145,15 +138,15 @@ class Bundle:
 
     @property
     def digest(self) -> str | None:
-        """The bundle's own hash: the sha256 of `hashes`, and so of everything; None if it was never sealed.
+        """The sha256 of `hashes`, which covers all files; None if the bundle was never sealed.
 
-        It is unkeyed: whoever changes a bundle can seal it again, and it then has another one. It proves something only
-        to who noted it elsewhere."""
+        It has no key: a changed bundle can be sealed again, with another hash. It is a proof only if it was noted
+        elsewhere."""
         path = self.path / "hashes"
         return sha256_of(path) if reading.is_file(path) else None
 
     def verify(self) -> list[str]:
-        """What differs from `hashes`, one line each; empty if the bundle is as it was sealed.
+        """Returns the differences from `hashes`, one line each; empty if the bundle is unchanged.
 
         Raises:
             BundleError: it was never sealed, or `hashes` is damaged.
@@ -174,13 +167,13 @@ class Bundle:
         return sorted(problems)
 
     def files(self) -> list[str]:
-        """The names of all files that `hashes` covers."""
+        """Returns the names of all files that `hashes` covers."""
         paths = [self.path / "run.json", *(p for part in PARTS for p in (self.path / part).rglob("*"))]
         return sorted(str(path.relative_to(self.path)) for path in paths if reading.is_file(path))
 
 
 def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
-    """A new, empty bundle for a run of `experiment` under `out`.
+    """Creates an empty bundle for a run of `experiment` under `out`.
 
     Raises:
         BundleError: the directory cannot be made.
@@ -203,7 +196,7 @@ def create(out: Path, experiment: str, now: datetime | None = None) -> Bundle:
 
 
 def at(out: Path, experiment: str, run_id: str) -> Bundle:
-    """The bundle of the run `run_id`, made if it is not there. Raises BundleError if it cannot be made."""
+    """Returns the bundle of run `run_id`, creating it if needed. Raises BundleError if that fails."""
     bundle = Bundle((out / experiment / run_id).resolve())
     try:
         for part in PARTS:
@@ -214,13 +207,13 @@ def at(out: Path, experiment: str, run_id: str) -> Bundle:
 
 
 def bundles(out: Path) -> list[Bundle]:
-    """All bundles under `out`, oldest first."""
+    """Returns all bundles under `out`, oldest first."""
     found = [path for path in out.glob("*/*") if RUN_ID.fullmatch(path.name) and path.is_dir()]
     return [Bundle(path.resolve()) for path in sorted(found, key=lambda path: path.name)]
 
 
 def find(ref: str | Path, out: Path) -> Bundle:
-    """The bundle that `ref` names: its path, its run.json, a run id or its beginning, or `latest`.
+    """Returns the bundle of `ref`: its path, its run.json, a run ID or a prefix of it, or `latest`.
 
     Raises:
         BundleError: there is none, or several.
@@ -244,10 +237,10 @@ def find(ref: str | Path, out: Path) -> Bundle:
 
 
 def validate(run: Any, label: str) -> None:
-    """Checks a run.json object against the schema, that its parts sum to the wall, and those of a layer to the layer.
+    """Checks a run.json object against its schema, and the sums of its layers and of their parts.
 
     Raises:
-        BundleError: it does not hold; the first violation is named.
+        BundleError: a check fails; the message names the first violation.
     """
     error = jsonschema.exceptions.best_match(_validator().iter_errors(run))
     if error is not None:
@@ -259,18 +252,12 @@ def validate(run: Any, label: str) -> None:
             raise BundleError(f"{label}: the layers sum to {total} ns, not to the wall of {run['wall_ns']} ns.")
     for layer in run["layers"]:
         known = [layer[name] for name in ("measured_ns", "between_marks_ns", "named_wait_ns", "unexplained_ns")]
-        if None not in known and sum(known) != layer["ns"]:
+        if sum(known) != layer["ns"]:
             raise BundleError(
                 f"{label}: the degrees of evidence of {layer['layer']} sum to {sum(known)} ns, not to {layer['ns']} ns."
             )
 
 
-def schema() -> dict[str, Any]:
-    """The JSON Schema of run.json."""
-    text = resources.files("dlobd.bundle").joinpath("run.schema.json").read_text(encoding="utf-8")
-    return json.loads(text)  # type: ignore[no-any-return]
-
-
 @cache
 def _validator() -> Any:
-    return jsonschema.Draft202012Validator(schema())
+    return jsonschema.Draft202012Validator(json_schema(Run))

@@ -28,7 +28,7 @@ def compare(
     """Compare the wall and each layer of B with A: faster, slower, equivalent or inconclusive, with intervals.
 
     The run is the unit. Points of one series are compared within its repeats, other runs as two samples. Exit code 2
-    if the environments of the runs differ, unless allowed. See docs/comparisons.md.
+    if the environments of the runs differ, unless allowed. See docs/comparing.md.
     """
     from dlobd.compare import comparison
     from dlobd.compare.runset import pairs

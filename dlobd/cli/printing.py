@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dlobd.cli.options import EXIT_CODES
 
 if TYPE_CHECKING:
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
+    from dlobd.record.run import Run
 
 
 def print_note(line: str) -> None:

@@ -17,9 +17,9 @@ from dlobd.schema import Runnable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
     from dlobd.experiment.series import Cell, Series
+    from dlobd.record.run import Run
     from dlobd.run.place.external import ExternalCluster
 
 

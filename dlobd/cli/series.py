@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from dlobd.cli.options import EXIT_CODES
 
 if TYPE_CHECKING:
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
     from dlobd.experiment.series import Cell, Series
+    from dlobd.record.run import Run
     from dlobd.run.place.external import ExternalCluster
 
     Shown = Callable[[Series, Mapping[Cell, Bundle], Mapping[str, Sequence[Run]]], None]

@@ -13,10 +13,10 @@ from dlobd.cli.printing import print_note
 from dlobd.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlobd.bundle.run import Run
     from dlobd.bundle.store import Bundle
     from dlobd.experiment.series import Cell, Series
     from dlobd.experiment.sweeps import Sweep
+    from dlobd.record.run import Run
 
 
 def sweep(

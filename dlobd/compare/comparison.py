@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.compare import compatibility, permutation
 from dlobd.compare.compatibility import BUSY, Difference
 from dlobd.compare.figures import PARTS, WALL, layer_or_zero_s, wall_s
@@ -19,6 +18,7 @@ from dlobd.compare.permutation import ALPHA, Samples
 from dlobd.compare.runset import Member, RunSet
 from dlobd.compare.verdicts import LEAST, MARGIN, Compared, compare_family
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 
 
 @dataclass(frozen=True, slots=True)

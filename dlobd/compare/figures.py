@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 
 PARTS = (*LAYERS, UNATTRIBUTED)
 """Parts of the wall, in the order of reports."""
@@ -44,7 +44,7 @@ def metric(name: str, unit: float = 1) -> Value:
     """Return a function that reads a metric of a run in multiples of `unit`."""
 
     def value(run: Run) -> float | None:
-        number = run.metrics.get(name)
-        return number / unit if isinstance(number, (int, float)) else None
+        number: float | None = getattr(run.metrics, name)
+        return None if number is None else number / unit
 
     return value

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dlobd.bundle import store
-from dlobd.bundle.run import Run
 from dlobd.compare.compatibility import settings, varying, why_unusable
 from dlobd.errors import UsageError
 from dlobd.experiment import series as scheduling
+from dlobd.record.run import Run
 
 K = TypeVar("K")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import PARTS, throughput
 from dlobd.compare.runset import of_series
 from dlobd.errors import BundleError
@@ -16,6 +15,7 @@ from dlobd.experiment import series as scheduling
 from dlobd.experiment.series import Series
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.paths import replace_file
+from dlobd.record.run import Run
 
 COLUMNS = {
     "point": "str",
@@ -95,6 +95,6 @@ def _figures(run: Run) -> dict[str, Any]:
         **{f"{part}_ns": given.get(part) for part in LAYERS},
         f"{UNATTRIBUTED}_ns": run.unattributed_ns,
         "throughput": throughput(run),
-        "samples_per_second": run.metrics.get("samples_per_second"),
-        "test_accuracy": run.metrics.get("test_accuracy"),
+        "samples_per_second": run.metrics.samples_per_second,
+        "test_accuracy": run.metrics.test_accuracy,
     }

@@ -1,8 +1,7 @@
 """Experiment files: TOML -> Experiment, every key, type, range and name checked before anything is started.
 
-The keys of a file are the fields of `dlobd.schema.Experiment`. None has a hidden default, but for those that came
-later (`dlobd.schema.ADDED`). `extends = "NAME"` takes what a file does not say from a shipped experiment. The name is
-the file's name unless it is given.
+The keys of a file are the fields of `dlobd.schema.Experiment`; `dlobd.schema.DEFAULTS` lists the optional ones.
+`extends = "NAME"` takes missing keys from a shipped experiment. The name defaults to the file's name.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from dlobd.axes import DATASETS, REGISTRIES, RENAMED_EXCHANGES
+from dlobd.axes import DATASETS, REGISTRIES
 from dlobd.channel import Channel
 from dlobd.errors import UsageError
 from dlobd.experiment import channels, memory, own_files, training, ways
@@ -26,7 +25,7 @@ from dlobd.job.datasets import own as own_datasets
 from dlobd.job.datasets.base import declared
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
-from dlobd.schema import ADDED, Experiment, Runnable
+from dlobd.schema import DEFAULTS, Experiment, Runnable
 
 FIELDS: dict[str, type] = get_type_hints(Experiment)
 """Field to type: str, int or float."""
@@ -160,15 +159,8 @@ def from_dict(values: Mapping[str, Any], label: str = "configuration") -> Experi
 
 
 def key(experiment: Runnable) -> str:
-    """A short, stable hash of all fields: equal fields, equal key. A field that came later is left out where it has the
-    value that all had before (`dlobd.schema.ADDED`), and what was renamed has its first name, so that keys stay what
-    they were."""
-    values = dataclasses.asdict(experiment)
-    for first, now in RENAMED_EXCHANGES.items():
-        if values.get("exchange") == now:
-            values["exchange"] = first
-    told = {name: value for name, value in values.items() if name not in ADDED or value != ADDED[name]}
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    """Returns a short hash of all fields: equal fields, equal key."""
+    text = json.dumps(dataclasses.asdict(experiment), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -261,7 +253,7 @@ def build(
     Raises:
         UsageError: a key, type, range, name or combination is wrong; it is said where.
     """
-    given = {**ADDED, **values}
+    given = {**DEFAULTS, **values}
     checked: dict[str, Any] = {
         name: check_value(name, value, sources.get(name, whole), stored) for name, value in given.items()
     }

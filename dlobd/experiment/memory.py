@@ -7,7 +7,7 @@
         input       feed: a rank's partition, which TensorFlowOnSpark's queue holds whole, and once more on its way; the
                     barrier launcher keeps it for later epochs. read: the batches that tf.data has ahead, as float32
 
-Launcher and model are bounds found by running, not sizes measured: with them the runs of docs/models.md ended well.
+Launcher and model are bounds found by running, not sizes measured: with them the runs of docs/results.md ended well.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dlobd.experiment import files
 from dlobd.experiment.files import Source
 from dlobd.paths import PACKAGE
 from dlobd.registry import unknown
-from dlobd.schema import ADDED, Experiment
+from dlobd.schema import DEFAULTS, Experiment
 
 SETTINGS: Mapping[str, Any] = {"scaling": "weak", "fit_train_samples": False, "skip_impossible": False}
 """Keys of `[sweep]` and their defaults.
@@ -78,7 +78,8 @@ def load(name_or_path: str | Path, told: Callable[[str], None] = lambda line: No
     if twice := [name for name in axes if sources.get(name) == whole and name not in both]:
         raise UsageError(f"{whole.at(twice[0])}: {twice[0]} is both a key and an axis.", "remove one of the two")
     _check_scaling(settings, axes, whole)
-    needed = set(files.FIELDS) - set(ADDED) - (set(axes) if settings["scaling"] == "weak" else set(axes) - {"workers"})
+    given = set(axes) if settings["scaling"] == "weak" else set(axes) - {"workers"}
+    needed = files.FIELDS.keys() - DEFAULTS.keys() - given
     if missing := sorted(needed - set(base)):
         raise UsageError(f"{whole.label}: missing: {', '.join(missing)}.", 'add them, or extends = "softmax-mnist"')
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from dlobd import own_file, tracing
 from dlobd import spans as kinds
-from dlobd.axes import MODELS, RENAMED_EXCHANGES
+from dlobd.axes import MODELS
 from dlobd.hadoop.file_system import LocalDirectory, Storage, WebHdfs
 from dlobd.hadoop.webhdfs import HdfsError
 from dlobd.job import notices
 from dlobd.job.datasets.tfrecord import Layout
-from dlobd.schema import ADDED
 
 STAGED = "_SUCCESS"
 """The last file of a staged data set: path of each of its files to the checksum that HDFS should have of it."""
@@ -130,20 +129,12 @@ class Job:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Job:
-        """The job of a job.json, also of one that an earlier version wrote.
+        """Builds the job of a job.json.
 
         Raises:
-            TypeError: a field is missing that always was there, or is not known.
+            TypeError: a field is missing, or is not known.
         """
-        later = {**ADDED, "channel": "tcp", "exchange": "tf-ring", "library": "tensorflow"}
-        known = {name: value for name, value in later.items() if name in _FIELDS} | dict(values)
-        layout = Layout.of_job(known)
-        known.pop("image_values", None)
-        known["exchange"] = RENAMED_EXCHANGES.get(known["exchange"], known["exchange"])
-        return cls(**known | {"image_shape": layout.shape, "dtype": layout.dtype, "classes": layout.classes})
-
-
-_FIELDS = frozenset(field.name for field in fields(Job))
+        return cls(**{**values, "image_shape": tuple(values.get("image_shape", ()))})
 
 
 class Markers:

@@ -19,7 +19,7 @@ from dlobd.compare.verdicts import Bounds, Compared
 from dlobd.report import text
 from dlobd.report.repeats import plain_table
 from dlobd.report.summary import title
-from dlobd.schema import ADDED
+from dlobd.schema import DEFAULTS
 
 MACHINE = ("host", "processor", "cores", "distribution", "kernel")
 """Facts of a platform that the terminal shows."""
@@ -88,7 +88,9 @@ def _mostly(judged: Judged, gate: Gate) -> str:
 
 
 def _settings(comparison: Comparison, console: Console) -> None:
-    shown = {name: value for name, value in comparison.common.items() if name not in ADDED or value != ADDED[name]}
+    shown = {
+        name: value for name, value in comparison.common.items() if name not in DEFAULTS or value != DEFAULTS[name]
+    }
     text.line(console, f"In common: {_listed(shown)}")
     machine = {name: comparison.machine[name] for name in MACHINE if comparison.machine.get(name)}
     text.line(console, f"Machine: {_listed(machine)}")

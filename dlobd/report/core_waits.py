@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from rich.console import Console
 
-from dlobd.bundle.resources import CoreWaits, LaneTime, ThreadUse
-from dlobd.bundle.run import Run
+from dlobd.record.resources import CoreWaits, LaneTime, ThreadUse
+from dlobd.record.run import Run
 from dlobd.report import text
 from dlobd.report.summary import title
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dlobd.bundle.finding import Finding
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns, run_variation
-from dlobd.bundle.run import Run
+from dlobd.record.run import Finding, Run
 from dlobd.report import text
 from dlobd.report.summary import title
 
 PAGE = "docs/findings.md"
 
-OLDER = "findings: unknown, as it was made by an older dlobd: dlobd verify"
 TITLE = "What would lower the overhead"
 BELOW_THAT = " What costs most below that:"
 
 
 def findings(run: Run, console: Console) -> None:
     """Prints all of them: those above noise with evidence and remedy, the others in a line each."""
-    if run.findings is None:
-        text.line(console, f"\n{OLDER}")
-        return
     if run.wall_ns is None:
         return
     text.heading(console, TITLE)
@@ -66,5 +61,4 @@ def says(one: Finding) -> str:
 
 def split(run: Run) -> tuple[list[Finding], list[Finding]]:
     """Those above noise, and those below."""
-    found = run.findings or ()
-    return [one for one in found if one.above_noise], [one for one in found if not one.above_noise]
+    return [one for one in run.findings if one.above_noise], [one for one in run.findings if not one.above_noise]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 
 TENTH_NS = 10**8
 """The sentence has tenths of a second: repeated runs differ by more."""
@@ -25,8 +25,8 @@ def headline(run: Run) -> str:
     if run.layers and words:
         largest_ns = max(layer.ns for layer in run.layers)
         words[0] += f" ({100 * largest_ns / run.wall_ns:.0f} %)"
-    training_ns = run.metrics.get("training_ns")
-    training = f"; training took {training_ns / 1e9:.1f} s" if isinstance(training_ns, int) else ""
+    training_ns = run.metrics.training_ns
+    training = f"; training took {training_ns / 1e9:.1f} s" if training_ns is not None else ""
     return f"The run took {_seconds(total)}: {', '.join(words)}{training}."
 
 

@@ -6,18 +6,15 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from dlobd.bundle.resources import Import
+from dlobd.record.resources import Import
 from dlobd.report import text
 
 SHOWN = 12
 """So many rows are printed, the longest; run.json has all."""
 
 
-def imports(found: Sequence[Import] | None, console: Console) -> None:
+def imports(found: Sequence[Import], console: Console) -> None:
     """Prints the longest imports; of several processes of one role the longest one's."""
-    if found is None:
-        text.line(console, "\nImports: unknown, as it was made by an older dlobd.")
-        return
     longest: dict[tuple[str, str, str], Import] = {}
     for one in found:
         key = one.role, one.package, one.by

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlobd.bundle.run import Epoch, Run
 from dlobd.errors import UsageError
+from dlobd.record.run import Epoch, Run
 from dlobd.schema import ClockAnchor, Experiment
 
 RULES = Path(__file__).with_name("mlperf_style.yaml")

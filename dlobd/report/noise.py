@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dlobd.bundle.noise import ENOUGH_RUNS, Noise
+from dlobd.bundle.noise import ENOUGH_RUNS, run_variation
 from dlobd.compare import power
 from dlobd.compare.permutation import ALPHA
+from dlobd.record.run import Noise
 
 
 def machine_line(noise: Noise) -> str:
@@ -21,18 +22,19 @@ def run_line(noise: Noise, runs: int = ENOUGH_RUNS) -> str:
     share = smallest_share(noise, runs)
     if share is None:
         return f"{took}, too few to state the power of a comparison; {_wait(noise)}"
-    variation = f"standard deviation {noise.run_variation:.1%}"
+    variation = f"standard deviation {run_variation(walls):.1%}"
     return f"{took}, {variation}; {runs} runs of each side detect {share:.1%} or more; {_wait(noise)}"
 
 
 def smallest_share(noise: Noise, runs: int) -> float | None:
     """Return the smallest difference of walls that `runs` runs of each side detect, as a share of the wall."""
     detectable = power.multiple(runs, runs, False, ALPHA)
-    return None if noise.run_variation is None or detectable is None else detectable * noise.run_variation
+    variation = run_variation(noise.earlier_walls_ns or ())
+    return None if variation is None or detectable is None else detectable * variation
 
 
 def _wait(noise: Noise) -> str:
-    return f"a wait ends up to {noise.latest_ms:.2f} ms late"
+    return f"a wait ends up to {(noise.sleep_over_p99_ns + noise.loopback_p99_ns) / 1e6:.2f} ms late"
 
 
 def _loop(noise: Noise) -> str:

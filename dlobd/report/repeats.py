@@ -13,9 +13,9 @@ from functools import partial
 from rich.console import Console
 from rich.table import Table
 
-from dlobd.bundle.run import Run
 from dlobd.compare.figures import PARTS, Value, layer_s, metric, throughput, wall_s
 from dlobd.compare.median import Spread, spread
+from dlobd.record.run import Run
 from dlobd.report.summary import title
 
 Runs = Mapping[str, Sequence[Run]]

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from dlobd.bundle.resources import HostUse, ProcessUse, ResourceUse, SparkMetrics
-from dlobd.bundle.run import Run
+from dlobd.record.resources import HostUse, ProcessUse, ResourceUse, SparkMetrics
+from dlobd.record.run import Run
 from dlobd.report import core_waits, text
 from dlobd.report.summary import title
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS
+from dlobd.record.run import Run
 from dlobd.report import findings, text
 from dlobd.report.summary import Part, Summary, settings, summary
 from dlobd.report.terminal import verdict
@@ -93,7 +93,7 @@ def _bars(found: Summary, ascii_only: bool) -> Iterator[Line]:
 def _bar(part: Part, longest_ns: int, marks: tuple[str, str, str]) -> str:
     """What is there shows, however little it is, from a millisecond on."""
     unknown_ns = part.unexplained_ns
-    between_ns = min(part.between_marks_ns or 0, part.ns - unknown_ns)
+    between_ns = min(part.between_marks_ns, part.ns - unknown_ns)
     lengths = (part.ns - unknown_ns - between_ns, between_ns, unknown_ns)
     return "".join(
         mark * max(round(BAR * ns / longest_ns), 1 if ns >= 1_000_000 else 0)
@@ -105,8 +105,6 @@ def _findings(run: Run, room: int) -> list[Line]:
     """As many as there is room for, with the setting that lowers each."""
     if run.wall_ns is None:
         return []
-    if run.findings is None:
-        return [("", ""), *_wrapped(findings.OLDER)]
     above, below = findings.split(run)
     shown: list[Line] = [("", ""), (findings.TITLE, "bold")]
     if not above:
@@ -128,4 +126,4 @@ def _findings(run: Run, room: int) -> list[Line]:
 
 def _read_on(run: Run) -> str:
     page = f"dlobd report {run.run_id} -o report.html"
-    return f"All of it: dlobd show {run.run_id} --full. The page: {page}. Words: docs/glossary.md"
+    return f"All of it: dlobd show {run.run_id} --full. The page: {page}. Words: docs/concepts.md"

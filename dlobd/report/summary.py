@@ -6,14 +6,14 @@ Numbers, not text: nanoseconds, shares of 1. How they are written is each report
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dlobd import spans as kinds
 from dlobd.attribution.statistics import fewest
 from dlobd.axes import DATASETS
-from dlobd.bundle.run import Check, RankSteps, Run
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Check, RankSteps, Run
 from dlobd.schema import Clip, Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05
@@ -30,7 +30,7 @@ LARGEST = 10
 class Part:
     """A layer's part of the wall, or what is unattributed. `share` is of the wall.
 
-    measured_ns, between_marks_ns, named_wait_ns: with `unexplained_ns`, how well `ns` is known; None in older records.
+    measured_ns, between_marks_ns, named_wait_ns, unexplained_ns: they sum to `ns`.
     below_resolution: its boundaries are known to less than its length, so that there is no number, only `hi_ns`.
     """
 
@@ -42,9 +42,9 @@ class Part:
     hi_ns: int
     unexplained_ns: int
     below_resolution: bool = False
-    measured_ns: int | None = None
-    between_marks_ns: int | None = None
-    named_wait_ns: int | None = None
+    measured_ns: int = 0
+    between_marks_ns: int = 0
+    named_wait_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,6 @@ class Summary:
     """What a report shows. Without a window `parts` is empty, and `wall_ns` None.
 
     parts: the layers in their order, without the unattributed rest.
-    seen: None where an older record does not tell.
     unknown_ns: not explained, inside layers and outside of them.
     missing_ns: by how much the parts fail to sum to the wall: 0, or the record is damaged.
     failed: checks that failed.
@@ -106,7 +105,7 @@ class Summary:
     window: str
     parts: tuple[Part, ...]
     unattributed: Part | None
-    seen: Seen | None
+    seen: Seen
     unknown_ns: int
     missing_ns: int
     causes: tuple[Length, ...]
@@ -189,6 +188,12 @@ def machine_of(rank: RankSteps) -> str:
     return f"device {rank.device}; threads: intra-op {intra}, inter-op {inter}"
 
 
+def metrics(run: Run) -> list[tuple[str, float | None]]:
+    """Returns the known metrics, and the main results of dlobd's own training also if they are unknown."""
+    always = () if run.own else ("test_accuracy", "train_samples", "steps", "samples_per_second")
+    return [(name, value) for name, value in asdict(run.metrics).items() if value is not None or name in always]
+
+
 def slowest_rank(run: Run) -> str:
     """Which rank has the slowest median of its steps, in words; empty where there are no two to compare."""
     medians = {rank.name: rank.step_p50_ns for rank in run.ranks if rank.step_p50_ns}
@@ -222,8 +227,8 @@ def launcher_s(run: Run) -> float | None:
 def steady_rate(run: Run) -> float | None:
     """Samples of all ranks a second, from the end of the first step, which is traced and compiled, to the last's."""
     begin, end = run.event_ns(kinds.FIRST_STEP_DONE), run.event_ns(kinds.LAST_STEP_DONE)
-    steps, samples = run.metrics.get("steps"), run.metrics.get("train_samples")
-    if begin is None or end is None or not isinstance(steps, int) or not isinstance(samples, int) or not steps:
+    steps, samples = run.metrics.steps, run.metrics.train_samples
+    if begin is None or end is None or samples is None or not steps:
         return None
     return samples * (steps - 1) / steps / (end - begin) * 1e9 if samples else None
 
@@ -260,15 +265,12 @@ def _part(run: Run, row: LayerTime, hidden: bool) -> Part:
     )
 
 
-def _seen(run: Run) -> Seen | None:
-    known = [
-        (row.measured_ns, row.between_marks_ns, row.named_wait_ns)
-        for row in run.layers
-        if row.measured_ns is not None and row.between_marks_ns is not None and row.named_wait_ns is not None
-    ]
-    if not known or len(known) < len(run.layers):
-        return None
-    return Seen(*map(sum, zip(*known, strict=True)))
+def _seen(run: Run) -> Seen:
+    return Seen(
+        sum(row.measured_ns for row in run.layers),
+        sum(row.between_marks_ns for row in run.layers),
+        sum(row.named_wait_ns for row in run.layers),
+    )
 
 
 def _largest(run: Run) -> tuple[Length, ...]:

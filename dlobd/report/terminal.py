@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dlobd.bundle.resources import EnvironmentCache, PageCache
-from dlobd.bundle.run import RecordingCost, Run
 from dlobd.layers import LAYERS
+from dlobd.record.resources import EnvironmentCache, PageCache
+from dlobd.record.run import RecordingCost, Run
 from dlobd.report import core_waits, resources, text
 from dlobd.report.headline import headline
 from dlobd.report.imports import imports
@@ -23,6 +23,7 @@ from dlobd.report.summary import (
     Part,
     Summary,
     machine_of,
+    metrics,
     settings,
     slowest_rank,
     summary,
@@ -112,8 +113,6 @@ def verdict(run: Run) -> str:
 def _evidence(found: Summary) -> str:
     """Return how well the seconds of the wall are known, in percent of it."""
     unknown = f"{text.seconds(found.unknown_ns)} s ({text.percent(found.unknown_share)} %) not explained"
-    if found.seen is None:
-        return f"Evidence: {unknown}."
     shares = (found.seen.measured_ns, found.seen.named_wait_ns, found.seen.between_marks_ns)
     measured, waits, between = (text.percent(found.share(ns)) for ns in shares)
     return f"Evidence: {measured} % measured, {waits} % named waits, {between} % between two events, {unknown}."
@@ -241,9 +240,6 @@ def _hatches(ns: int, longest_ns: int) -> int:
 
 def _degrees(found: Summary, console: Console) -> None:
     """How well each layer's time is known; the columns sum to its seconds."""
-    if found.seen is None:
-        text.line(console, "\nHow well it is known: unknown, as it was made by an older dlobd: dlobd verify")
-        return
     text.heading(console, "How well it is known, seconds")
     heads = (("measured", 9), ("between marks", 13), ("named waits", 11), ("unexplained", 11), ("unattributed", 12))
     table = text.table(("layer", "left", 12), *((head, "right", width) for head, width in heads))
@@ -352,8 +348,7 @@ def _colour(layer: str) -> str:
 
 
 def _metrics(run: Run) -> list[tuple[str, str]]:
-    """Training metrics of the user's own script are unknown, and left out."""
-    return [_metric(key, value) for key, value in run.metrics.items() if value is not None or not run.own]
+    return [_metric(name, value) for name, value in metrics(run)]
 
 
 def _metric(name: str, value: object) -> tuple[str, str]:

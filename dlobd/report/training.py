@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dlobd.bundle.run import Run, Throughput, TimeToAccuracy
+from dlobd.record.run import Run, Throughput, TimeToAccuracy
 from dlobd.report import text
 
 NS_PER_HOUR = 3_600_000_000_000
@@ -76,10 +76,9 @@ def _reached(run: Run, found: TimeToAccuracy) -> str:
 
 def cost(run: Run, per_hour: float, console: Console) -> None:
     """Prints what the run cost at a price of the whole cluster an hour, in whatever that price is in."""
-    training_ns = run.metrics.get("training_ns")
     lengths = {
         "run": run.wall_ns,
-        "training": training_ns if isinstance(training_ns, int) else None,
+        "training": run.metrics.training_ns,
     }
     if found := run.time_to_accuracy:
         lengths[f"to accuracy {found.target:g}"] = found.from_submit_ns

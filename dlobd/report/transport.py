@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dlobd.bundle.run import Run
-from dlobd.bundle.transport import ExchangeUse, Plane
+from dlobd.record.run import ExchangeUse, Plane, Run
 from dlobd.report import text
 
 SOFT = "in software, functional only: no figure here is one of RDMA"

@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
-from dlobd.bundle.noise import Noise
 from dlobd.bundle.store import RUN_ID, Bundle
+from dlobd.record.run import Noise
 from dlobd.run.provenance import MACHINE
 
 SLEEP_NS = 1_000_000

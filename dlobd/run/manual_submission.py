@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from dlobd.hadoop.failures import failures
 from dlobd.hadoop.webhdfs import words
 from dlobd.job.description import MODEL_FILE, Job
 from dlobd.paths import plain
+from dlobd.record.run import Run
 from dlobd.run import commands, orphans, provenance, runner
 from dlobd.run import run_record as run_records
 from dlobd.run.collect import application
@@ -33,7 +34,7 @@ from dlobd.run.collect import external as evidence
 from dlobd.run.observer import Report, prefixed
 from dlobd.run.place import external
 from dlobd.run.place.external import ExternalCluster, ExternalHadoop
-from dlobd.run.run_record import SetupTimes
+from dlobd.run.run_record import RunInProgress, SetupTimes
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import clock, span_cost
 from dlobd.tracing.clock import WallToMonotonic
@@ -70,10 +71,7 @@ def prepare(chosen: Runnable, cluster: ExternalCluster, out: Path, report: Repor
             raise
     bundle.add_bytes(json.dumps(span_cost.evidence(bundle.path)).encode(), files.SPAN_COST)
     command = commands.command_of(experiment, place.target(), plain(bundle.path))
-    run_record = run_records.begin(bundle, experiment)
-    run_record["command"] = list(command.argv)
-    run_record["reason"] = PREPARED
-    bundle.write(run_record)
+    bundle.write(replace(run_records.begin(bundle, experiment), command=tuple(command.argv), reason=PREPARED))
     return bundle.path, logging_line(commands.shell_line(command), bundle.logs)
 
 
@@ -116,9 +114,8 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     run_dir = _run_dir(application_id, rm_record, place)
     experiment, job = _read(application_id, place, run_dir)
     bundle = store.at(out, experiment.name, Path(run_dir).name)
-    times = SetupTimes()
-    run_record = _record(bundle, experiment) | {"setup": times.ns}
-    run_record["versions"] = provenance.versions(None, place.hadoop_version)
+    run_record = RunInProgress(_record(bundle, experiment))
+    run_record.note(versions=provenance.versions(None, place.hadoop_version))
     bundle.add_bytes(job.to_json().encode(), files.JOB)
     report(f"collect: {application_id}")
     bundle.add_bytes(json.dumps(_window(application_id, rm_record), indent=1).encode(), files.WINDOW)
@@ -129,11 +126,11 @@ def collect_application(ref: str, cluster: ExternalCluster, out: Path, report: R
     query = evidence.LogQuery(
         application_id, begin_ms, rm_record["finishedTime"] + external.SLACK_MS, rm_record["user"], home
     )
-    with times.measure("collect"):
+    with run_record.times.measure("collect"):
         missing += place.gather(query, job.train_dir, run_dir, bundle)
         bundle.note_collected(missing, {})
-    runner.compute(experiment, bundle, run_record, times, report)
-    bundle.write(run_record)
+    runner.compute(experiment, bundle, run_record, report)
+    run_record.write(bundle)
     bundle.seal()
     return bundle.path
 
@@ -233,11 +230,11 @@ def _read(application_id: str, place: ExternalHadoop, run_dir: str) -> tuple[Exp
         ) from error
 
 
-def _record(bundle: Bundle, experiment: Experiment) -> dict[str, Any]:
+def _record(bundle: Bundle, experiment: Experiment) -> Run:
     """Returns the record that `prepare` wrote, or a new one if another machine prepared the run."""
     try:
         if (bundle.path / "run.json").exists():
-            return bundle.read_json()
+            return bundle.read()
     except BundleError:
         pass
     return run_records.begin(bundle, experiment)

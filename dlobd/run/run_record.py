@@ -1,15 +1,17 @@
-"""run.json of a run that starts: the facts known before the job is submitted."""
+"""run.json of a run in progress: the facts known before the job is submitted, and the durations of its phases."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from dlobd.bundle.redaction import redact_words
 from dlobd.bundle.store import Bundle
 from dlobd.experiment.files import key
+from dlobd.fields import decoded
+from dlobd.record.run import Checkout, Metrics, Run
 from dlobd.run import provenance
 from dlobd.schema import SCHEMA_VERSION, OwnJob, Runnable
 from dlobd.tracing.clock import timed
@@ -43,53 +45,47 @@ class SetupTimes:
         self.ns[f"{phase}_ns"] = None
 
 
-def begin(bundle: Bundle, experiment: Runnable) -> dict[str, Any]:
-    """Returns the record of a run that has not been submitted. Unknown values are null or empty."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "run_id": bundle.run_id,
-        "status": "interrupted",
-        "reason": "ended before the job was submitted",
-        "experiment": experiment.name,
-        "experiment_key": key(experiment),
-        "configuration": _configuration(experiment),
-        "started_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "command": [],
-        "window": None,
-        "wall_ns": None,
-        "layers": [],
-        "unattributed_ns": None,
-        "not_measured": [],
-        "intervals": [],
-        "clips": [],
-        "metrics": {"test_accuracy": None, "train_samples": None, "steps": None, "samples_per_second": None},
-        "throughput": None,
-        "epochs": [],
-        "first_touch": None,
-        "time_to_accuracy": None,
-        "startup": [],
-        "teardown": [],
-        "hdfs": [],
-        "ranks": [],
-        "setup": {},
-        "overhead": None,
-        "resources": None,
-        "core_waits": None,
-        "imports": None,
-        "spark_metrics": None,
-        "checks": [],
-        "noise": None,
-        "page_cache": None,
-        "environment_cache": None,
-        "platform": provenance.platform(),
-        "versions": provenance.versions(None),
-        "git": provenance.git(),
-        "seeds": {} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
-        "warnings": [],
-    }
+class RunInProgress:
+    """The record of a run that grows step by step. `times` has the durations of the phases outside the window."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.times = SetupTimes()
+
+    def note(self, **members: Any) -> None:
+        """Replaces members of the record."""
+        self.run = replace(self.run, **members)
+
+    def write(self, bundle: Bundle) -> None:
+        """Writes the record in its current state. Raises BundleError if the disk refuses."""
+        self.note(setup=dict(self.times.ns))
+        bundle.write(self.run)
 
 
-def _configuration(experiment: Runnable) -> dict[str, Any]:
-    values = asdict(experiment)
+def begin(bundle: Bundle, experiment: Runnable) -> Run:
+    """Returns the record of a run that has not been submitted."""
+    return Run(
+        status="interrupted",
+        reason="ended before the job was submitted",
+        metrics=Metrics(),
+        schema_version=SCHEMA_VERSION,
+        run_id=bundle.run_id,
+        experiment=experiment.name,
+        experiment_key=key(experiment),
+        configuration=_redacted(experiment),
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        command=(),
+        setup={},
+        platform=provenance.platform(),
+        versions=provenance.versions(None),
+        git=decoded(Checkout, provenance.git()),
+        seeds={} if isinstance(experiment, OwnJob) else {"data_order": experiment.seed, "weights": experiment.seed},
+    )
+
+
+def _redacted(experiment: Runnable) -> Runnable:
+    if not isinstance(experiment, OwnJob):
+        return experiment
     # arguments of the user's own script may be secrets
-    return values | {name: redact_words(values[name]) for name in ("arguments", "options") if name in values}
+    arguments, options = (tuple(redact_words(words)) for words in (experiment.arguments, experiment.options))
+    return replace(experiment, arguments=arguments, options=options)

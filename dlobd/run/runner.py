@@ -21,7 +21,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dlobd import spans as kinds
 from dlobd import tracing
@@ -56,7 +55,7 @@ from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place.base import Lent, Place, PlaceKind, kind_of
 from dlobd.run.preflight import capacity
 from dlobd.run.progress import Narrator
-from dlobd.run.run_record import SetupTimes
+from dlobd.run.run_record import RunInProgress
 from dlobd.run.schedulers.base import Command
 from dlobd.schema import Experiment, OwnJob, Runnable
 from dlobd.tracing import span_cost
@@ -131,13 +130,12 @@ class _Run:
 
     experiment: Runnable
     bundle: Bundle
-    record: dict[str, Any]
-    times: SetupTimes
+    record: RunInProgress
     report: Report
     observer: RunObserver
 
     def store(self) -> None:
-        self.bundle.write(self.record)
+        self.record.write(self.bundle)
         self.bundle.seal()
 
 
@@ -161,38 +159,39 @@ def run(
     kind = kind_of(experiment, lent)
     new = [path for path in (out / experiment.name, out) if not path.exists()]
     bundle = store.create(out, experiment.name)
-    run_record, times = run_records.begin(bundle, experiment), SetupTimes()
-    run_record["setup"] = times.ns
-    this = _Run(experiment, bundle, run_record, times, report, observer or RunObserver())
+    run_record = RunInProgress(run_records.begin(bundle, experiment))
+    this = _Run(experiment, bundle, run_record, report, observer or RunObserver())
     try:
         this.observer.created(bundle)
-        with kind.opened(experiment, lent, times, report) as place:
-            run_record["versions"] = provenance.versions(place.java_version, place.hadoop_version)
-            run_record["platform"] |= {provenance.OWN_SETTINGS: place.own_settings} if place.own_settings else {}
+        with kind.opened(experiment, lent, run_record.times, report) as place:
+            run_record.note(versions=provenance.versions(place.java_version, place.hadoop_version))
+            if place.own_settings:
+                run_record.note(platform={**run_record.run.platform, provenance.OWN_SETTINGS: place.own_settings})
             _execute(this, kind, place)
     except KeyboardInterrupt:
         _note_interrupt(run_record)
         this.store()
         raise Interrupted(f"interrupted; the evidence so far is in {bundle.path}.") from None
     except Exception as error:
-        if run_record["command"] or (bundle.path / generation.BELOW).exists():
+        if run_record.run.command or (bundle.path / generation.BELOW).exists():
             _note_failure(run_record, error)
             this.store()
         else:
             discard(bundle, new)
         raise
-    report(f"store: {record.summary_line(run_record)}")
+    report(f"store: {record.summary_line(run_record.run)}")
     this.store()
     return bundle.path
 
 
 def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
-    experiment, bundle, run_record, times, report = this.experiment, this.bundle, this.record, this.times, this.report
+    experiment, bundle, run_record, report = this.experiment, this.bundle, this.record, this.report
+    times = run_record.times
     metrics: dict[str, int | None] = {}
     if isinstance(experiment, OwnJob):
         job = None
         place.prepare("")
-        bundle.add_bytes(json.dumps(run_record["configuration"], indent=1).encode(), files.JOB)
+        bundle.add_bytes(json.dumps(asdict(run_record.run.configuration), indent=1).encode(), files.JOB)
         bundle.add(Path(experiment.script), files.SCRIPT)
     else:
         with times.measure("staging"):
@@ -206,9 +205,8 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
     if job and isinstance(experiment, Experiment):
         with times.measure("page_cache"):
             _prepare_page_cache(experiment, place, job.train_dir, bundle, report)
-    run_record["command"] = redact_words(command.argv)
-    run_record["reason"] = record.INTERRUPTED
-    bundle.write(run_record)  # this remains if the process is killed
+    run_record.note(command=tuple(redact_words(command.argv)), reason=record.INTERRUPTED)
+    run_record.write(bundle)  # this remains if the process is killed
     with times.measure("noise"):
         _measure_noise(this, place)
     environment = _environment(kind, command)
@@ -228,16 +226,16 @@ def _execute(this: _Run, kind: PlaceKind, place: Place) -> None:
         cached = page_cache.environment_evidence(before, page_cache.environment_residency(environment))
         bundle.add_bytes(json.dumps(cached).encode(), files.ENVIRONMENT_CACHE)
         if window.ended_by != "interrupt":
-            run_record["reason"] = record.INTERRUPTED_LATE
+            run_record.note(reason=record.INTERRUPTED_LATE)
         report(f"collect: {kind.evidence}")
         with times.measure("collect"):
             bundle.redact_driver_logs()
             missing, collected = place.collect(window, job, bundle)
             bundle.note_collected([*unsampled, *missing], metrics | collected)
 
-    compute(experiment, bundle, run_record, times, report)
+    compute(experiment, bundle, run_record, report)
     # from here on the result is safe, even if stopping the cluster fails
-    bundle.write(run_record)
+    run_record.write(bundle)
     if window.ended_by == "interrupt":
         raise KeyboardInterrupt
 
@@ -262,13 +260,11 @@ def prepare_job(
     return staged, job
 
 
-def compute(
-    experiment: Runnable, bundle: Bundle, run_record: dict[str, Any], times: SetupTimes, report: Report
-) -> None:
+def compute(experiment: Runnable, bundle: Bundle, run_record: RunInProgress, report: Report) -> None:
     """Computes the attribution from the bundle's evidence and adds it to the record."""
     report("import: trace and attribution")
-    with times.measure("import"):
-        run_record |= record.computed(bundle, experiment)
+    with run_record.times.measure("import"):
+        run_record.run = run_record.run.with_computed(record.computed(bundle, experiment))
 
 
 def _environment(kind: PlaceKind, command: Command) -> page_cache.Parts:
@@ -294,7 +290,8 @@ def _measure_noise(this: _Run, place: Place) -> None:
         noise = machine_noise.measure(machine_noise.SHORT)
     except OSError:
         return  # without /proc or loopback it cannot be measured
-    context = {"machine": place.machine, "earlier_walls_ns": machine_noise.earlier_walls_ns(this.bundle, this.record)}
+    earlier_ns = machine_noise.earlier_walls_ns(this.bundle, this.record.run.to_json())
+    context = {"machine": place.machine, "earlier_walls_ns": earlier_ns}
     this.bundle.add_bytes(json.dumps(asdict(noise) | context, indent=1).encode(), files.NOISE)
 
 
@@ -318,19 +315,18 @@ def _prepare_page_cache(experiment: Experiment, place: Place, train_dir: str, bu
             raise ClusterError(f"HDFS did not return {train_dir}: {words(error)}", "--set page_cache=as-is") from error
 
 
-def _note_interrupt(run_record: dict[str, Any]) -> None:
+def _note_interrupt(run_record: RunInProgress) -> None:
     """Notes an interrupt in the record, at whatever point Ctrl-C came."""
-    if run_record["status"] != "interrupted":  # the result was complete
-        run_record["reason"] = f"interrupted after the job had ended: it was {run_record['status']}"
-        run_record["status"] = "interrupted"
+    if run_record.run.status != "interrupted":  # the result was complete
+        reason = f"interrupted after the job had ended: it was {run_record.run.status}"
+        run_record.note(status="interrupted", reason=reason)
 
 
-def _note_failure(run_record: dict[str, Any], error: Exception) -> None:
+def _note_failure(run_record: RunInProgress, error: Exception) -> None:
     """Notes that a step of dlobd failed after the job had been submitted. The evidence is kept."""
-    if run_record["status"] == "interrupted":  # the result was not complete
+    if run_record.run.status == "interrupted":  # the result was not complete
         what = error.what if isinstance(error, DlobdError) else f"{type(error).__name__}: {error}"
-        run_record["status"] = "failed"
-        run_record["reason"] = reasons.one_line(f"the run could not be completed: {what}")
+        run_record.note(status="failed", reason=reasons.one_line(f"the run could not be completed: {what}"))
 
 
 def discard(bundle: Bundle, new: Sequence[Path]) -> None:

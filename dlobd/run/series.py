@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError, DlobdError, UsageError
 from dlobd.experiment.series import Cell, Series, StartedRun, read, write
+from dlobd.record.run import Run
 from dlobd.run import runner
 from dlobd.run.observer import Report, RunObserver, prefixed
 from dlobd.run.place import embedded, external

@@ -129,7 +129,7 @@ def _measurement(repeat: int, way: str, bundle: Bundle, steps: int, busy: float)
     run = bundle.read()
     ok = run.status == "ok"
     loop = run.overhead.loop if run.overhead else None
-    loop_ns = run.metrics.get("loop_ns")
+    loop_ns = run.metrics.loop_ns
     return Measurement(
         repeat,
         way,

@@ -15,7 +15,6 @@ from dlobd.attribution.importers import log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.rpc import Call, calls
 from dlobd.attribution.lanes.assemble import assemble
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import files, own_job
 from dlobd.faults import hooks, injection_log, queue_filler, sigstop, slow_disk
@@ -25,6 +24,7 @@ from dlobd.faults.targets import daemons_of
 from dlobd.faults.triggers import Fault, Moment, armed
 from dlobd.hadoop.embedded.cluster import EmbeddedCluster
 from dlobd.paths import shipped
+from dlobd.record.run import Run
 from dlobd.run import runner, submit
 from dlobd.run.observer import RunObserver
 from dlobd.run.place import embedded

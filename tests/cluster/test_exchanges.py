@@ -8,13 +8,13 @@ from typing import Any
 
 import psutil
 import pytest
-from cluster.test_ways import explained, same_training
 
 from dlobd import spans as kinds
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.recorder import read_all
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.bundle.store import Bundle
+from tests.cluster.test_ways import explained, same_training
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -76,7 +76,7 @@ def main(source: Path, target: Path) -> None:
     run = json.loads(names.hide(json.dumps(Bundle(source).read_json())))
     bundle = Bundle(target)
     # its own figures: the importers' of now, not those of the day when the job ran
-    run |= record.computed(bundle, own_job.from_dict(run["configuration"]))
+    run |= record.computed(bundle, own_job.from_dict(run["configuration"])).to_json()
     bundle.write(run)
     bundle.seal()
 

@@ -82,9 +82,8 @@ def test_a_wheel_lists_and_plans_outside_the_checkout(installed: Path, tmp_path:
     assert count == "10000"
 
 
-def test_a_wheel_carries_the_schema_and_the_licences(installed: Path) -> None:
-    """The schema of run.json, the marker of inline types, our licence and the terms of the data."""
-    assert (installed / "dlobd" / "bundle" / "run.schema.json").is_file()
+def test_a_wheel_carries_the_types_and_the_licences(installed: Path) -> None:
+    """The marker of inline types, our licence and the terms of the data."""
     assert (installed / "dlobd" / "py.typed").is_file()
     (licences,) = installed.glob("*.dist-info/licenses")
     assert (licences / "LICENSE").read_bytes() == (CHECKOUT / "LICENSE").read_bytes()

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run as run_of
-from repeats import experiment, member, runset
 
 from analysis.studies.amortisation import amortisation as amortised
 from analysis.studies.stack_overhead import stack_overhead as overhead_of
@@ -18,13 +16,14 @@ from bench import amortisation, cluster, command, jobs, models, publish, recorde
 from bench.points import points
 from bench.tables import Table, compared
 from dlobd.axes import LAUNCHERS, MODELS
-from dlobd.bundle.finding import Finding
-from dlobd.bundle.run import Run
 from dlobd.compare import compatibility
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
 from dlobd.experiment import files
+from dlobd.record.run import Finding, Run
 from dlobd.run import series
+from tests.records import run as run_of
+from tests.repeats import experiment, member, runset
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -114,8 +113,8 @@ def test_what_was_never_measured_is_a_dash() -> None:
 @pytest.mark.parametrize(("busy", "warns"), [([3.0, 4.0], False), ([3.0, 60.0], True)])
 def test_the_page_keeps_its_words_and_warns_of_a_busy_machine(tmp_path: Path, busy: list[float], warns: bool) -> None:
     """Only what lies between the markers changes; writing twice is writing once."""
-    page = tmp_path / "bench.md"
-    page.write_text((DOCS / "bench.md").read_text())
+    page = tmp_path / publish.PAGE
+    page.write_text((DOCS / publish.PAGE).read_text())
     before = page.read_text()
     records = [run for each in runs().values() for run in each]
     facts = [*publish.machine(records), *publish.loaded(busy)]
@@ -143,12 +142,10 @@ def test_the_clusters_and_the_recorders_tables() -> None:
 
 def test_pages_are_those_of_the_stored_figures(tmp_path: Path) -> None:
     """Whoever changes how figures are shown, makes the pages again."""
-    for name in ("bench", "channel-bench"):
-        for kind in ("json", "md"):
-            shutil.copy(DOCS / f"{name}.{kind}", tmp_path)
+    for name in (publish.PAGE, "bench.json", "channel-bench.json"):
+        shutil.copy(DOCS / name, tmp_path)
     republish.main(tmp_path)
-    for name in ("bench", "channel-bench"):
-        assert (tmp_path / f"{name}.md").read_text() == (DOCS / f"{name}.md").read_text()
+    assert (tmp_path / publish.PAGE).read_text() == (DOCS / publish.PAGE).read_text()
 
 
 def test_every_model_has_a_point_that_trains_it() -> None:
@@ -203,16 +200,18 @@ def test_a_page_changes_between_its_markers_only(tmp_path: Path) -> None:
     assert page.read_text() == f"above\n\n{begin}\n\nnew\n\n{end}\nbelow\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "page"),
-    [*((name, name) for name in ("bench", "models", "stack-overhead", "amortisation")),
-     *((name, "findings") for name in ("pathologies", "dependencies", "close-retry"))],
-)  # fmt: skip
-def test_every_command_of_make_has_its_page_with_its_markers(name: str, page: str) -> None:
-    """What it writes has a place, once."""
-    text = (DOCS / f"{page}.md").read_text()
+COMMANDS = (
+    *("bench", "stack-overhead", "amortisation", "models", "channel-bench"),
+    *("comparisons", "pathologies", "dependencies", "close-retry"),
+)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_make_has_its_markers_in_the_page(name: str) -> None:
+    """Each command has one place for its tables, and the page names the command."""
+    text = (DOCS / publish.PAGE).read_text()
     assert [text.count(line) for line in publish.markers(name)] == [1, 1]
-    assert f"    make {name}" in text or f"`make {name}`" in text
+    assert f"    make {name}\n" in text
 
 
 @pytest.mark.parametrize(
@@ -275,7 +274,7 @@ def test_stack_overhead_goes_into_its_page_and_the_readme(tmp_path: Path) -> Non
     readme.write_text("# x\n")
     made = stack_overhead.write(found, [one.run for one in every], [3.0] * 12, tmp_path / "docs", readme)
     assert all(path.exists() for path in made)
-    page = (tmp_path / "docs" / "stack-overhead.md").read_text()
+    page = (tmp_path / "docs" / publish.PAGE).read_text()
     assert "| tfos feed | 6 | 30 (30 to 30) | 20 (20 to 20) | 3 (3 to 3) | 3 (3 to 3) | 10.0 |" in page
     assert "(stack_overhead.svg)" in page
     assert "15.5 %" in page
@@ -305,7 +304,7 @@ def test_amortisation_goes_into_its_page(tmp_path: Path) -> None:
     every.append(dataclasses.replace(every[-1], run=bad, repeat=every[-1].repeat._replace(number=8)))
     made = amortisation.write(amortised(runset(every)), [one.run for one in every], [], tmp_path / "docs")
     assert all(path.exists() for path in made)
-    page = (tmp_path / "docs" / "amortisation.md").read_text()
+    page = (tmp_path / "docs" / publish.PAGE).read_text()
     assert "| tfos feed | 6 | 30 (30 to 30) | 1 (1 to 1) | 411 (411 to 411) |" in page
     assert "| 59 | 59 (59 to 59) | inside |" in page
     assert "- **Left out: 1 of 38 runs: run 20260102T040000Z-0a1b is failed: died.**" in page

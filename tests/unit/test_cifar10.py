@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import records
 
 from dlobd import paths
 from dlobd.axes import DATASETS
@@ -25,6 +24,7 @@ from dlobd.job.datasets.mnist import Mnist
 from dlobd.job.datasets.parts import Part, write_part
 from dlobd.report import summary
 from dlobd.run import runner
+from tests import records
 
 
 @pytest.fixture(autouse=True)

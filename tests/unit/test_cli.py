@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from records import layer_row, run_record
 
 import dlobd
 import dlobd.run
@@ -22,6 +21,7 @@ from dlobd.bundle import store
 from dlobd.hadoop.embedded.processes import identify
 from dlobd.hadoop.embedded.state import ClusterState, write_state
 from dlobd.tracing import clock
+from tests.records import layer_row, run_record
 
 Result = tuple[int, str, str]
 Command = Callable[..., Result]

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import records
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,10 +24,13 @@ from dlobd.attribution.importers import recorder, resources
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.topology import Placement, Topology
 from dlobd.compare.runset import without_series
+from dlobd.fields import plain
+from dlobd.record.resources import CoreWaits
 from dlobd.run.resource_sampler import Assignment, sampling
 from dlobd.schema import Process, Segment, Span
 from dlobd.tracing import clock, process_use
 from dlobd.tracing.recorder import Recorder
+from tests import records
 
 MS = 1_000_000
 
@@ -174,7 +176,7 @@ def test_what_nobody_read_is_unknown_and_why_is_said(tmp_path: Path) -> None:
     jvm = Process("h", "executor", 1, 0)
     pieces = [segment(0, 100, who), segment(100, 130, who), segment(130, 150, jvm), segment(150, 170, jvm, "yarn"),
               segment(170, 175, None, "unattributed")]  # fmt: skip
-    found = core_waits.core_waits(known, pieces, (0, 175))
+    found = plain(core_waits.core_waits(known, pieces, (0, 175)))
     assert found is not None
     assert found["whole"]["on_core_ns"], found["whole"]["waiting_ns"] == (40, 10)
     assert (found["whole"]["blocked_ns"], found["whole"]["unknown_ns"]) == (50, 75)
@@ -207,7 +209,7 @@ sys.stdin.readline()
 HOG = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nprint(flush=True)\nwhile True: pass"
 
 
-def measured(directory: Path, hogs: int) -> dict[str, Any]:
+def measured(directory: Path, hogs: int) -> CoreWaits:
     """A recorded process that wants one core, beside so many that want the same one and are none of the run's."""
     core, file = str(min(os.sched_getaffinity(0))), directory / "resources.jsonl"
     others: list[subprocess.Popen[bytes]] = []
@@ -248,19 +250,19 @@ def test_a_hog_is_seen_as_waiting_for_a_core_and_the_machine_is_called_busy(tmp_
         (tmp_path / name / "spans").mkdir(parents=True)
     quiet, hogged = measured(tmp_path / "quiet", 0), measured(tmp_path / "hogged", 4)
     for found in (quiet, hogged):
-        whole = found["whole"]
-        assert whole["unknown_ns"] <= 0.1 * whole["ns"]
-        assert whole["on_core_hi_ns"] >= 290 * MS
-        assert whole["on_core_ns"] == pytest.approx(300 * MS, rel=0.15)
-        (row,) = [row for row in found["processes"] if row["role"] == "driver"]
-        assert row["source"] == "own marks, samples"
-    shares = [found["whole"]["waiting_ns"] / found["whole"]["ns"] for found in (quiet, hogged)]
+        whole = found.whole
+        assert whole.unknown_ns <= 0.1 * whole.ns
+        assert whole.on_core_hi_ns >= 290 * MS
+        assert whole.on_core_ns == pytest.approx(300 * MS, rel=0.15)
+        (row,) = [row for row in found.processes if row.role == "driver"]
+        assert row.source == "own marks, samples"
+    shares = [found.whole.waiting_ns / found.whole.ns for found in (quiet, hogged)]
     assert shares[1] > 0.6
     assert shares[1] > shares[0]
-    assert hogged["busy"]
-    assert hogged["held_up_ns"] > 0.5 * hogged["whole"]["waiting_ns"]
-    assert hogged["foreign_cpu_ns"] > 0.5 * hogged["whole"]["ns"]
-    (line,) = core_waits.warnings(hogged, hogged["whole"]["ns"])
+    assert hogged.busy
+    assert hogged.held_up_ns > 0.5 * hogged.whole.waiting_ns
+    assert hogged.foreign_cpu_ns > 0.5 * hogged.whole.ns
+    (line,) = core_waits.warnings(hogged, hogged.whole.ns)
     assert line.startswith("the machine was busy: ")
 
 

@@ -153,15 +153,6 @@ def test_floats_are_taken_as_they_are() -> None:
     assert labels.tolist() == [0, 1, 2]
 
 
-def test_the_layout_of_a_job_of_before() -> None:
-    """It knew of images only how many bytes they have, and its files are those of today."""
-    before = tfrecord.Layout.of_job({"image_values": 784, "classes": 10})
-    now = tfrecord.Layout.of_job({"image_shape": [28, 28], "dtype": "uint8", "classes": 10})
-    assert before.template == now.template
-    assert (before.image, before.label) == (now.image, now.label)
-    assert (before.shape, now.shape) == ((784,), (28, 28))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "dtype", "classes"), [((7,), "uint8", 10), ((3, 2), "float32", 20_000)])
 def test_both_ways_to_decode_agree(shape: tuple[int, ...], dtype: str, classes: int) -> None:

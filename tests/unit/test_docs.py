@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from dlobd import errors
-from dlobd.bundle.run import Run
 from dlobd.cli.main import app
+from dlobd.record.run import Run
 from dlobd.spans import CAUSES
 
 TOP = Path(__file__).parents[2]

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counter_trees import GID, MB, RC, Host, put, traffic
-from unit.test_hadoop_conf import write
 
 from dlobd import cli
 from dlobd.channel import Channel
@@ -23,6 +21,8 @@ from dlobd.run.preflight import Diagnosis, rdma
 from dlobd.run.preflight import cluster as external
 from dlobd.run.preflight import machine as doctor
 from dlobd.run.preflight.rdma import Machine
+from tests.counter_trees import GID, MB, RC, Host, put, traffic
+from tests.hadoop_conf import write
 
 
 @pytest.fixture(autouse=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from unit.test_hadoop_conf import write
 
 from dlobd import cli
 from dlobd.hadoop import web
 from dlobd.hadoop.embedded.java import Java
 from dlobd.run import packing
 from dlobd.run.place import external, upload
+from tests.hadoop_conf import write
 
 
 @pytest.fixture

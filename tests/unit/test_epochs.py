@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from epoch_marks import DATA, RIGHT, marked
 
 import dlobd
 from dlobd.attribution import frames, record
@@ -21,6 +20,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 from dlobd.schema import Experiment
+from tests.epoch_marks import DATA, RIGHT, marked
 
 
 def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def with_target(bundle: Bundle, target: float) -> dict[str, Any]:
     experiment = dataclasses.replace(experiment, target_accuracy=target, evaluate_every_epochs=1)
     (bundle.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": stored["metrics"]}))
     found = stored | {"configuration": dataclasses.asdict(experiment), "experiment_key": key(experiment)}
-    found = json.loads(json.dumps(found | record.computed(bundle, experiment)))
+    found = json.loads(json.dumps(found | record.computed(bundle, experiment).to_json()))
     store.validate(found, "test")
     bundle.write(found)
     bundle.seal()
@@ -75,9 +75,9 @@ def test_the_stored_model_is_no_epochs_where_training_went_on(tmp_path: Path) ->
 
 
 def test_a_run_without_marks_has_no_epochs() -> None:
-    """Older bundles, and the user's own script."""
+    """An early recorder marked no epochs, and the user's own script has none."""
     for run in ("quick-run", "killed-trainer", "own-run"):
-        assert epochs(Evidence(DATA / run)) == []
+        assert epochs(Evidence(DATA / run)) == ()
 
 
 def test_first_touch_is_the_first_open_of_a_training_file(tmp_path: Path) -> None:

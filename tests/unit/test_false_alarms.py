@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import records
 
 from bench import comparisons, false_alarms, short_runs
 from bench.false_alarms import ORDERS, Count
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
+from tests import records
 
 TOP = Path(__file__).parents[2]
 S = 10**9

@@ -8,24 +8,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from strategies import span
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.findings.base import Context
 from dlobd.attribution.findings.find import FINDERS, findings
 from dlobd.attribution.findings.rules import RULES, S
 from dlobd.attribution.findings.special import LARGER
-from dlobd.attribution.record import computed
-from dlobd.bundle.finding import Finding
 from dlobd.bundle.noise import UNKNOWN_NOISE, noise_ns
-from dlobd.bundle.store import find
 from dlobd.experiment import files
 from dlobd.layers import LAYERS
+from dlobd.record.resources import CoreWaits, EnvironmentCache, EnvironmentPart, LaneTime
+from dlobd.record.run import Finding
 from dlobd.schema import MAIN_LANE, Process, Span, Trace
+from tests.captured import NAMES, Captured
+from tests.strategies import span
 
 TOP = Path(__file__).parents[2]
-DATA = TOP / "tests" / "data"
-CAPTURES = sorted(path.name for path in DATA.iterdir() if (path / "run.json").exists())
 MAIN_JOB = files.load("softmax-mnist", [])
 
 
@@ -168,30 +166,30 @@ def test_short_steps_are_a_matter_of_the_batch() -> None:
 
 def test_a_cold_start_is_told_from_a_slow_import() -> None:
     """The same import is a finding only if its files were not in memory."""
-    part = {"part": "environment", "state": "cold", "before_bytes": 10 << 20, "after_bytes": 900 << 20}
+    part = EnvironmentPart("environment", "cold", 900 << 20, 10 << 20, 900 << 20)
     slow = piece("import tensorflow", "tensorflow", 0, 25)
-    found = findings(case(slow, environment_cache={"state": "cold", "parts": [part]}))
+    found = findings(case(slow, environment_cache=EnvironmentCache("cold", (part,))))
     assert found[0].finding == "cold-start"
     assert found[0].saves_ns == 22.5 * S
     assert found[0].evidence[-1] == "environment: 10 of 944 MB were in memory"
-    assert findings(case(slow, environment_cache={"state": "warm", "parts": [part | {"state": "warm"}]})) == []
+    assert findings(case(slow, environment_cache=EnvironmentCache("warm", (replace(part, state="warm"),)))) == []
     assert findings(case(slow)) == []
 
 
 def test_cores_that_others_had() -> None:
     """What the kernel counted of the wall's threads, as far as it is certain."""
-    waits = {"held_up_ns": 30 * S, "foreign_cpu_ns": 90 * S, "whole": {"waiting_ns": 40 * S, "waiting_lo_ns": 35 * S}}
+    whole = LaneTime(100 * S, 0, 0, 35 * S, 40 * S, 0, 40 * S, 60 * S, 0)
+    waits = CoreWaits(whole, (), (), (), (), foreign_cpu_ns=90 * S, held_up_ns=30 * S, busy=True)
     found = findings(case(core_waits=waits))
     assert (found[0].finding, found[0].saves_ns, found[0].lo_ns) == ("contention", 30 * S, 25 * S)
-    assert findings(case(core_waits=waits | {"held_up_ns": 0})) == []
-    assert findings(case(core_waits=waits | {"held_up_ns": None})) == []
+    assert findings(case(core_waits=replace(waits, held_up_ns=0))) == []
+    assert findings(case(core_waits=replace(waits, held_up_ns=None))) == []
 
 
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_findings_of_real_runs_are_sound(capture: str) -> None:
+@pytest.mark.parametrize("capture", NAMES)
+def test_findings_of_real_runs_are_sound(capture: str, captured: Captured) -> None:
     """No bound is above the wall, below its certain part, or without evidence; the order is that of what they save."""
-    bundle = find(DATA / capture, DATA)
-    record = computed(bundle, bundle.read().configuration)
+    record = captured.computed(capture)
     found = record["findings"]
     assert found
     for one in found:

@@ -8,17 +8,7 @@ import pytest
 
 from dlobd.errors import UsageError
 from dlobd.hadoop.site_files import Address, HadoopConf
-
-
-def write(directory: Path, **sites: dict[str, str]) -> Path:
-    """A configuration directory with `core`, `hdfs` and `yarn` properties."""
-    for site in ("core", "hdfs", "yarn"):
-        properties = "".join(
-            f"<property><name>{name}</name><value>{value}</value></property>"
-            for name, value in sites.get(site, {}).items()
-        )
-        (directory / f"{site}-site.xml").write_text(f"<?xml version='1.0'?><configuration>{properties}</configuration>")
-    return directory
+from tests.hadoop_conf import write
 
 
 def test_addresses_of_a_plain_cluster(tmp_path: Path) -> None:

@@ -111,8 +111,8 @@ def warnings_of(bundle: Path) -> list[str]:
     """What a person is warned of."""
     wanted = files.load("softmax-mnist-quick")
     (bundle / "evidence" / "collected.json").write_text('{"missing": [], "metrics": {}}')
-    found = run_records.begin(Bundle(bundle), wanted)
-    found |= record.computed(Bundle(bundle), wanted)
+    found = run_records.begin(Bundle(bundle), wanted).to_json()
+    found |= record.computed(Bundle(bundle), wanted).to_json()
     return found["warnings"]  # type: ignore[no-any-return]
 
 

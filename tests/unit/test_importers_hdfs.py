@@ -11,6 +11,7 @@ from dlobd.attribution.importers import hdfs, log4j
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes import hdfs_use
 from dlobd.attribution.lanes.assemble import assemble
+from dlobd.fields import plain
 
 QUICK = Path(__file__).parents[1] / "data" / "quick-run"
 
@@ -124,7 +125,7 @@ def test_intervals_of_a_real_run() -> None:
 def test_the_summary_of_a_real_run() -> None:
     """Bytes are those that the files have; a purpose measured by us has a number, one that was not an interval."""
     evidence, trace = Evidence(QUICK), assemble(Evidence(QUICK))
-    rows = {row["purpose"]: row for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
+    rows = {row.purpose: plain(row) for row in hdfs_use.summary(evidence, trace.spans, trace.intervals)}
     assert rows["read input"]["bytes"] == 2 * 2_514_000
     assert rows["read input"]["ns"] is None
     assert rows["read test set"]["bytes"] == 2_000 * 838

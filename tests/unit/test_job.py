@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import multiprocessing
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,18 +13,8 @@ from dlobd import spans as kinds
 from dlobd import tracing
 from dlobd.hadoop.file_system import LocalDirectory
 from dlobd.job.description import Job, Markers
-from dlobd.schema import ADDED
 from dlobd.tracing.recorder import Recorder
-
-EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
-DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
-
-
-def job(directory: Path, **changes: Any) -> Job:
-    """A job whose storage is this machine's own directories."""
-    fields = {field.name: str(field.type) for field in dataclasses.fields(Job)}
-    values = {name: ADDED.get(name, DEFAULTS[kind]) for name, kind in fields.items()}
-    return Job(**{**values, **EXAMPLE, "run_dir": str(directory / "run"), "webhdfs_url": "", **changes})
+from tests.jobs import job
 
 
 @pytest.fixture
@@ -57,21 +45,6 @@ def test_a_job_of_another_version_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(values))
     with pytest.raises(TypeError):
         Job.read(path)
-
-
-def test_a_job_of_before_is_read(tmp_path: Path) -> None:
-    """Without the fields that came later it is what it was then; a run that was prepared then can be collected."""
-    values = json.loads(job(tmp_path).to_json())
-    settings = ("momentum", "weight_decay", "num_epochs_per_decay", "learning_rate_decay_factor", "warmup_epochs")
-    for later in ("channel", "exchange", "optimiser", "loss", "schedule", "image_shape", "dtype", "augment", *settings):
-        del values[later]
-    before = Job.from_dict({**values, "image_values": 784})
-    assert (before.channel, before.exchange) == ("tcp", "tf-ring")
-    assert (before.optimiser, before.loss, before.schedule) == ("sgd", "softmax-cross-entropy", "constant")
-    assert [getattr(before, name) for name in settings] == [0.0] * 5
-    assert before.augment == "none"
-    assert before.layout.record_bytes == job(tmp_path).layout.record_bytes
-    assert Job.from_dict({**values, "image_values": 784, "exchange": "tf-collectives"}).exchange == "tf-ring"
 
 
 def test_ranks_that_are_done(markers: Markers, tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run_record
 
+from dlobd.bundle.noise import run_variation
 from dlobd.bundle.store import Bundle
 from dlobd.report.noise import machine_line, run_line, smallest_share
 from dlobd.run import machine_noise
 from dlobd.run.machine_noise import Noise
+from tests.records import run_record
 
 QUIET = Noise(50, 60_000, 90_000, 0.01, 1.02, 0.0, 20_000, 40_000, 0.1)
 S = 10**9
@@ -44,9 +45,10 @@ def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, effort: machine
 def test_more_runs_show_smaller_effects() -> None:
     """Four times the runs detect half the effect; more variation detects less; without runs the effect is unknown."""
     near = after(40, 41, 42, 43, 44, 45)
-    assert near.run_variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
+    variation = run_variation(near.earlier_walls_ns or ())
+    assert variation == pytest.approx(1.8708 / 42.5, rel=1e-4)
     assert smallest_share(near, 64) == pytest.approx((smallest_share(near, 16) or 0) / 2, rel=0.05)
-    assert smallest_share(near, 64) == pytest.approx(2.8 * (near.run_variation or 0) * (2 / 64) ** 0.5, rel=0.02)
+    assert smallest_share(near, 64) == pytest.approx(2.8 * (variation or 0) * (2 / 64) ** 0.5, rel=0.02)
     assert (smallest_share(after(30, 35, 40, 45, 50, 55), 6) or 0) > 2 * (smallest_share(near, 6) or 1)
     assert smallest_share(QUIET, 6) is smallest_share(after(40, 41, 42, 43, 44), 6) is None
     assert smallest_share(near, 1) is None

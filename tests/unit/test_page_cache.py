@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import records
 from rich.console import Console
 
 from dlobd.errors import SetupError, UsageError
@@ -19,6 +18,7 @@ from dlobd.report import terminal
 from dlobd.run import page_cache
 from dlobd.run.place import external
 from dlobd.run.place.this_machine import ThisMachine
+from tests import records
 
 PAGE = mmap.PAGESIZE
 SIZE = 300 * PAGE + 123

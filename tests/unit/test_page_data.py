@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import records
-from page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.nesting import arrange, by_lane
@@ -23,6 +21,8 @@ from dlobd.report.page.source import Source, source
 from dlobd.report.page.timeline import MOST_SLICES, sums, timeline
 from dlobd.report.summary import summary
 from dlobd.spans import INSTANTS
+from tests import records
+from tests.page_traces import CAPTURES, DATA, copied, finding, long_run, long_trace
 
 
 @pytest.fixture(scope="module", params=CAPTURES)
@@ -147,10 +147,8 @@ def test_parts_of_steps_tile_the_ranks_time(captured: Source) -> None:
         assert all(low <= middle <= high for _, _, _, _, low, middle, high, *_ in bins)
 
 
-def test_findings_that_nobody_looked_for_are_not_none() -> None:
-    """An older record has null, which is unknown; an empty list says that there is nothing; others are in full."""
-    assert _one(_of(findings=None))["findings"] is None
-    assert "older dlobd" in _one(_of(findings=None))["without_findings"]
+def test_findings_are_complete() -> None:
+    """The page has each finding with all its members."""
     assert _one(_of(findings=[]))["findings"] == []
     assert _one(_of(findings=[finding()]))["findings"] == [{**finding(), "evidence": tuple(finding()["evidence"])}]
 

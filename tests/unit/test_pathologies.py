@@ -18,24 +18,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from records import run_record
 
 from bench.pathologies import __main__ as bench
 from bench.pathologies import faults, network, publish, results, stage, table
 from bench.pathologies.results import Result
 from bench.pathologies.stage import Ended, Stage
 from bench.pathologies.table import HEALTHY, PATHOLOGIES, Pathology
-from bench.publish import markers
+from bench.publish import PAGE, markers
 from dlobd import spans as kinds
 from dlobd.attribution.findings.find import FINDERS
-from dlobd.bundle.finding import Finding
 from dlobd.errors import Busy, SetupError, UsageError
 from dlobd.experiment import files, own_job
 from dlobd.faults import injection_log, queue_filler, slow_disk
 from dlobd.faults.observed_run import ObservedRun
 from dlobd.faults.triggers import FileAppears, LogLine
 from dlobd.hadoop.embedded.processes import ProcessId, identify
+from dlobd.record.run import Finding
 from dlobd.run import page_cache
+from tests.records import run_record
 
 S = 10**9
 TOP = Path(__file__).parents[2]
@@ -480,7 +480,7 @@ def test_the_page_says_what_was_found(tmp_path: Path) -> None:
         result("queue", finding("queue", 15, True), why_not="its trigger never came: queue filled"),
     ]
     healthy = [result("", finding("feed", 1, False)), result("", finding("feed", 9, True))]
-    (tmp_path / "findings.md").write_text("before\n\n" + "\n".join(markers("pathologies")) + "\n\nafter\n")
+    (tmp_path / PAGE).write_text("before\n\n" + "\n".join(markers("pathologies")) + "\n\nafter\n")
     page = publish.write(tmp_path, made, healthy).read_text()
     assert page.startswith("before\n\n<!-- pathologies: begin, made by make pathologies -->")
     assert page.endswith("<!-- pathologies: end -->\n\nafter\n")

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counter_trees import Host
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.transport import SPARK, planes
 from dlobd.bundle import files
-from dlobd.bundle.transport import Plane
 from dlobd.experiment.files import load
+from dlobd.record.run import Plane
+from tests.counter_trees import Host
 
 DRIVER, EXECUTOR = "10.77.2.9", "dlobd-worker-1.dlobd-fabric"
 """In client mode Spark knows the driver by the address that dlobd gave it, executors by YARN's names of their hosts."""

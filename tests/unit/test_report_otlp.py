@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from strategies import span, traces
 
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.otlp import otlp
 from dlobd.schema import ClockAnchor, Event, Process, Trace
 from dlobd.spans import SpanKind
+from tests.strategies import span, traces
 
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = ClockAnchor("domain", 5_000, 1_700_000_000_000_000_000, 10)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import span, traces
 
 from dlobd.attribution.attribute import arranged, releases
 from dlobd.attribution.importers import resources
@@ -19,6 +18,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
 from dlobd.report.perfetto import microseconds, trace_events
 from dlobd.schema import Event, Process, Trace
+from tests.strategies import span, traces
 
 
 def check(document: dict[str, Any]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from chosen_runs import made
-from records import run as run_of
 from rich.console import Console
 
-from dlobd.bundle.run import Run
 from dlobd.compare import figures
+from dlobd.record.run import Metrics, Run
 from dlobd.report import repeats, summary
 from dlobd.schema import Event
+from tests.chosen_runs import made
+from tests.records import run as run_of
 
 
 def runs() -> list[Run]:
@@ -63,7 +63,7 @@ def test_unreached_events_are_not_zero() -> None:
     assert summary.first_step_s(run) == 3.0
     assert summary.launcher_s(run) == 2.0
     assert summary.teardown_s(run) == 0.4
-    assert figures.metric("training_ns", 1e9)(replace(run, metrics={"training_ns": 5 * 10**8})) == 0.5
+    assert figures.metric("training_ns", 1e9)(replace(run, metrics=Metrics(training_ns=5 * 10**8))) == 0.5
 
 
 def test_the_tables_have_means_with_their_spread() -> None:

@@ -17,7 +17,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.headline import headline
 from dlobd.report.resources import resources
 from dlobd.report.terminal import anatomy, breakdown, verdict
@@ -165,14 +165,6 @@ def test_the_noise_of_a_client_is_not_that_of_its_cluster() -> None:
     elsewhere = RECORD["noise"] | {"machine": machine_noise.CLIENT}
     text = " ".join(render(breakdown, RECORD | {"noise": elsewhere}).split())
     assert "(the client machine; the cluster's nodes were not measured)" in text
-
-
-def test_an_older_record_does_not_say_how_well_it_is_known() -> None:
-    """No line in the verdict, and a line for the table that says how to get it."""
-    layers = [layer | {"measured_ns": None} for layer in RECORD["layers"]]
-    text = " ".join(render(breakdown, RECORD | {"layers": layers}).split())
-    assert "between two events" not in text
-    assert "How well it is known: unknown, as it was made by an older dlobd: dlobd verify" in text
 
 
 def test_what_was_not_measured_is_said() -> None:

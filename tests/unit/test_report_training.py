@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run
 from rich.cells import cell_len
 from rich.console import Console
 
 from dlobd.bundle import store
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.training import cost, training
+from tests.records import run
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RECORD = json.loads((GOLDEN / "run.json").read_text())

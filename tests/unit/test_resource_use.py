@@ -17,6 +17,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.importers.resources import Counter
 from dlobd.attribution.importers.topology import Placement, Topology
 from dlobd.attribution.resource_use import resource_use
+from dlobd.fields import plain
 from dlobd.schema import Process, Segment
 
 S = 1_000_000_000
@@ -58,7 +59,7 @@ def use(lines: list[str], *stretches: tuple[str, float, float], **more: Any) -> 
         topology=Topology(Placement.YARN_CLIENT),
         **more,
     )
-    found = resource_use(cast(Evidence, evidence), segments, (segments[0].start_ns, segments[-1].end_ns))
+    found = plain(resource_use(cast(Evidence, evidence), segments, (segments[0].start_ns, segments[-1].end_ns)))
     assert found is not None
     return found
 
@@ -222,7 +223,7 @@ def test_roles_come_from_dlobd_the_submission_the_record_and_the_program() -> No
         processes=recorded,
         topology=Topology(Placement.YARN_CLIENT),
     )
-    found = resource_use(cast(Evidence, evidence), segments, (0, S))
+    found = plain(resource_use(cast(Evidence, evidence), segments, (0, S)))
     assert found is not None
     assert {(row["role"], row["index"], row["pid"]) for row in found["processes"]} == {
         ("dlobd", 0, 1),

@@ -7,9 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from records import run as run_of
 from rich.console import Console
-from strategies import span
 
 from dlobd import spans as kinds
 from dlobd.attribution.attribute import attribute
@@ -24,6 +22,8 @@ from dlobd.selftest import paired_controls, plans, runs, score
 from dlobd.selftest import report as report
 from dlobd.selftest.injection_points import POINTS
 from dlobd.selftest.runs import SelftestRun
+from tests.records import run as run_of
+from tests.strategies import span
 
 S = 1_000_000_000
 MS = 1_000_000

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records import run_record
 
 from dlobd import tracing
 from dlobd.bundle import store
@@ -22,6 +21,7 @@ from dlobd.run import runner
 from dlobd.selftest import overhead, step_loop
 from dlobd.selftest.overhead import Measurement
 from dlobd.selftest.step_loop import Loop
+from tests.records import run_record
 
 
 def runs(on_ns: list[int | None], off_ns: list[int | None]) -> list[Measurement]:

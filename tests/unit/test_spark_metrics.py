@@ -9,6 +9,7 @@ from typing import Any
 from dlobd.attribution.importers import event_log
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.spark_metrics import METRICS, spark_metrics
+from dlobd.fields import plain
 
 DATA = Path(__file__).parents[1] / "data"
 LINES = (DATA / "event-log.jsonl").read_text().splitlines()
@@ -31,7 +32,7 @@ SPARKS_NAMES = {
 def found(lines: list[str]) -> dict[str, Any]:
     """The member `spark_metrics` of an event log."""
     log = event_log.parse(lines)
-    metrics = spark_metrics(log.tasks, log.stage_calls)
+    metrics = plain(spark_metrics(log.tasks, log.stage_calls))
     assert metrics is not None
     return metrics
 
@@ -114,7 +115,7 @@ def test_without_an_ended_task_there_is_nothing() -> None:
 def test_a_capture_without_its_stages_still_has_its_tasks() -> None:
     """The calls are unknown there, the figures are not."""
     quick = Evidence(DATA / "quick-run")
-    metrics = spark_metrics(quick.tasks, quick.stage_calls)
+    metrics = plain(spark_metrics(quick.tasks, quick.stage_calls))
     assert metrics is not None
     assert {stage["call"] for stage in metrics["stages"]} == {None}
     assert metrics["metrics"]["recordsRead"] == 6000

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from analysis_scripts import script
-from repeats import experiment, on_disk, record
 
 from analysis.studies import channel_comparison, ps_vs_allreduce
-from dlobd.bundle.run import Run
 from dlobd.compare.runset import RunSet, without_series
+from dlobd.record.run import Run
+from tests.analysis_scripts import script
+from tests.repeats import experiment, on_disk, record
 
 PLANE = {
     "plane": "exchange", "kind": "tcp", "device": "", "interface": "eth0", "addresses": [], "soft": False,
@@ -56,7 +56,7 @@ def test_channels_without_a_run_are_listed_with_a_reason() -> None:
     """A missing device, or no given run; never a number."""
     found = dict(channel_comparison.unavailable(chosen(run(0, "ring", 1))))
     assert set(found) == {"ipoib", "rdma", "shm"}
-    assert found["shm"] == "no run of it was named"
+    assert found["shm"] == "no given run uses it"
     assert all(found.values())
 
 

@@ -15,8 +15,8 @@ import pytest
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.trust import completeness, training
 from dlobd.attribution.trust.base import Facts
-from dlobd.bundle.run import Check
 from dlobd.experiment import files
+from dlobd.record.run import Check
 from dlobd.schema import Clip, Experiment
 
 DATA = Path(__file__).parents[1] / "data"

@@ -14,9 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
-from dlobd.bundle.transport import Plane
 from dlobd.channel import Channel
 from dlobd.network.verdict import byte_counts
 from dlobd.network.verdict.evidence import (
@@ -33,6 +31,8 @@ from dlobd.network.verdict.evidence import (
 )
 from dlobd.network.verdict.probe import probe
 from dlobd.network.verdict.rules import plane_of_addresses, verdict
+from dlobd.record.run import Plane
+from tests.counter_trees import BYTES, CASES, Case, Host, connected, put, seen, traffic
 
 
 def decided(case: Case, tmp_path: Path) -> Plane:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import DATA
 
 from dlobd import cli
 from dlobd.attribution import record
@@ -18,6 +17,7 @@ from dlobd.attribution.verification import verify
 from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
+from tests.captured import DATA
 
 RUN_ID = "20260102T030405Z-0a1b"
 SEALED, REPORT = "files are as sealed", "report follows from the evidence"
@@ -33,7 +33,7 @@ def sealed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metrics = {name: run["metrics"][name] for name in ("staged_bytes", "daemons_bytes", "executor_peak_bytes")}
     (found.evidence / "collected.json").write_text(json.dumps({"missing": [], "metrics": metrics}))
     run["metrics"] = {}
-    run |= record.computed(found, experiment)
+    run |= record.computed(found, experiment).to_json()
     found.write(run)
     found.seal()
     return found.path

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from dlobd.attribution.evidence_quality import quality
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.what_if import Retain, WhatIf
 from dlobd.layers import LAYERS
+from dlobd.record.resources import CoreWaits, EnvironmentCache
 from dlobd.schema import Attribution, Runnable, Segment, Span, Trace
 
 MOST_NAMES = 4
@@ -26,8 +26,8 @@ class Context:
     chosen: Runnable
     trace: Trace
     attribution: Attribution
-    core_waits: Mapping[str, Any] | None
-    environment_cache: Mapping[str, Any] | None
+    core_waits: CoreWaits | None
+    environment_cache: EnvironmentCache | None
 
     @cached_property
     def what_if(self) -> WhatIf:
@@ -68,7 +68,7 @@ class Candidate:
         retain: retained share of each span; None: `saves_ns` is the bound, because the cause is not a set of spans.
         uncertain_ns: uncertainty of the boundaries of the removed time.
 
-    The other attributes are those of `dlobd.bundle.finding.Finding`.
+    The other attributes are those of `dlobd.record.run.Finding`.
     """
 
     finding: str

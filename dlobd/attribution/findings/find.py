@@ -8,7 +8,7 @@ from dlobd.attribution.findings.base import Candidate, Context, Finder
 from dlobd.attribution.findings.rules import RULES
 from dlobd.attribution.findings.special import SPECIAL
 from dlobd.bundle import noise
-from dlobd.bundle.finding import Finding
+from dlobd.record.run import Finding
 
 FINDERS: dict[str, Finder] = {**{rule.finding: rule for rule in RULES}, **SPECIAL}
 """Rules by the code of their finding; docs/findings.md has a section about each."""

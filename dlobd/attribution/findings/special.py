@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 
+from dlobd.attribution.environment_cache import in_memory, not_warm
 from dlobd.attribution.findings.base import Candidate, Context, Finder, wall_share
 from dlobd.attribution.findings.rules import Rule, S
 from dlobd.schema import Experiment, Span
@@ -66,15 +67,10 @@ def checkpoints(context: Context) -> Candidate | None:
 
 def cold_start(context: Context) -> Candidate | None:
     """Finds imports of a run whose environment was not in memory."""
-    found = context.environment_cache
-    candidate = COLD(context) if found and found["state"] in ("cold", "partly") else None
-    if candidate is None or found is None:
+    cache = context.environment_cache
+    if cache is None or cache.state not in ("cold", "partly") or (candidate := COLD(context)) is None:
         return None
-    parts = (
-        f"{part['part']}: {part['before_bytes'] / 1e6:.0f} of {part['after_bytes'] / 1e6:.0f} MB were in memory"
-        for part in found["parts"]
-        if part["state"] in ("cold", "partly")
-    )
+    parts = (f"{part.part}: {in_memory(part)} were in memory" for part in not_warm(cache))
     return replace(candidate, evidence=(*candidate.evidence, *parts))
 
 
@@ -151,20 +147,20 @@ def short_steps(context: Context) -> Candidate | None:
 
 def contention(context: Context) -> Candidate | None:
     """Finds waits for cores that other processes used."""
-    found = context.core_waits
-    if not found or not found["held_up_ns"]:
+    waits = context.core_waits
+    if waits is None or not waits.held_up_ns:
         return None
-    whole, held_up_ns = found["whole"], found["held_up_ns"]
+    whole, held_up_ns = waits.whole, waits.held_up_ns
     return Candidate(
         "contention", "client",
         f"The run waited for cores that other processes had: {context.share(held_up_ns)}.", held_up_ns,
-        (f"other processes used {found['foreign_cpu_ns'] / 1e9:.1f} s of CPU (/proc, sampled)",
-         f"the wall's threads waited for a core: {whole['waiting_ns'] / 1e9:.3f} s, at least "  # noqa: ISC004
-         f"{whole['waiting_lo_ns'] / 1e9:.3f} (schedstat)"),
+        (f"other processes used {(waits.foreign_cpu_ns or 0) / 1e9:.1f} s of CPU (/proc, sampled)",
+         f"the wall's threads waited for a core: {whole.waiting_ns / 1e9:.3f} s, at least "  # noqa: ISC004
+         f"{whole.waiting_lo_ns / 1e9:.3f} (schedstat)"),
         "end what else runs on these nodes, or keep it off the cores of YARN's containers (cgroups: "
         "yarn.nodemanager.linux-container-executor.cgroups.strict-resource-usage)",
         "the other processes are the user's own job's, started by it outside of YARN's sight",
-        saves_ns=held_up_ns, uncertain_ns=max(0, whole["waiting_ns"] - whole["waiting_lo_ns"]),
+        saves_ns=held_up_ns, uncertain_ns=max(0, whole.waiting_ns - whole.waiting_lo_ns),
     )  # fmt: skip
 
 

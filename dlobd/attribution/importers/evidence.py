@@ -278,14 +278,12 @@ class Evidence:
         return self.event_log.stage_calls
 
     @cached_property
-    def noise(self) -> facts.Noise | None:
+    def noise(self) -> dict[str, Any] | None:
         """The machine's noise just before the window, and of which machine; None where it was not measured."""
-        found: facts.Noise | None = self._documents.get(files.NOISE, None)
-        # older versions did not compare with earlier walls
-        return None if found is None else {"earlier_walls_ns": None, **found}
+        return self._documents.get(files.NOISE, None)
 
     @cached_property
-    def page_cache(self) -> facts.PageCache | None:
+    def page_cache(self) -> dict[str, Any] | None:
         """What was in memory of the training files just before the window; None where it is not known."""
         return self._documents.get(files.PAGE_CACHE, None)
 

@@ -1,9 +1,12 @@
 """Types of the JSON documents of a bundle, as far as dlobd uses them. A document of another shape is damaged."""
 
-from typing import Any, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from dlobd.bundle import files
+from dlobd.bundle.reading import Loss
 from dlobd.network.verdict.evidence import Snapshot
+from dlobd.record.resources import PageCache
+from dlobd.record.run import Noise
 from dlobd.schema import ClockAnchor
 
 
@@ -59,7 +62,7 @@ class TrainingJob(TypedDict):
 class SpanCost(TypedDict):
     """What one span cost before the run; `recording` alone if the recorder was off."""
 
-    recording: str
+    recording: Literal["on", "off"]
     span_ns: int | None
     lowest_ns: NotRequired[int | None]
     highest_ns: NotRequired[int | None]
@@ -72,31 +75,6 @@ class Collected(TypedDict):
     missing: list[str]
     metrics: dict[str, int | None]
     files: NotRequired[dict[str, int]]
-
-
-class Noise(TypedDict):
-    """The noise of a machine before the run; None for what was not measured."""
-
-    machine: str
-    timer_ns: int | None
-    sleep_over_p50_ns: int | None
-    sleep_over_p99_ns: int | None
-    loop_variation: float | None
-    loop_slowest: float | None
-    steal_share: float | None
-    loopback_p50_ns: int | None
-    loopback_p99_ns: int | None
-    load_1m: float | None
-    earlier_walls_ns: NotRequired[list[int] | None]
-
-
-class PageCache(TypedDict):
-    """Training files in the page cache of this machine."""
-
-    asked: str
-    resident_bytes: int
-    total_bytes: int
-    before_resident_bytes: int
 
 
 class Resident(TypedDict):
@@ -216,7 +194,7 @@ class RankResult(TypedDict):
     index: int
     steps: int
     samples: int
-    losses: list[float]
+    losses: list[Loss]
     loop_ns: NotRequired[int | None]
     machine: NotRequired[Machine]
     test: NotRequired[Test | None]

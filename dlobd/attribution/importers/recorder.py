@@ -5,7 +5,6 @@ A file may end anywhere: its writer may be dead.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,9 +21,6 @@ from dlobd.tracing.recorder import Cost
 
 MAX_NS = 2**60
 """A monotonic clock counts from the start of its machine: 36 years are damage."""
-
-_NUMBERED = re.compile(r"(\w+) (\d+)")
-"""A rendezvous as it was written before its number was written apart: `step 7`."""
 
 
 @dataclass(slots=True)
@@ -106,8 +102,7 @@ class RecordedProcess:
     bad_lines: int = 0
     cost: Cost | None = None  # as the recorder last said it; None if it did not
     cost_at: int = 0  # whole lines before that
-    schema: int = 0  # version of run.json when it was recorded
-    parent: int | None = None  # pid of the process that started it; None in older files
+    parent: int | None = None  # pid of the process that started it
 
     @property
     def rank(self) -> int | None:
@@ -165,7 +160,7 @@ def _process(line: Mapping[str, Any], path: Path, before: RecordedProcess | None
     if before is None:
         return RecordedProcess(
             process, line["domain"], line["opened_ns"], line["forked"], path,
-            schema=line.get("schema", 0), parent=line.get("parent"),
+            parent=line.get("parent"),
         )  # fmt: skip
     before.process = process
     return before
@@ -228,7 +223,7 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
         rest = (line["cpu"], line["read"], line["major"], line["block_io"])
         process.uses.append(Use(last_ns, main, threads, *rest, stalled))
     elif kind == "cost":
-        # a sum; unknown members of a later version are dropped
+        # a sum; unknown members are dropped
         process.cost = Cost(**{field.name: line[field.name] for field in fields(Cost)})
         process.cost_at = process.lines
     process.last_ns = max(process.last_ns, last_ns)
@@ -236,10 +231,8 @@ def _add(process: RecordedProcess, line: Mapping[str, Any], open_spans: dict[int
 
 
 def _rendezvous(wait: dict[str, Any]) -> tuple[str, int | None]:
-    """Takes kind and number of a collective out of a recorded wait, in the current or the older form."""
+    """Takes kind and number of a collective out of a recorded wait."""
     kind, call = str(wait.pop("rendezvous", "")), wait.pop("call", None)
-    if call is None and (numbered := _NUMBERED.fullmatch(kind)):
-        return numbered[1], int(numbered[2])
     return kind, None if call is None else int(call)
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dlobd.axes import EXCHANGES, RENAMED_EXCHANGES
+from dlobd.axes import EXCHANGES
 from dlobd.schema import NotMeasured
-
-BEFORE = "tf-ring"
-"""The exchange of a job that does not name one."""
 
 
 def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
@@ -18,8 +15,7 @@ def not_measured(job: Mapping[str, Any]) -> tuple[NotMeasured, ...]:
     Args:
         job: `dlobd.job.description.Job` as a dict.
     """
-    name = job.get("exchange", BEFORE)
-    name = RENAMED_EXCHANGES.get(name, name)
+    name = job.get("exchange", "unknown")
     if name not in EXCHANGES.names():
         why = f"exchange {name} is not known to this version: whether its time lies inside of the steps is not said"
         return (NotMeasured("channel", "tensorflow", why),)

@@ -22,6 +22,7 @@ from dlobd.attribution.importers.topology import APPLICATION_LANE
 from dlobd.attribution.lanes.executor import lane_of
 from dlobd.bundle import files, reading
 from dlobd.layers import HDFS
+from dlobd.record.run import HdfsUse
 from dlobd.schema import Interval, Span
 
 CLIENT_TRACE = "DN client trace"
@@ -143,10 +144,8 @@ def outages(evidence: Evidence) -> list[str]:
     ]
 
 
-def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> list[dict[str, Any]]:
-    """Returns a row per purpose: operations, bytes, ns if it is a number, [lo_ns, hi_ns], and the sources of both ends.
-
-    The sums are over all lanes, which overlap: they are no share of the wall."""
+def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]) -> tuple[HdfsUse, ...]:
+    """Returns HDFS work by purpose. Times are sums over all lanes, which overlap: they are no part of the wall."""
     rows: dict[str, dict[str, Any]] = {}
     for span in spans:
         purpose = span.attrs.get("purpose")
@@ -181,7 +180,7 @@ def summary(evidence: Evidence, spans: Iterable[Span], found: Iterable[Interval]
         )
     if "localise" in rows:
         rows["localise"]["bytes"] = _localised(evidence)
-    return [*rows.values(), *_calls(evidence)]
+    return tuple(HdfsUse(**row) for row in (*rows.values(), *_calls(evidence)))
 
 
 def _calls(evidence: Evidence) -> list[dict[str, Any]]:

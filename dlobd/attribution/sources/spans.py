@@ -24,8 +24,6 @@ from dlobd.attribution.sources.missing_evidence import (
 from dlobd.bundle import reading
 
 SERVING = ("ps", "ps-async")
-COUNTED_SINCE = 7
-"""The version of run.json since which each rank says what carried its exchange."""
 
 _LOST = re.compile(r"dlobd: (\d+) lines of spans of process (\d+) are lost")
 _RUNS_PYTHON = "python.PythonRunner"
@@ -137,7 +135,7 @@ def _counters(evidence: Evidence) -> Iterator[MissingEvidence]:
         return
     for process in trainers(evidence.processes):
         who = process.process
-        if process.schema >= COUNTED_SINCE and process.instant(kinds.TRANSPORT) is None:
+        if process.instant(kinds.TRANSPORT) is None:
             yield MissingEvidence(
                 COUNTERS, f"the transport counters of {who.role} {who.index}", "are absent from its span file"
             )
@@ -171,7 +169,7 @@ def _defect(process: RecordedProcess | None) -> str:
             f"ends early: {opened[0]!r} has no end"
         )  # fmt: skip
     own = process.process.role == "driver" or process.rank is not None
-    if own and process.cost is None and process.schema >= COUNTED_SINCE:
+    if own and process.cost is None:
         return "ends early: it does not say what recording cost"
     return ""
 

@@ -17,8 +17,7 @@ from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.sources.kinds import EvidenceKind
 from dlobd.attribution.sources.logs import LIMITS
 from dlobd.attribution.sources.missing_evidence import MissingEvidence, ended_well
-from dlobd.bundle.run import Check, Number, Verdict
-from dlobd.bundle.transport import Plane
+from dlobd.record.run import Check, Number, Plane, Verdict
 from dlobd.schema import Clip, Runnable
 
 NS_PER_S = 10**9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlobd.attribution.trust import clocks, completeness, feed, hdfs, messages, recorder, spark, training, yarn
 from dlobd.attribution.trust.base import Facts, Rule
-from dlobd.bundle.run import Check
+from dlobd.record.run import Check
 
 RULES: tuple[Rule, ...] = (
     *completeness.RULES,

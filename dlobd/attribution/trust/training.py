@@ -124,7 +124,7 @@ def _loss_finite(facts: Facts) -> Compared | None:
 
 
 def _losses(facts: Facts) -> list[list[float]]:
-    return [result["losses"] for result in _results(facts.evidence)]
+    return [list(result["losses"]) for result in _results(facts.evidence)]
 
 
 def _finite(facts: Facts) -> bool:

@@ -57,9 +57,7 @@ class Layout:
 
     @classmethod
     def of_job(cls, job: Mapping[str, Any]) -> Layout:
-        """That of a job's files, from a job.json of this version or an older one."""
-        if "image_shape" not in job:  # images of bytes, whose shape the job omits
-            return cls((int(job["image_values"]),), classes=int(job.get("classes", 10)))
+        """Returns the layout of a job's files."""
         return cls(tuple(job["image_shape"]), str(job["dtype"]), int(job["classes"]))
 
     @property

@@ -78,7 +78,7 @@ NEAR_US, NEAR_SEND_BYTES = 33, 100_000
 """A peer at a shorter round trip than this is in another namespace of this machine, or next to it. The kernel would
 buffer megabytes between the two ends, which then do not fit into the cache: an all-reduce over such a link takes twice
 as long. This many bytes per round trip are 3 GB/s, more than one thread copies; a farther peer needs a larger buffer,
-which the kernel tunes itself. Over loopback it makes no difference (docs/channel-bench.md)."""
+which the kernel tunes itself. Over loopback it makes no difference (docs/results.md)."""
 
 RETRY_S = 0.02
 """Interval between attempts to connect to an address without a listener."""

@@ -29,7 +29,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, ip_address
 
-from dlobd.bundle.transport import Plane
 from dlobd.channel import TRANSPORTS, Channel, Kind
 from dlobd.network.channels.base import Traffic
 from dlobd.network.interfaces import network_of
@@ -44,6 +43,7 @@ from dlobd.network.verdict.byte_counts import (
     port_byte_counts,
 )
 from dlobd.network.verdict.evidence import InterfaceCounts, PortCounts, Snapshot, TcpSocket, TransportEvidence, host_of
+from dlobd.record.run import Plane
 
 PARTLY = 0.1
 """TCP connections with less than this share of the bytes were only used to set something up."""

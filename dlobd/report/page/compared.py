@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.compare.comparison import Comparison, common, compare
 from dlobd.compare.compatibility import settings
 from dlobd.compare.figures import WALL
 from dlobd.compare.runset import RunSet, without_series
 from dlobd.errors import UsageError
+from dlobd.record.run import Run
 from dlobd.report.comparison import counts, not_compared, sentence
 from dlobd.report.page.tables import table
 from dlobd.report.summary import title

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dlobd import __version__
-from dlobd.bundle.run import Run
 from dlobd.layers import LAYERS, UNATTRIBUTED
+from dlobd.record.run import Run
 from dlobd.report import core_waits, findings, terminal, training, transport
 from dlobd.report.page import tables
 from dlobd.report.page.compared import common_settings, compared, own_settings
@@ -60,9 +60,9 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "settings": settings(run),
         "differs": [[name, value] for name, value in own_settings(run, shared).items()],
         "missing": list(source.missing),
-        "findings": None if run.findings is None else [asdict(one) for one in run.findings],
+        "findings": [asdict(one) for one in run.findings],
         "noise": findings.noise(run),
-        "without_findings": findings.OLDER if run.findings is None else findings.none(run),
+        "without_findings": findings.none(run),
         "warnings": list(found.not_sound),
         "circumstances": terminal.circumstances(run, found),
         "not_measured": [
@@ -105,13 +105,7 @@ def _parts(found: Summary) -> Iterable[Part]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    """`degrees`: measured, between marks, named wait, unexplained; where an older record has them not, `known` is
-    False, and the first three are one."""
-    known = None not in (part.measured_ns, part.between_marks_ns, part.named_wait_ns)
-    whole = part.layer == UNATTRIBUTED
-    degrees = [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns]
-    if whole:
-        degrees = [0, 0, 0, part.ns]
+    """`degrees`: measured, between marks, named wait, unexplained."""
     return {
         "layer": part.layer,
         "ns": part.ns,
@@ -119,8 +113,7 @@ def _part(part: Part) -> dict[str, Any]:
         "lo_ns": part.lo_ns,
         "hi_ns": part.hi_ns,
         "below_resolution": part.below_resolution,
-        "known": known or whole,
-        "degrees": degrees if known or whole else [part.ns - part.unexplained_ns, 0, 0, part.unexplained_ns],
+        "degrees": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
     }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.frames import RunBundle
-from dlobd.bundle.run import Run
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
+from dlobd.record.run import Run
 from dlobd.schema import Attribution, Trace
 
 SHOWN_PROBLEMS = 8

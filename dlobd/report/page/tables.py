@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dlobd.bundle.run import Run
 from dlobd.layers import UNATTRIBUTED
-from dlobd.report.summary import SAMPLES_FOR_P99, Part, Summary, title
+from dlobd.record.run import Run
+from dlobd.report.summary import SAMPLES_FOR_P99, Part, Summary, metrics, title
 
 Columns = Sequence[tuple[str, str]]
 
@@ -39,7 +39,7 @@ def tables(run: Run, found: Summary) -> list[dict[str, Any]]:
         table(
             "Metrics",
             (("metric", "text"), ("value", "text")),
-            [(key, value) for key, value in run.metrics.items() if value is not None or not run.own],
+            metrics(run),
         ),
         table(
             "Outside the window",
@@ -135,7 +135,7 @@ def _layers(found: Summary) -> dict[str, Any]:
 
 
 def _layer(part: Part) -> tuple[Any, ...]:
-    degrees: tuple[int | None, ...] = (part.measured_ns, part.between_marks_ns, part.named_wait_ns)
+    degrees = (part.measured_ns, part.between_marks_ns, part.named_wait_ns)
     if part.layer == UNATTRIBUTED:
         degrees = (0, 0, 0)
     return (part.title, part.ns, part.share, part.lo_ns, part.hi_ns, *degrees, part.unexplained_ns)
@@ -238,5 +238,5 @@ def _imports(run: Run) -> dict[str, Any]:
     columns = (("role", "text"), ("index", "number"), ("package", "text"), ("imported by", "text"),
                ("with what it imports, s", "s"), ("without, s", "s"))  # fmt: skip
     rows = [(one.role, one.index, one.package, one.by or "the program", one.ns, one.own_ns)
-            for one in sorted(run.imports or (), key=lambda one: -one.ns)[:STAGES]]  # fmt: skip
+            for one in sorted(run.imports, key=lambda one: -one.ns)[:STAGES]]  # fmt: skip
     return table("Python imports, the longest", columns, rows)

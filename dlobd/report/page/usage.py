@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from dlobd.bundle.run import Run
+from dlobd.record.run import Run
 from dlobd.report.page.source import Source
 from dlobd.report.resources import in_one_line
 

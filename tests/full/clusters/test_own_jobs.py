@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster.conftest import until
-from cluster.deletions import unnoticed
-from cluster.test_ways import explained
 
 from dlobd.attribution.attribute import attribute
 from dlobd.attribution.importers.evidence import Evidence
 from dlobd.attribution.lanes.assemble import assemble
+from tests.cluster.conftest import until
+from tests.cluster.deletions import unnoticed
+from tests.cluster.test_ways import explained
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(400)]
 

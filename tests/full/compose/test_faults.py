@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from cluster.conftest import until
-from compose.cluster import FABRIC, PROJECT, MiniCluster
 
 from dlobd.bundle.store import Bundle
+from tests.cluster.conftest import until
+from tests.compose.cluster import FABRIC, PROJECT, MiniCluster
 
 from .test_runs import record
 
@@ -145,8 +145,8 @@ def test_a_port_that_is_taken(project: MiniCluster) -> None:
 
 
 def test_no_engine_and_no_compose(project: MiniCluster, tmp_path: Path) -> None:
-    """Docker's own lines, as docs/compose.md quotes them."""
-    page = (Path(__file__).parents[3] / "docs" / "compose.md").read_text()
+    """Docker's own lines, as docs/cluster.md quotes them."""
+    page = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
     nobody = {**project.environment, "DOCKER_HOST": f"unix://{tmp_path}/none"}
     ended = subprocess.run(project.command("up"), env=nobody, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode != 0

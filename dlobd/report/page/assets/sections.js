@@ -1,7 +1,6 @@
 // Each section of a run, in the page's order. A section that has nothing to show says so.
 function findings(run) {
   const all = run.findings;
-  if (all === null) return [paragraph(`${run.without_findings}.`, "note")];
   if (!all.length) return [paragraph(run.without_findings, "note")];
   const clear = all.filter((one) => one.above_noise), small = all.filter((one) => !one.above_noise);
   const open = clear.length ? [] : small.slice(0, 3);
@@ -47,7 +46,6 @@ function breakdown(run, most) {
     chart(`Each layer of run ${run.id} with its interval and its degrees of evidence`, layersOf(run, most)),
     run.largest.length ? paragraph("The largest parts:") : null,
     run.largest.length ? list(run.largest.map(([layer, name, ns]) => `${layer}, ${name}: ${seconds(ns)} s, ${percent(ns / run.wall_ns)} %`)) : null,
-    run.parts.every((part) => part.known) ? null : paragraph("How well it is known: unknown, as it was made by an older dlobd: dlobd verify.", "note"),
     paragraph(run.sum, "note"),
   ];
 }

@@ -52,7 +52,7 @@ function barOf(run, most) {
       if (text && !(plain && text !== number)) (DARK.has(colourOf(part.layer)) ? dark : labels).push({ x: (from + until) / 2, y: 0.3, text, tip: words });
       let piece = at;
       part.degrees.forEach((ns, degree) => {
-        if (ns && (part.known || degree === 3)) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][degree], tip: `${title}: ${DEGREES[degree]}, ${seconds(ns)} s` });
+        if (ns) strip.push({ x: piece / 1e9, x2: (piece + ns) / 1e9, fill: ["var(--bar)", "url(#p-grey-1)", "url(#p-grey-2)", "url(#p-unexplained)"][degree], tip: `${title}: ${DEGREES[degree]}, ${seconds(ns)} s` });
         piece += ns;
       });
       at += part.ns;
@@ -71,8 +71,7 @@ function barOf(run, most) {
 function tipOf(part) {
   const lines = [`${layerTitle(part.layer)}: ${part.below_resolution ? `< ${seconds(part.hi_ns)}` : seconds(part.ns)} s, ${percent(part.share)} %`,
     `between ${seconds(part.lo_ns)} and ${seconds(part.hi_ns)} s`];
-  if (part.known) part.degrees.forEach((ns, place) => { if (ns) lines.push(`${DEGREES[place]}: ${seconds(ns)} s`); });
-  else lines.push("how well it is known: unknown, as it was made by an older dlobd");
+  part.degrees.forEach((ns, place) => { if (ns) lines.push(`${DEGREES[place]}: ${seconds(ns)} s`); });
   return lines.join("\n");
 }
 

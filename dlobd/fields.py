@@ -1,0 +1,210 @@
+"""Declares dataclass fields with description, unit, formula and source, and derives JSON, schema and documentation.
+
+A class declares its fields once:
+
+    @described()
+    class Epoch:
+        loss: float = member("Mean loss of its steps.", unit="nats", source="own mark `epoch done` of the chief")
+
+`json_schema` gives the JSON Schema of such a class, `decoded` builds it from JSON, `plain` writes it as JSON, and
+`numbers` lists each number with its description. Only the standard library: tracing imports it on the cluster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+UNITS = ("ns", "bytes", "share")
+"""A field whose name ends in one of these has it as its unit."""
+
+_JSON_TYPES: Mapping[object, str] = {
+    str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The documentation of a field.
+
+    Attributes:
+        text: the meaning, in one sentence.
+        formula: the computation, from other members or from evidence.
+        source: the origin of a value that is not computed.
+        limits: keywords of JSON Schema, such as `pattern`.
+    """
+
+    text: str
+    unit: str
+    formula: str
+    source: str
+    limits: Mapping[str, object]
+
+    @property
+    def origin(self) -> str:
+        """Formula and source, in one line."""
+        return "; ".join(part for part in (self.formula, self.source) if part)
+
+
+def member(
+    text: str,
+    formula: str = "",
+    *,
+    unit: str = "",
+    source: str = "",
+    default: Any = dataclasses.MISSING,
+    minimum: float | None = 0,
+    maximum: float | None = None,
+    pattern: str = "",
+) -> Any:
+    """Declares a field. Numbers are at least `minimum`; None stands for no limit."""
+    limits = {"minimum": minimum, "maximum": maximum, "pattern": pattern or None}
+    known = {name: limit for name, limit in limits.items() if limit is not None}
+    return dataclasses.field(default=default, metadata={"about": Description(text, unit, formula, source, known)})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(member,))
+def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
+    """Makes a frozen dataclass whose fields are declared by `member`."""
+    return dataclass(frozen=True, slots=True, kw_only=kw_only)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of a record: its path, such as `layers[].ns`, and its documentation."""
+
+    path: str
+    unit: str
+    text: str
+    origin: str
+
+
+def numbers(kind: type, path: str = "") -> Iterator[Number]:
+    """Yields the numbers of a class and of its parts, in the order of their declaration.
+
+    Raises:
+        ValueError: a number is not described.
+    """
+    hints = _hints(kind)
+    for field in dataclasses.fields(kind):
+        about: Description | None = field.metadata.get("about")
+        place = f"{path}.{field.name}" if path else field.name
+        for leaf, suffix in _leaves(hints[field.name]):
+            if isinstance(leaf, type) and dataclasses.is_dataclass(leaf):
+                yield from numbers(leaf, place + suffix)
+            elif leaf in (int, float):
+                if about is None or not about.text:
+                    raise ValueError(f"{kind.__name__}.{field.name} is not described")
+                yield Number(place + suffix, about.unit or _unit(field.name), about.text, about.origin)
+                break
+
+
+def _unit(name: str) -> str:
+    return next((unit for unit in UNITS if name == unit or name.endswith(f"_{unit}")), "-")
+
+
+def _leaves(kind: Any) -> Iterator[tuple[Any, str]]:
+    """Yields the types at the ends of a type, each with the suffix of its path."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for argument in arguments:
+            yield from _leaves(argument)
+    elif origin is tuple:
+        for argument in arguments:
+            if argument is not Ellipsis:
+                yield from ((leaf, f"[]{suffix}") for leaf, suffix in _leaves(argument))
+    elif origin is Mapping:
+        yield from ((leaf, f".*{suffix}") for leaf, suffix in _leaves(arguments[1]))
+    else:
+        yield kind, ""
+
+
+# ---- JSON
+
+
+def json_schema(kind: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of a class or type."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
+        return {
+            "type": "object",
+            "properties": {
+                field.name: _described(json_schema(hints[field.name]), field.metadata.get("about"))
+                for field in dataclasses.fields(kind)
+            },
+            "required": [field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING],
+            "additionalProperties": False,
+        }
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _union([json_schema(argument) for argument in arguments])
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is Mapping:
+        return {"type": "object", "additionalProperties": json_schema(arguments[1])}
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return {"type": "array", "items": json_schema(arguments[0])}
+    if origin is tuple:
+        size = len(arguments)
+        return {"type": "array", "prefixItems": [*map(json_schema, arguments)], "minItems": size, "maxItems": size}
+    return {"type": _JSON_TYPES[kind]}
+
+
+def _union(choices: list[dict[str, Any]]) -> dict[str, Any]:
+    if all(choice.keys() == {"type"} for choice in choices):
+        return {"type": [choice["type"] for choice in choices]}
+    return {"anyOf": choices}
+
+
+def _described(schema: dict[str, Any], about: Description | None) -> dict[str, Any]:
+    if about is None:
+        return schema
+    types = schema.get("type", [])
+    number = {"integer", "number"} & {*([types] if isinstance(types, str) else types)}
+    limits = {name: limit for name, limit in about.limits.items() if number or name == "pattern"}
+    return {**schema, **limits, **({"description": about.text} if about.text else {})}
+
+
+def decoded(kind: Any, value: Any) -> Any:
+    """Builds `value`, of JSON, as `kind`.
+
+    Raises:
+        KeyError, TypeError: the value is not of that type.
+    """
+    if value is None:
+        return None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        parts = [part for part in arguments if get_origin(part) or dataclasses.is_dataclass(part)]
+        kind = next((part for part in parts if len(parts) == 1 or value.keys() <= _hints(part).keys()), None)
+        return value if kind is None else decoded(kind, value)
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = _hints(kind)
+        return kind(**{name: decoded(hints[name], part) for name, part in value.items()})
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return tuple(decoded(arguments[0], part) for part in value)
+    if origin is tuple:
+        return tuple(decoded(part, item) for part, item in zip(arguments, value, strict=True))
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Returns `value` as JSON has it: dataclasses as objects, tuples as arrays."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)

@@ -1,0 +1,93 @@
+"""Declared fields: JSON Schema, decoding, encoding and documentation follow from one declaration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Literal
+
+import jsonschema
+import pytest
+from records import run
+
+from dlobd.attribution.statistics import fewest
+from dlobd.fields import decoded, described, json_schema, member, numbers, plain
+from dlobd.record.run import QUANTILE, Quantiles, Run
+
+
+@described()
+class Part:
+    """An example of a part."""
+
+    ns: int = member("Length.", "end - start")
+    name: Literal["a", "b"] | None = member("Name.", default=None)
+
+
+@described()
+class Whole:
+    """An example of a record."""
+
+    parts: tuple[Part, ...] = member("Parts.")
+    pairs: tuple[tuple[str, int], ...] = member("Pairs.", unit="calls", default=())
+    by_name: Mapping[str, float | None] = member("By name.", unit="s", source="a clock", default=None)
+    part: Part | None = member("One part.", default=None)
+
+
+WHOLE = Whole((Part(1), Part(2, "b")), (("x", 3),), {"y": 1.5, "z": None}, Part(0))
+
+
+def test_json_is_read_as_it_was_written() -> None:
+    """Objects, arrays, pairs, mappings and optional parts keep their values and types."""
+    assert decoded(Whole, json.loads(json.dumps(plain(WHOLE)))) == WHOLE
+    assert Run.from_json(run().to_json()) == run()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parts": None},
+        {"parts": [{"ns": -1}]},
+        {"parts": [{"ns": 1.5}]},
+        {"parts": [{"ns": 1, "name": "c"}]},
+        {"parts": [{"ns": 1, "more": 1}]},
+        {"pairs": [["x"]]},
+        {"pairs": [["x", 1, 2]]},
+        {"by_name": {"y": "1"}},
+        {"more": 1},
+    ],
+)
+def test_the_schema_refuses_other_types_limits_and_names(change: dict[str, object]) -> None:
+    """The schema accepts the record itself, and none of these changes."""
+    validator = jsonschema.Draft202012Validator(json_schema(Whole))
+    assert validator.is_valid(plain(WHOLE))
+    assert not validator.is_valid({**plain(WHOLE), **change})
+
+
+def test_each_number_is_documented() -> None:
+    """Numbers have a path, a unit, a meaning and an origin."""
+    rows = [(number.path, number.unit, number.origin) for number in numbers(Whole)]
+    assert rows == [
+        ("parts[].ns", "ns", "end - start"),
+        ("pairs[][]", "calls", ""),
+        ("by_name.*", "s", "a clock"),
+        ("part.ns", "ns", "end - start"),
+    ]
+
+    @described()
+    class Silent:
+        steps: int = member("")
+
+    with pytest.raises(ValueError, match=r"Silent\.steps is not described"):
+        list(numbers(Silent))
+
+
+def test_each_number_of_a_run_has_an_origin() -> None:
+    """Formula or source; settings are from the experiment's file."""
+    assert [n.path for n in numbers(Run) if not n.origin and not n.path.startswith("configuration.")] == []
+
+
+def test_quantiles_name_the_steps_that_they_need() -> None:
+    """The documentation has the thresholds of `fewest`."""
+    told = {number.path: number.origin for number in numbers(Quantiles)}
+    for name, q in (("p50_ns", 0.5), ("p90_ns", 0.9), ("p95_ns", 0.95), ("p99_ns", 0.99)):
+        assert told[name] == QUANTILE.format(q, fewest(q))
