@@ -77,7 +77,7 @@ class Evidence:
 
     @cached_property
     def clock_differences_ns(self) -> list[int]:
-        """How far each reading of both clocks has the wall clock ahead of the monotonic one; on its own host."""
+        """Wall clock minus monotonic clock at each reading of both."""
         every = (*self._own_anchors, *(anchor for process in self._recorded for anchor in process.anchors))
         return [anchor.wall_ns - anchor.monotonic_ns for anchor in every]
 
@@ -93,13 +93,13 @@ class Evidence:
 
     @cached_property
     def alignment(self) -> Alignment:
-        """From the clocks of other hosts to that of the window."""
+        """The conversion of other hosts' clocks to the clock of the window."""
         reference = self._own_anchors if self._documents.has(files.WINDOW) else []
         return Alignment(reference, self._recorded, logs_of(self.path))
 
     @cached_property
     def driver_process(self) -> RecordedProcess | None:
-        """The driver's Python."""
+        """The Python process of the driver."""
         return next((p for p in self.processes if p.process.role == "driver"), None)
 
     @cached_property
@@ -122,7 +122,7 @@ class Evidence:
 
     @cached_property
     def span_cost(self) -> facts.SpanCost | None:
-        """What `dlobd.tracing.span_cost` found before the run; empty where it was not asked."""
+        """The measured cost of a span; None if it was not measured."""
         return self._documents.get(files.SPAN_COST, None)
 
     @cached_property
@@ -159,12 +159,12 @@ class Evidence:
 
     @cached_property
     def rm_app(self) -> facts.RmApplication:
-        """The ResourceManager's own record of the application; empty where it gave none."""
+        """The ResourceManager's REST record of the application; empty without one."""
         return self._documents.get(files.RM_APPLICATION, facts.RmApplication())
 
     @cached_property
     def container_beans(self) -> list[facts.ContainerBean]:
-        """What the NodeManagers say of containers; empty where they were not asked."""
+        """The NodeManagers' metrics of containers; empty if they were not collected."""
         return self._documents.get(files.NM_CONTAINERS, [])
 
     @cached_property
@@ -231,7 +231,7 @@ class Evidence:
         return [path.stem for path in self._daemons("")]
 
     def daemon_log(self, name: str) -> list[LogLine]:
-        """What a daemon logged during the run; nodemanager-0 and the like."""
+        """Returns the lines of a daemon's log during the run; names are such as nodemanager-0."""
         return self._log(f"daemons/{name}.log")
 
     @cached_property
@@ -264,7 +264,7 @@ class Evidence:
 
     @cached_property
     def client_interfaces(self) -> dict[str, Any] | None:
-        """The network interfaces of dlobd's machine after the run, as JSON; None where they were not noted."""
+        """The network interfaces of the client after the run, as JSON; None if they were not recorded."""
         return self._documents.get(files.CLIENT_INTERFACES, None)
 
     @property
@@ -279,17 +279,17 @@ class Evidence:
 
     @cached_property
     def noise(self) -> dict[str, Any] | None:
-        """The machine's noise just before the window, and of which machine; None where it was not measured."""
+        """The noise of the machine just before the window; None if it was not measured."""
         return self._documents.get(files.NOISE, None)
 
     @cached_property
     def page_cache(self) -> dict[str, Any] | None:
-        """What was in memory of the training files just before the window; None where it is not known."""
+        """The training files in the page cache just before the window; None if unknown."""
         return self._documents.get(files.PAGE_CACHE, None)
 
     @cached_property
     def environment_cache(self) -> dict[str, facts.BeforeAndAfter] | None:
-        """What was in memory of the job's environment before and after it; None where it is not known."""
+        """The files of the job's environment in the page cache before and after the run; None if unknown."""
         return self._documents.get(files.ENVIRONMENT_CACHE, None)
 
     @cached_property
@@ -299,12 +299,12 @@ class Evidence:
 
     @cached_property
     def markers(self) -> dict[str, str]:
-        """Name to text of what ranks left."""
+        """Name of each marker file of the ranks -> its text."""
         return self._documents.get(files.MARKERS, {})
 
     @cached_property
     def results(self) -> dict[int, facts.RankResult]:
-        """What each rank left in its done-marker, by rank."""
+        """Rank -> the content of its done-marker."""
         found = [result for result in self._results.values() if not isinstance(result, Damaged)]
         return {result["rank"]: result for result in found}
 
