@@ -1,4 +1,4 @@
-"""Everything a bundle holds about one run, parsed once.
+"""The evidence of one run in a bundle, parsed once.
 
 What is absent is empty, not an error: a run may have died early.
 """
@@ -127,8 +127,7 @@ class Evidence:
 
     @cached_property
     def collected(self) -> facts.Collected:
-        """What `collect` noted: `missing`, one line for each thing that could not be had, `metrics`, which only the
-        running cluster knew, and `files`, the size in bytes of each file that it left, if it is of a later time."""
+        """The report of the collection of this evidence."""
         return self._documents.get(files.COLLECTED, facts.Collected(missing=[], metrics={}))
 
     @cached_property
@@ -197,7 +196,7 @@ class Evidence:
         return self.am_logs.get(self.attempts.am, spark.AmLog())
 
     def am_log_of(self, container: str) -> spark.AmLog:
-        """The log of the ApplicationMaster that asked for a container; its own, if it is one's."""
+        """Returns the log of the ApplicationMaster of a container's attempt."""
         return self.am_logs.get(self.attempts.am_of(container), spark.AmLog())
 
     @cached_property
@@ -256,8 +255,7 @@ class Evidence:
 
     @cached_property
     def spark_addresses(self) -> tuple[str, ...]:
-        """Where Spark's driver and executors listen for each other, by its event log: addresses, and the names of hosts
-        of which none is known."""
+        """The addresses of Spark's driver and executors, by its event log; host names without a known address."""
         known: dict[str, str] = self._documents.get(files.HOSTS, {})
         # one host may be there by both: a driver by its address, an executor by its name
         return tuple(sorted({known.get(host, host) for host in self.event_log.hosts}))
@@ -269,7 +267,7 @@ class Evidence:
 
     @property
     def tasks(self) -> list[TaskMetrics]:
-        """The tasks that Spark's event log ended."""
+        """The tasks with an end in Spark's event log."""
         return self.event_log.tasks
 
     @property
@@ -294,7 +292,7 @@ class Evidence:
 
     @cached_property
     def resources(self) -> resources.SampledHost | None:
-        """The resources that dlobd's machine and the processes there used; None if it was not sampled."""
+        """The samples of the client's machine and its processes; None if it was not sampled."""
         return resources.read(reading.lines(self.path / files.RESOURCES))
 
     @cached_property
@@ -318,21 +316,21 @@ class Evidence:
         return reading.is_file(self.path / name)
 
     def container_log(self, container: str) -> list[LogLine]:
-        """The JVM's log lines of one container."""
+        """Returns the lines of the JVM's log in a container."""
         return self._log(f"containers/{container}/stderr")
 
     def log4j(self, container: str = "") -> tuple[int, int] | None:
-        """When log4j was configured in a container's JVM; without one, in spark-submit's."""
+        """Returns begin and end of log4j's configuration in a container's JVM; without one, in spark-submit's."""
         name = f"containers/{container}/stderr" if container else "driver.stderr"
         return self.alignment.log4j_configured(self.path / "logs" / name)
 
     def container_jvm(self, container: str) -> jvm.JvmLife | None:
-        """The life of a container's JVM."""
+        """Returns the life of a container's JVM."""
         stderr = self.path / files.CONTAINER_LOGS / container / "stderr"
         return self.alignment.jvm(jvm.read(stderr.with_name("jvm.log")), stderr)
 
     def recorded_in(self, container: str) -> list[RecordedProcess]:
-        """The processes that recorded spans in one container."""
+        """Returns the processes that recorded spans in a container."""
         return [process for process in self.processes if process.path.parent.name == container]
 
     def _log(self, name: str) -> list[LogLine]:

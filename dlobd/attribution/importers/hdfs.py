@@ -45,12 +45,12 @@ class Transfer:
 
     @property
     def start_ns(self) -> int:
-        """When the transfer began."""
+        """The start of the transfer."""
         return self.end_ns - self.duration_ns
 
 
 def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
-    """The NameNode's audited operations."""
+    """Yields the audited operations of the NameNode."""
     for line in lines:
         match = _AUDIT.search(line.message)
         if match:
@@ -58,7 +58,7 @@ def audits(lines: Iterable[LogLine]) -> Iterator[Audit]:
 
 
 def removed(audits: Iterable[Audit], path: str, until_ns: int) -> bool:
-    """Whether a file was deleted by then, or a directory above it."""
+    """Returns True if a file, or a directory above it, was deleted by then."""
     deleted = (one.path.rstrip("/") for one in audits if one.command == "delete" and one.at_ns <= until_ns)
     return any(f"{path}/".startswith(f"{top}/") for top in deleted)
 
@@ -91,7 +91,7 @@ class CloseRetry:
 
 @dataclass(frozen=True, slots=True)
 class CloseAnswer:
-    """What the NameNode logged of a try to close a file: that it is closed, or that a block has too few copies yet."""
+    """The NameNode's log line of an attempt to close a file: it is closed, or a block has too few replicas."""
 
     at_ns: int
     path: str
