@@ -30,11 +30,11 @@ MINUTES = {
 ROOMS = {
     "ways": (
         "dlobd/attribution/", "dlobd/axes.py", "dlobd/channel.py", "dlobd/experiment/", "dlobd/faults/", "dlobd/job/",
-        "dlobd/microbench/", "dlobd/network/", "dlobd/own_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
+        "dlobd/microbench/", "dlobd/network/", "dlobd/user_file.py", "dlobd/registry.py", "dlobd/run/schedulers/",
         "dlobd/schema.py", "dlobd/selftest/", "dlobd/spans.py", "dlobd/tracing/", "tests/full/ways/",
     ),
     "clusters": (
-        "dlobd/compare/", "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/own/",
+        "dlobd/compare/", "dlobd/experiment/", "dlobd/hadoop/", "dlobd/installation.py", "dlobd/job/user/",
         "dlobd/report/", "dlobd/run/", "jobs/", "tests/full/clusters/",
     ),
     "faults": (

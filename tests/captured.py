@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ from dlobd.schema import Attribution, Trace
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("killed-trainer", "native-run", "own-run", "quick-run", "sampled-run", "seen-run")
+RUN_ID = "20260102T030405Z-0a1b"
+
+
+def copy_of(name: str, directory: Path) -> Path:
+    """Copies a bundle into a directory, where it can be changed."""
+    return Path(shutil.copytree(DATA / name, directory / RUN_ID))
 
 
 class Captured:

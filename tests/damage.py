@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import source
 from dlobd.report.perfetto import trace_events
-from tests.captured import DATA
+from tests.captured import DATA, copy_of
 
 DEADLINE_S = 60
 """Far more than a result takes: hashing a file of 2 GiB takes 5 s."""
@@ -172,7 +171,7 @@ COMMANDS: tuple[Callable[[Bundle, str], object], ...] = (
 
 def check(run: str, kind: str, name: str, directory: Path) -> None:
     """Damages one file and runs what `trace`, `export`, `report`, `verify` and `show` run."""
-    bundle = Bundle(Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b")))
+    bundle = Bundle(copy_of(run, directory))
     DAMAGE[kind](bundle.path / name, random.Random(f"{run} {kind} {name}"))
     with deadline():
         for command in COMMANDS:

@@ -12,7 +12,14 @@ from dlobd.job.datasets import tfrecord
 from dlobd.job.description import Job, part_name
 from dlobd.schema import DEFAULTS as EXPERIMENT_DEFAULTS
 
-EXAMPLE = {"name": "a b", "model": "softmax-regression", "learning_rate": 0.5, "dtype": "uint8", "classes": 10}
+EXAMPLE = {
+    "name": "a b",
+    "model": "softmax-regression",
+    "learning_rate": 0.5,
+    "dtype": "uint8",
+    "classes": 10,
+    "channel": "tcp",
+}
 
 
 DEFAULTS: dict[str, Any] = {"str": "", "int": 1, "float": 0.5, "tuple[int, ...]": (28, 28)}
@@ -31,6 +38,7 @@ TRAINING: dict[str, Any] = {
     "model": "resnet20",
     "optimiser": "momentum",
     "loss": "softmax-cross-entropy",
+    "channel": "tcp",
     "exchange": "tf-ring",
     "input": "read",
     "workers": 1,

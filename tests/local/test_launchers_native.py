@@ -27,7 +27,7 @@ class Markers:
     def failure(self) -> str | None:
         return self._cause
 
-    last_word = failure
+    final_failure = failure
 
     def wait(self, known: frozenset[int], within_s: float) -> None:
         raise AssertionError(known)

@@ -48,7 +48,7 @@ def counted(given: list[bytes]) -> tuple[Callable[[], bytes | None], list[int], 
 
 def test_all_blocks_come_in_their_order_and_then_the_end() -> None:
     """However often it is asked for."""
-    feed = ReadAhead(iter([*blocks(50), None]).__next__, wanted=100, ahead=3)
+    feed = ReadAhead(iter([*blocks(50), None]).__next__, limit=100, ahead=3)
     assert [feed.next_block() for _ in range(52)] == [*blocks(50), None, None]
 
 
@@ -56,7 +56,7 @@ def test_no_more_is_taken_than_fits_or_is_wanted() -> None:
     """It waits for room once it holds so many, takes one block for one that leaves, and ends with the last that is
     wanted: nobody would take another one from it."""
     take, taken, called = counted(blocks(50))
-    feed = ReadAhead(take, wanted=6, ahead=3)
+    feed = ReadAhead(take, limit=6, ahead=3)
     for _ in range(3):
         assert called.acquire(timeout=PATIENCE_S)
     assert not called.acquire(timeout=0.2)
@@ -70,7 +70,7 @@ def test_no_more_is_taken_than_fits_or_is_wanted() -> None:
 
 def test_one_ahead_is_one_at_a_time() -> None:
     """All blocks come."""
-    feed = ReadAhead(iter([*blocks(3, size=1000), None]).__next__, wanted=9, ahead=1)
+    feed = ReadAhead(iter([*blocks(3, size=1000), None]).__next__, limit=9, ahead=1)
     assert [feed.next_block() for _ in range(4)] == [*blocks(3, size=1000), None]
 
 
@@ -138,7 +138,7 @@ def test_a_failure_comes_after_the_blocks_before_it() -> None:
             return block
         raise EOFError("the manager is gone")
 
-    feed = ReadAhead(take, wanted=9, ahead=5)
+    feed = ReadAhead(take, limit=9, ahead=5)
     assert [feed.next_block(), feed.next_block()] == blocks(2)
     for _ in range(2):
         with pytest.raises(EOFError, match="the manager is gone"):
@@ -161,10 +161,10 @@ def test_a_stalled_feed_has_its_deadline(monkeypatch: pytest.MonkeyPatch) -> Non
         told.put(cause)
         given_up.set()
 
-    monkeypatch.setattr(inputs, "FEED_PATIENCE_S", 0.2)
+    monkeypatch.setattr(inputs, "FEED_TIMEOUT_S", 0.2)
     monkeypatch.setattr(inputs, "decode_block", lambda block, layout: (block, 0))
     job: Any = SimpleNamespace(input="feed", augment="none", layout=None, steps=7, most_steps=7)
-    node = Node("chief", 0, ("",), ReadAhead(take, wanted=7, ahead=5))
+    node = Node("chief", 0, ("",), ReadAhead(take, limit=7, ahead=5))
     tf = SimpleNamespace(constant=lambda value: value)
     assert [batch[0] for batch in inputs.batches(tf, job, node, Deadlines(give_up))] == [b"block"]
     assert told.get(timeout=PATIENCE_S) == "the feed stalled: no block came for 0 s, after 1 of 7"
@@ -187,7 +187,7 @@ def take():
         there.set()
     with tracing.span(kinds.GET, bytes=len(block or b"")):
         return block
-feed = ReadAhead(take, wanted=9, ahead=5)
+feed = ReadAhead(take, limit=9, ahead=5)
 threading.Timer(0.2, wanted.set).start()
 print(feed.next_block())
 there.wait(20)
@@ -211,7 +211,7 @@ def test_a_failure_of_the_feed_is_the_ranks_cause(tmp_path: Path) -> None:
     command = [sys.executable, "-m", __name__, str(tmp_path / "job.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 1
-    assert Markers(told).look()[1] == "rank 0 (chief): EOFError: the manager is gone"
+    assert Markers(told).read()[1] == "rank 0 (chief): EOFError: the manager is gone"
 
 
 def _broken() -> bytes | None:
@@ -242,7 +242,7 @@ for _ in range(int(sys.argv[1])):
     queue.put(bytes(100))
 told = SimpleNamespace(get_data_feed=lambda train_mode: TFNode.DataFeed(manager, train_mode))
 feed = _TfosFeed(told)
-ahead = ReadAhead(feed.next_block, wanted=1000, ahead=3, stop=feed.stop)
+ahead = ReadAhead(feed.next_block, limit=1000, ahead=3, stop=feed.stop)
 print(len(ahead.next_block()))
 joining = threading.Thread(target=queue.join, daemon=True)
 joining.start()

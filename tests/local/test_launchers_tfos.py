@@ -281,7 +281,7 @@ def test_a_get_of_a_script_says_how_many_rows_it_got(tmp_path: Path) -> None:
     code = """
 import sys
 from dlobd import tracing
-from dlobd.job.own import hooks
+from dlobd.job.user import hooks
 tracing.start(sys.argv[1], "worker")
 hooks.prepare_daemon("tfos")
 from tensorflowonspark import TFManager, TFNode

@@ -168,7 +168,7 @@ for package in (dlobd.job, dlobd.network):
         importlib.import_module(module.name)
 from dlobd.network.channels import mpi_session
 print("mpi", mpi_session._loaded().Get_library_version().split()[0])
-from dlobd.job.launchers.framework import import_tensorflow
+from dlobd.job.launchers.imports import import_tensorflow
 import_tensorflow()
 import tensorflow as tf
 weights = tf.Variable([1.0])

@@ -1,4 +1,4 @@
-"""Library sockets: its wire format. tests/contract/test_channels.py has the tests of all libraries."""
+"""Library sockets: its wire format. tests/local/test_channels.py has the tests of all libraries."""
 
 from __future__ import annotations
 

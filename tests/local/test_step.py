@@ -19,8 +19,8 @@ import numpy as np
 import tensorflow as tf
 from dlobd import spans as kinds, tracing
 from dlobd.job.models.softmax import build
-from dlobd.job.training.losses import softmax_cross_entropy
-from dlobd.job.training.optimisers import Sgd
+from dlobd.job.training.optimisation import softmax_cross_entropy
+from dlobd.job.training.optimisation import Sgd
 from dlobd.job.training.schedules import constant
 from dlobd.job.training.step import Step
 from dlobd.job.training.update import Workload

@@ -35,7 +35,7 @@ def test_a_deep_model_is_trained_stored_and_evaluated(tmp_path: Path) -> None:
     told = prepared(tmp_path)
     done = train(tmp_path)
     assert done.returncode == 0, done.stderr
-    assert Markers(told).look()[0] == {0}
+    assert Markers(told).read()[0] == {0}
     result = json.loads((tmp_path / "run" / "done" / "rank-0.json").read_text())
     assert (result["steps"], result["samples"], result["test"]["samples"]) == (24, 240, 30)
     assert result["losses"][-1] < 0.5 * result["losses"][0]
@@ -119,16 +119,16 @@ def test_a_rank_without_its_gpu_fails(tmp_path: Path) -> None:
     """Nothing was assigned to it, or TensorFlow does not see what was: it says which, and takes no step on the CPU."""
     told = prepared(tmp_path, model="mlp", optimiser="sgd", momentum=0.0, device="gpu")
     assert train(tmp_path).returncode == 1
-    assert Markers(told).look()[1] == (
+    assert Markers(told).read()[1] == (
         "rank 0 (chief): RuntimeError: device gpu: the scheduler assigned no GPU to this rank"
     )
     (tmp_path / "run" / "done" / "failed").unlink()
     assert train(tmp_path, CUDA_VISIBLE_DEVICES="99").returncode == 1
-    assert Markers(told).look()[1] == (
+    assert Markers(told).read()[1] == (
         "rank 0 (chief): RuntimeError: TensorFlow has device cpu, not what the job asks for although it was assigned "
         "GPU 99"
     )
-    assert Markers(told).look()[0] == set()
+    assert Markers(told).read()[0] == set()
 
 
 @pytest.mark.slow
@@ -136,8 +136,8 @@ def test_a_loss_that_is_not_finite_ends_the_rank(tmp_path: Path) -> None:
     """At the step at which it is seen, with a line in the failure marker that says what to do."""
     told = prepared(tmp_path, model="mlp", optimiser="sgd", schedule="constant", learning_rate=1e30)
     assert train(tmp_path).returncode == 1
-    assert Markers(told).look()[0] == set()
-    assert Markers(told).look()[1] in {
+    assert Markers(told).read()[0] == set()
+    assert Markers(told).read()[1] in {
         f"rank 0 (chief): the loss became {what} at step 1: lower learning_rate" for what in ("nan", "inf")
     }
 

@@ -1,6 +1,6 @@
 """Library ucx over shared memory, and over TCP between network namespaces.
 
-What all libraries must do is in tests/contract/test_channels.py.
+What all libraries must do is in tests/local/test_channels.py.
 """
 
 from __future__ import annotations

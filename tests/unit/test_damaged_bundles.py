@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from dlobd.attribution import record
 from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
-from tests.captured import DATA, NAMES
+from tests.captured import NAMES, copy_of
 from tests.damage import DAMAGE, NESTED, check, experiment, names
 
 SAMPLE = 15
@@ -42,7 +41,7 @@ WARNED = (files.EVENT_LOG, files.BLOCKS, files.CHECKSUMS, files.RM_APPLICATION, 
 @pytest.mark.parametrize("name", DECIDING)
 def test_damage_on_which_the_breakdown_depends_makes_a_run_invalid(name: str, kind: str, tmp_path: Path) -> None:
     """Damage is named, and is never a smaller number."""
-    bundle = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b")))
+    bundle = Bundle(copy_of("quick-run", tmp_path))
     path = bundle.path / name
     path = next(path.iterdir()) if path.is_dir() else path
     DAMAGE[kind](path, random.Random(1))
@@ -54,7 +53,7 @@ def test_damage_on_which_the_breakdown_depends_makes_a_run_invalid(name: str, ki
 @pytest.mark.parametrize("name", WARNED)
 def test_other_damage_is_a_warning(name: str, tmp_path: Path) -> None:
     """The breakdown holds; the figures that need the file are unknown."""
-    bundle = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b")))
+    bundle = Bundle(copy_of("quick-run", tmp_path))
     (bundle.path / name).write_text('[{"a": 1}]\n')
     found = record.computed(bundle, experiment("quick-run")).to_json()
     assert any(name in warning and "damaged" in warning for warning in found["warnings"])
@@ -62,7 +61,7 @@ def test_other_damage_is_a_warning(name: str, tmp_path: Path) -> None:
 
 def test_an_event_log_with_a_damaged_line_gives_no_sums(tmp_path: Path) -> None:
     """One task of it is unknown: the sum of the others would be too small."""
-    bundle = Bundle(Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b")))
+    bundle = Bundle(copy_of("quick-run", tmp_path))
     path = bundle.path / files.EVENT_LOG
     assert record.computed(bundle, experiment("quick-run")).to_json()["spark_metrics"]["metrics"]["numTasks"] > 1
     lines = path.read_text().splitlines(keepends=True)

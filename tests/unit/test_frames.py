@@ -128,15 +128,6 @@ def test_load_of_what_is_no_bundle(tmp_path: Path) -> None:
         dlobd.load(tmp_path)
 
 
-def test_importing_dlobd_does_not_import_pandas() -> None:
-    """The package is imported in every process of a job: it must stay cheap there."""
-    import subprocess
-
-    code = "import sys, dlobd; print('pandas' in sys.modules, dlobd.load.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.split() == ["False", "load"]
-
-
 def test_resources_has_a_row_a_sample_and_process(bundle: store.Bundle) -> None:
     """The machine and each process at each sample, counted from the window's start; what a row lacks is missing."""
     host = {"k": "host", "host": "h", "domain": "d", "machine": "m", "cores": 2, "memory_bytes": 9, "period_ns": 1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,23 +37,6 @@ def bundle(tmp_path: Path) -> Path:
     }
     (path / "evidence" / "window.json").write_text(json.dumps(window))
     return path
-
-
-def test_the_printed_line_shows_what_spark_submit_says_and_exits_as_it_does(tmp_path: Path) -> None:
-    """Its stderr on the terminal and in the bundle, whose path may need quotes; in a shell that is not bash."""
-    logs = tmp_path / "it's mine"
-    logs.mkdir()
-    submits = "sh -c 'echo out; echo Submitted application application_1_2 >&2; exit 7'"
-    done = subprocess.run(
-        ["sh", "-c", manual_submission.logging_line(submits, logs)],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (7, "", "Submitted application application_1_2\n")
-    assert (logs / "driver.stderr").read_text() == done.stderr
-    assert (logs / "driver.stdout").read_text() == "out\n"
 
 
 def test_the_application_of_a_run_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.errors import BundleError
 from dlobd.experiment.own_job import from_dict
 from dlobd.layers import UNATTRIBUTED
-from tests.captured import DATA, Captured
+from tests.captured import DATA, Captured, copy_of
 
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer")
 SMALL = 0.01
@@ -52,7 +52,7 @@ EACH = [pytest.param(run, name, id=f"{run}:{name}") for run in RUNS for name in 
 
 def copied(run: str, directory: Path) -> Path:
     """A captured bundle with what recorder and collection note today: who started whom, and an inventory."""
-    path = Path(shutil.copytree(DATA / run, directory / "20260102T030405Z-0a1b"))
+    path = copy_of(run, directory)
     for each in sorted((path / "spans").iterdir()):
         _introduce(sorted(each.glob("*.jsonl")), path)
     absent = [] if (path / files.EVENT_LOG).exists() or run == "native-run" else ["event log: not captured"]
@@ -172,6 +172,7 @@ BY_INVENTORY_ALONE = {
 """What nothing else in these bundles tells of. Without a list of daemons the last DataNode is not known to be one."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "name"), [each for each in EACH if each.values[0] != "killed-trainer"])
 def test_each_source_is_missed_without_an_inventory(run: str, name: str, tmp_path: Path) -> None:
     """By what the other sources say: so is what never came, and was in no inventory."""
@@ -219,6 +220,7 @@ CUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", ["first", "last"])
 @pytest.mark.parametrize(("run", "name"), CUT)
 def test_a_file_of_which_half_is_left_is_noticed(run: str, name: str, half: str, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from dlobd.bundle.store import Bundle
 from dlobd.experiment import own_job
 from dlobd.experiment.files import key
 from dlobd.record.run import Check, Plane
-from tests.captured import DATA, NAMES, Captured
+from tests.captured import DATA, NAMES, Captured, copy_of
 
 S, MS = 10**9, 10**6
 WINDOW, JOB, MARKERS = "evidence/window.json", "evidence/job.json", "evidence/markers.json"
@@ -108,7 +107,7 @@ def failed(path: Path) -> set[str]:
 @pytest.fixture
 def quick(tmp_path: Path) -> Path:
     """A copy of a captured run of the embedded cluster, on YARN."""
-    return Path(shutil.copytree(DATA / "quick-run", tmp_path / "20260102T030405Z-0a1b"))
+    return copy_of("quick-run", tmp_path)
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -155,7 +154,7 @@ def test_there_are_at_most_thirty_checks() -> None:
 )
 def test_a_missing_source_fails_no_check(tmp_path: Path, bundle: str, name: str, unknown: set[str]) -> None:
     """The checks that need it are unknown, if the breakdown does not depend on it."""
-    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    path = copy_of(bundle, tmp_path)
     (path / name).unlink()
     assert failed(path) == set()
     assert unknown <= {check.code for check in of(path).values() if check.verdict == "unknown"}
@@ -173,7 +172,7 @@ def test_a_missing_source_fails_no_check(tmp_path: Path, bundle: str, name: str,
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_a_source_that_stopped_early_fails_no_check(tmp_path: Path, bundle: str, name: str, share: float) -> None:
     """A healthy run stays valid if its sampler, or a log on which the breakdown does not depend, is killed."""
-    path = Path(shutil.copytree(DATA / bundle, tmp_path / "20260102T030405Z-0a1b"))
+    path = copy_of(bundle, tmp_path)
     lines = (path / name).read_text().splitlines(keepends=True)
     (path / name).write_text("".join(lines[: round(len(lines) * share)]))
     assert failed(path) == set()

@@ -314,7 +314,7 @@ class Attrs(TypedDict, total=False):
     role: str
     samples: int
     slots: int
-    task_attempt: int
+    task_attempt: int | None
     transfers: list[tuple[int | str, int | str, int, int]]
 
 

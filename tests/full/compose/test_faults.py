@@ -45,7 +45,7 @@ def training(cluster: MiniCluster, *settings: str) -> Iterator[subprocess.Popen[
 
 def ranks(cluster: MiniCluster) -> list[int]:
     """The workers that have a trainer."""
-    word = "pgrep -fc [d]lobd.job.launchers.child"
+    word = "pgrep -fc [d]lobd.job.launchers.trainer_process"
     return [i for i in (1, 2) if int(cluster.inside("worker", "sh", "-c", word, index=i).out.strip() or "0") > 0]
 
 
