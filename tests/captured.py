@@ -44,7 +44,7 @@ class Captured:
     @functools.cache
     def trace(name: str) -> Trace:
         """Returns the trace of a bundle."""
-        return assemble(DATA / name)
+        return assemble(Evidence(DATA / name))
 
     @staticmethod
     @functools.cache

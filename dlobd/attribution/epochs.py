@@ -89,7 +89,7 @@ def _of_training(evidence: Evidence, path: str) -> bool:
 
 
 def _opens(evidence: Evidence) -> Iterator[int]:
-    for line in evidence.audits:
+    for line in evidence.hdfs.audits:
         if line.command == "open" and _of_training(evidence, line.path) and line.at_ns >= evidence.window["exec_ns"]:
             yield line.at_ns
 

@@ -191,7 +191,7 @@ def _metrics(evidence: Evidence) -> Metrics:
         last_loss=_finite(losses[-1]) if losses else None,
         training_ns=training_ns,
         loop_ns=max((ns for result in results.values() if (ns := result.get("loop_ns")) is not None), default=None),
-        driver_gc_ns=evidence.driver_jvm.gc_pause_ns if evidence.driver_jvm else None,
+        driver_gc_ns=evidence.driver.life.gc_pause_ns if evidence.driver.life else None,
         spans=sum(len(process.spans) for process in evidence.processes),
         staged_bytes=collected.get("staged_bytes"),
         daemons_bytes=collected.get("daemons_bytes"),

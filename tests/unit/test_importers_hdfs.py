@@ -131,7 +131,7 @@ def test_the_summary_of_a_real_run() -> None:
     assert rows["read test set"]["bytes"] == 2_000 * 838
     assert rows["write done-marker"]["operations"] == 2
     assert rows["staging"]["operations"] == 3
-    assert rows.pop("all calls of the NameNode")["operations"] == len(evidence.audits)
+    assert rows.pop("all calls of the NameNode")["operations"] == len(evidence.hdfs.audits)
     # in the capture, which is of before they were told
     looks = rows.pop("of these, looks for done-markers")
     assert (looks["operations"], looks["ns"], looks["hi_ns"]) == (0, None, None)
@@ -145,7 +145,7 @@ def test_a_sleep_before_closing_lies_in_its_write() -> None:
     """The named sleep is a part of the write to the same file, so that it never adds time."""
     spans = assemble(Evidence(QUICK)).spans
     sleeps = [span for span in spans if span.name == "sleep before closing again"]
-    assert len(sleeps) == len(Evidence(QUICK).close_retries) > 0
+    assert len(sleeps) == len(Evidence(QUICK).hdfs.close_retries) > 0
     for sleep in sleeps:
         (write,) = [
             s for s in spans if s.lane == sleep.lane and s.attrs.get("path") and s.id == sleep.id.rpartition("/")[0]

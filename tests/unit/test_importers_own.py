@@ -111,7 +111,7 @@ def test_a_real_script() -> None:
     """RDD and DataFrame: its jobs lie in the driver's calls, each Python worker's functions are the person's."""
     evidence = Evidence(DATA / "own-run")
     assert evidence.topology.user_script
-    assert len(evidence.driver_log.jobs) > 1
+    assert len(evidence.driver.log.jobs) > 1
     trace = assemble(Evidence(DATA / "own-run"))
     waits = sorted((s.start_ns, s.end_ns) for s in trace.spans if s.name.startswith("wait for tasks of"))
     assert len(waits) >= 4

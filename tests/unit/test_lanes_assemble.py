@@ -168,7 +168,7 @@ def test_only_as_many_executors_are_waited_for_as_were_requested_at_first() -> N
     registered = {name: LogLine(at_ns, "INFO", "", "", "") for name, at_ns in (("1", 20), ("2", 10), ("3", 30))}
     found: Any = SimpleNamespace(
         executors=registered,
-        driver_log=SimpleNamespace(registered=registered),
+        driver=SimpleNamespace(log=SimpleNamespace(registered=registered)),
         application_master=SimpleNamespace(requested=line),
     )
     assert last_executor(found, ()) == "1"

@@ -161,7 +161,7 @@ def test_the_bound_of_an_input_holds_a_slow_hdfs(
     log: str, words: tuple[str, ...], after_ns: int, tmp_path: Path
 ) -> None:
     """The bound includes every slow part of the read, from the line before the open to the last byte."""
-    blocks = Evidence(QUICK).blocks["/dlobd/data/mnist-v1-w2-n6000-t2000-s1-r1/train/part-00001.tfrecord"]
+    blocks = Evidence(QUICK).hdfs.blocks["/dlobd/data/mnist-v1-w2-n6000-t2000-s1-r1/train/part-00001.tfrecord"]
     if "clienttrace" in log:
         log, words = _trace_of(blocks)
     at_ns = line_with(QUICK, log, *words).at_ns + after_ns

@@ -38,7 +38,7 @@ def test_a_trainer_that_its_task_left_behind_is_in_no_task(begins_ns: int, paren
     evidence: Any = SimpleNamespace(
         executor_containers={"1": "container"},
         executors={"1": SimpleNamespace(finished={7: 200})},
-        driver_log=SimpleNamespace(jobs=[SimpleNamespace(tasks=[task])]),
+        driver=SimpleNamespace(log=SimpleNamespace(jobs=[SimpleNamespace(tasks=[task])])),
         recorded_in=lambda container: [worker, trainer],
     )
     rank = Rank(trainer, "1", "worker", 0, 85, 190, whole=True)

@@ -129,7 +129,7 @@ def _client(evidence: Evidence, host: str) -> list[Span]:
 
 
 def _tasks(evidence: Evidence, executor: str) -> list[Any]:
-    tasks = [(job, task) for job in evidence.driver_log.jobs for task in job.tasks if task.executor == executor]
+    tasks = [(job, task) for job in evidence.driver.log.jobs for task in job.tasks if task.executor == executor]
     return sorted(tasks, key=lambda pair: pair[1].start_ns)
 
 
@@ -206,7 +206,7 @@ class _Waits:
 
         The last task of the job that ended releases it, delayed by a trainer inside that task; else the end of the
         trainer."""
-        jobs = [j for j in self._evidence.driver_log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
+        jobs = [j for j in self._evidence.driver.log.jobs if j.end_ns and sleep.start_ns < j.end_ns <= sleep.end_ns]
         ended = max(jobs, key=lambda job: job.end_ns or 0, default=None)
         if ended and (tasks := [task for task in ended.tasks if task.end_ns is not None]):
             last = max(tasks, key=lambda task: task.end_ns or 0)

@@ -63,14 +63,17 @@ def build(
     _add_submission(driver, evidence)
     _add_exit(driver, evidence)
     calls.place(
-        driver, evidence.submit_calls, lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0), JVM_LOG
+        driver,
+        evidence.submitter.calls,
+        lambda call: call.thread == "main" and call.start_ns < (begun_ns or 0),
+        JVM_LOG,
     )
     return [*driver.spans, *threads]
 
 
 def _add_start(lane: LaneBuilder, evidence: Evidence, next_ns: int | None) -> None:
     """Adds the time from exec to the SparkSubmit JVM, and on to its child at `next_ns`."""
-    window, life = evidence.window, evidence.submit_jvm
+    window, life = evidence.window, evidence.submitter.life
     jvm_ns = life.start_ns if life else None
     lane.add(kinds.SPARK_SUBMIT_SCRIPT, window["started_ns"], jvm_ns, f"{CLIENT}, {JVM_LOG}")
     lane.add(
@@ -111,18 +114,18 @@ def last_notice_ns(python: RecordedProcess | None, wait: RecordedSpan) -> int | 
 
 def _add_jvm(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds the JVM's work in the thread that Python's calls wait for."""
-    context = evidence.driver_log.points.get("JVM SparkContext")
+    context = evidence.driver.log.points.get("JVM SparkContext")
     if context is None or not context.thread:
         return
-    lines = [line for line in evidence.driver_lines if line.thread == context.thread and line.at_ns >= context.at_ns]
+    lines = [line for line in evidence.driver.lines if line.thread == context.thread and line.at_ns >= context.at_ns]
     jvm.add_phases(lane, lines, jvm.DRIVER, DRIVER_LOG)
     calls.place(lane, rpc.calls(lines), lambda call: True, DRIVER_LOG)
-    jvm.add_pauses(lane, evidence.driver_jvm, context.at_ns, _at(evidence.driver_log, "submitting"), JVM_LOG)
+    jvm.add_pauses(lane, evidence.driver.life, context.at_ns, _at(evidence.driver.log, "submitting"), JVM_LOG)
 
 
 def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds the end of a driver in client mode: its Python ends, its JVM stops, spark-submit exits."""
-    python, life = evidence.driver_process, evidence.driver_jvm
+    python, life = evidence.driver_process, evidence.driver.life
     window_end_ns = evidence.window["exit_ns"]
     if python is None:
         return
@@ -134,7 +137,7 @@ def _add_exit(lane: LaneBuilder, evidence: Evidence) -> None:
 
 def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds spark-submit in cluster mode: staging, submission, and a poll of the application once a second."""
-    log, life, window = evidence.submit_log, evidence.submit_jvm, evidence.window
+    log, life, window = evidence.submitter.log, evidence.submitter.life, evidence.window
     assigned = log.points.get("application id")
     _add_start(lane, evidence, assigned.at_ns if assigned else None)
     submitted = log.points.get("submitted")
@@ -151,11 +154,11 @@ def _add_submitter(lane: LaneBuilder, evidence: Evidence) -> None:
         resolution_ns=RESOLUTION_NS,
         waits_for=(APPLICATION_LANE,),
         released_ns=None if finished_ns is None else min(finished_ns, exit_ns),
-        **_report_poll(evidence.submit_calls, exit_ns),
+        **_report_poll(evidence.submitter.calls, exit_ns),
     )
     lane.add(kinds.JVM_PROCESS_EXITS, exit_ns, window["exit_ns"], f"{JVM_LOG}, {CLIENT}")
-    jvm.add_phases(lane, evidence.submit_lines, jvm.SUBMISSION, SUBMIT_LOG)
-    calls.place(lane, evidence.submit_calls, lambda call: call.thread == "main", SUBMIT_LOG)
+    jvm.add_phases(lane, evidence.submitter.lines, jvm.SUBMISSION, SUBMIT_LOG)
+    calls.place(lane, evidence.submitter.calls, lambda call: call.thread == "main", SUBMIT_LOG)
 
 
 def _report_poll(made: Sequence[Call], end_ns: int) -> dict[str, Any]:
@@ -170,8 +173,8 @@ def _at(log: DriverLog, name: str) -> int | None:
 
 def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
     """Adds staging and the submit RPC."""
-    log = evidence.submit_log
-    permitted = {call.path: call.end_ns for call in evidence.submit_calls if call.method == "setPermission"}
+    log = evidence.submitter.log
+    permitted = {call.path: call.end_ns for call in evidence.submitter.calls if call.method == "setPermission"}
     for line, path, next_line_ns in log.uploads:
         attrs = {"purpose": "staging", "path": path}
         if path in permitted:
@@ -181,7 +184,7 @@ def _add_submission(lane: LaneBuilder, evidence: Evidence) -> None:
             )  # fmt: skip
             continue
         # Spark sets the file's permission after the copy: the NameNode's record of that call is the end of the upload
-        done = next((a.at_ns for a in evidence.audits if a.command == "setPermission" and a.path == path), None)
+        done = next((a.at_ns for a in evidence.hdfs.audits if a.command == "setPermission" and a.path == path), None)
         lane.add(
             kinds.WRITE_STAGING,
             line.at_ns,
@@ -198,7 +201,7 @@ def _add_context(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess,
     context = next(iter(python.named(kinds.SPARK_CONTEXT)), None)
     if context is None:
         return
-    log = evidence.driver_log
+    log = evidence.driver.log
     waiting_ns = _ADD_MANAGER[evidence.topology.placement](lane, evidence, context)
     registered = log.registered.get(last_executor) if last_executor else None
     ready_ns = _at(log, "ready") or context.end_ns
@@ -222,7 +225,7 @@ def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSp
     registering = evidence.application_master.registering
     source = f"{DRIVER_LOG}, {RM_LOG}"
     for kind, begin_ns in (
-        (kinds.SPARK_ENV_STARTS, _at(evidence.driver_log, "JVM SparkContext")),
+        (kinds.SPARK_ENV_STARTS, _at(evidence.driver.log, "JVM SparkContext")),
         (kinds.REGISTER_APPLICATION, registering.at_ns if registering else None),
     ):
         lane.add(kind, begin_ns, registered_ns, source, resolution_ns=RESOLUTION_NS)
@@ -231,7 +234,7 @@ def _add_registration(lane: LaneBuilder, evidence: Evidence, context: RecordedSp
 
 def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
     """Adds the registration with Spark's Master. Returns its end."""
-    log = evidence.driver_log
+    log = evidence.driver.log
     _add_points(
         lane,
         log,
@@ -243,7 +246,7 @@ def _add_master(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) ->
 
 def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpan) -> int | None:
     """Adds the submission by the driver's JVM, and its wait for the ApplicationMaster. Returns the end of the wait."""
-    log = evidence.driver_log
+    log = evidence.driver.log
     _add_points(
         lane,
         log,
@@ -259,7 +262,7 @@ def _add_wait_for_am(lane: LaneBuilder, evidence: Evidence, context: RecordedSpa
         resolution_ns=RESOLUTION_NS,
         waits_for=(APPLICATION_LANE,),
         released_ns=evidence.yarn.application.at.get("ATTEMPT_RUNNING"),
-        **_report_poll(evidence.submit_calls, running_ns or context.end_ns),
+        **_report_poll(evidence.submitter.calls, running_ns or context.end_ns),
     )
     return running_ns
 
@@ -286,7 +289,7 @@ def _add_jobs(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess, he
     free: list[Job] = []
     for wait in waits:
         _add_end_of_feed(lane, evidence, wait, held_ns(wait))
-    for job in evidence.driver_log.jobs:
+    for job in evidence.driver.log.jobs:
         around = next((w for w in waits if w.start_ns <= job.start_ns < w.end_ns), None)
         if around is None:
             free.append(job)
@@ -308,7 +311,7 @@ def last_task(evidence: Evidence, wait: RecordedSpan) -> tuple[Job, Task] | None
     """Returns the last completed task of the jobs that were submitted inside a wait; None without one."""
     ended = [
         (task.end_ns, task.id, job, task)
-        for job in evidence.driver_log.jobs
+        for job in evidence.driver.log.jobs
         if wait.start_ns <= job.start_ns < wait.end_ns
         for task in job.tasks
         if task.end_ns is not None and task.end_ns <= wait.end_ns
@@ -344,7 +347,7 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
             free_ns = min(job.end_ns, end_ns)
             lane.add(kinds.JOB, job.start_ns, free_ns, DRIVER_LOG, detail=job.name, resolution_ns=RESOLUTION_NS)
     finished = {name: log.finished for name, log in evidence.executors.items()}
-    log = evidence.driver_log
+    log = evidence.driver.log
     registered = {executor: line.at_ns for executor, line in log.registered.items()}
     for link in critical(jobs, finished, end_ns, log.gone, registered):
         lane.add(
@@ -356,17 +359,17 @@ def _add_waited(lane: LaneBuilder, evidence: Evidence, jobs: Sequence[Job], end_
 
 def _add_stop(lane: LaneBuilder, evidence: Evidence, python: RecordedProcess) -> None:
     """Adds the end of the event log inside `SparkContext.stop`: its last bytes and its rename are HDFS's time."""
-    closing = evidence.driver_log.points.get("event log closing")
+    closing = evidence.driver.log.points.get("event log closing")
     stop = next(iter(python.named(kinds.SPARK_CONTEXT_STOP)), None)
     if closing is None or stop is None:
         return
     attrs = {"purpose": "event log", "path": f"/spark-events/{evidence.window['application_id']}"}
-    made = [call for call in rpc.calls(evidence.driver_lines) if call.start_ns > closing.at_ns]
+    made = [call for call in evidence.driver.calls if call.start_ns > closing.at_ns]
     last = next((call for call in made if call.method.startswith("rename") and call.thread == closing.thread), None)
     if last is not None:
         lane.add(kinds.STOP_EVENT_LOG, closing.at_ns, last.end_ns, DRIVER_LOG, resolution_ns=RESOLUTION_NS, attrs=attrs)
         return
-    renamed = [a.at_ns for a in evidence.audits if a.command == "rename" and "/spark-events/" in a.path]
+    renamed = [a.at_ns for a in evidence.hdfs.audits if a.command == "rename" and "/spark-events/" in a.path]
     after = [at_ns for at_ns in renamed if closing.at_ns < at_ns <= stop.end_ns]
     lane.add(
         kinds.CLOSE_EVENT_LOG, closing.at_ns, after[0] if after else None, f"{DRIVER_LOG}, {AUDIT_LOG}",

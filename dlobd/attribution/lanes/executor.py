@@ -76,7 +76,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
     add_start(lane, evidence, executor)
     life, log = evidence.container_jvm(container), evidence.executors[executor.id]
     marks = evidence.yarn.containers.get(container, Marks()).at
-    registered = evidence.driver_log.registered.get(executor.id)
+    registered = evidence.driver.log.registered.get(executor.id)
     ready_ns = registered.at_ns if registered else None
     end_ns = _end(life, marks)
     jvm_ns = life.start_ns if life else None
@@ -99,7 +99,7 @@ def build(evidence: Evidence, host: str, executor: Executor, resolve: Resolve) -
 
 def _add_master_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -> None:
     """Adds the time until Spark's Master and a Worker have started the executor's JVM."""
-    connected, life = evidence.driver_log.points.get("connected"), evidence.container_jvm(executor.container)
+    connected, life = evidence.driver.log.points.get("connected"), evidence.container_jvm(executor.container)
     lane.add(
         kinds.MASTER_STARTS_EXECUTOR, connected.at_ns if connected else None,
         life.start_ns if life else None, f"{DRIVER_LOG}, {EXECUTOR_JVM_LOG}", resolution_ns=RESOLUTION_NS,
@@ -121,7 +121,7 @@ def _add_yarn_start(lane: LaneBuilder, evidence: Evidence, executor: Executor) -
             resolution_ns=RESOLUTION_NS,
         )  # fmt: skip
     else:  # it replaces a lost executor: the ApplicationMaster first had to notice the loss
-        lost = [at_ns for at_ns in evidence.driver_log.gone.values() if requested is not None and at_ns < requested]
+        lost = [at_ns for at_ns in evidence.driver.log.gone.values() if requested is not None and at_ns < requested]
         lane.add(
             kinds.NOTICE_LOST_EXECUTOR, max(lost, default=None), requested, f"{DRIVER_LOG}, {AM_LOG}",
             resolution_ns=RESOLUTION_NS,

@@ -1,6 +1,6 @@
-"""Logs: of the driver, of each container, of the daemons; and whether each begins and ends as its process does.
+"""Finds logs that are absent, or lack their begin or end: of the driver, of containers and of daemons.
 
-Which containers there must be, the ApplicationMaster, the driver and the daemons say independently of each other.
+ApplicationMaster, driver and daemons name the containers of a run independently of each other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXECUTOR_ENDS = (
 )
 CONTAINER_BEGINS = "Registering signal handler for TERM"
 MASTER_ENDS = ("Unregistering ApplicationMaster", "Shutdown hook called", "RECEIVED SIGNAL")
-"""What such a process writes first, and one of what it writes last, if it ends by itself."""
+"""The first message of such a process, and the last messages of a process that was not killed."""
 
 LIMITS = ("max_steps", "max_seconds", "target_accuracy")
 """Settings of a job with which it may leave a part of its input unread."""
@@ -39,7 +39,7 @@ _MASTER = re.compile(r"container_(?:e\d+_)?\d+_\d+_\d+_000001")
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Logs that are not there, or lack their begin or their end."""
+    """Yields logs that are absent, or lack their begin or end."""
     topology = evidence.topology
     if not topology.by_hand or evidence.on_file(files.DRIVER_STDERR):
         yield from _driver(evidence)
@@ -70,7 +70,7 @@ def _driver(evidence: Evidence) -> Iterator[MissingEvidence]:
     elif ended_well(evidence) and life.exit_ns is None:
         yield MissingEvidence(kinds.DRIVER_JVM, files.DRIVER_JVM_LOG, "ends before its JVM exited", ALL_LANES)
     if evidence.on_file(files.DRIVER_STDERR) and ended_well(evidence):
-        lines = evidence.submit_lines
+        lines = evidence.submitter.lines
         name = files.DRIVER_STDERR
         if topology.client_has_driver_log:
             silenced = [*_silenced(evidence, name)]
@@ -85,15 +85,15 @@ def _of_driver(evidence: Evidence) -> EvidenceKind:
 
 
 def _headless(evidence: Evidence, lines: Sequence[LogLine], name: str) -> Iterator[MissingEvidence]:
-    """The log of the JVM with the SparkContext must begin before that is made."""
+    """Yields a log of the driver's JVM that begins after its SparkContext was created."""
     driver = evidence.driver_process
     context = driver.named(SPARK_CONTEXT) if driver else ()
-    if lines and context and "JVM SparkContext" not in evidence.driver_log.points:
+    if lines and context and "JVM SparkContext" not in evidence.driver.log.points:
         yield MissingEvidence(kinds.DRIVER_LOG, name, "begins after the SparkContext was made", ALL_LANES)
 
 
 def _silenced(evidence: Evidence, name: str) -> Iterator[MissingEvidence]:
-    """From when on the user's own script let that log be silent."""
+    """Yields the time after which the user's script disabled that log."""
     driver = evidence.driver_process
     for instant in driver.instants if driver else ():
         level = str(instant.attrs.get("level", "")).upper()
@@ -124,7 +124,7 @@ def _whole(
 
 
 def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """The ApplicationMaster's container, if the application was accepted and ended well."""
+    """Yields defects of the ApplicationMaster's log, if the application was accepted and ended well."""
     if not ended_well(evidence) or not evidence.window["application_id"]:
         return
     container = next(filter(_MASTER.fullmatch, reversed(evidence.attempts.ams)), None)
@@ -139,7 +139,7 @@ def _master(evidence: Evidence) -> Iterator[MissingEvidence]:
         )
         if evidence.topology.driver_in_container:
             yield from _headless(evidence, lines, f"{name}/stderr")
-        for executor in sorted(evidence.driver_log.registered.keys() - evidence.executor_containers.keys()):
+        for executor in sorted(evidence.driver.log.registered.keys() - evidence.executor_containers.keys()):
             how = f"does not name the container of executor {executor}, which registered"
             yield MissingEvidence(kinds.MASTER_LOG, f"{name}/stderr", how, ALL_LANES)
     if container is not None:
@@ -150,7 +150,7 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
     if not ended_well(evidence):
         return
     gone = killed(evidence)
-    for executor in sorted(evidence.driver_log.registered.keys() | evidence.executor_containers.keys()):
+    for executor in sorted(evidence.driver.log.registered.keys() | evidence.executor_containers.keys()):
         container = evidence.executor_containers.get(executor)
         if container is None:
             if not evidence.topology.has_yarn:
@@ -162,12 +162,12 @@ def _executors(evidence: Evidence) -> Iterator[MissingEvidence]:
         name = f"{files.CONTAINER_LOGS}/{container}/stderr"
         lanes = (f"executor-{executor}", "rank-*", "driver")
         if not evidence.on_file(name):
-            if executor in evidence.driver_log.registered:
+            if executor in evidence.driver.log.registered:
                 yield MissingEvidence(kinds.EXECUTOR_LOG, name, "is absent", lanes)
         elif container not in gone:
             lines = evidence.container_log(container)
             yield from _whole(kinds.EXECUTOR_LOG, name, lines, EXECUTOR_ENDS, lanes, CONTAINER_BEGINS)
-        if executor in evidence.driver_log.registered:
+        if executor in evidence.driver.log.registered:
             yield from _jvm_log(evidence, container)
 
 
@@ -181,7 +181,7 @@ def _jvm_log(evidence: Evidence, container: str) -> Iterator[MissingEvidence]:
 
 
 def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Those of an external cluster are the cluster's own: what collection did not get, it has said."""
+    """Yields missing logs of daemons. On an external cluster the collection itself reports missing logs."""
     if evidence.topology.external or not ended_well(evidence):
         return
     for daemon in evidence.daemons:
@@ -199,7 +199,7 @@ def _daemons(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 WANTED_ON_YARN = ("resourcemanager",)
-"""Of the daemons those that have nothing to say of a job without YARN."""
+"""Daemons that log nothing of a job without YARN."""
 
 
 def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
@@ -214,8 +214,8 @@ def _resourcemanager(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Each container that ran has its lines in one of their logs."""
-    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver_log.registered}
+    """Yields containers without lines in any NodeManager's log."""
+    containers = {c: i for i, c in evidence.executor_containers.items() if i in evidence.driver.log.registered}
     containers |= {c: "AM" for c in evidence.attempts.ams if _MASTER.fullmatch(c)}
     for container in sorted(containers):
         marks = evidence.yarn.containers.get(container)
@@ -228,13 +228,13 @@ def _nodemanagers(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """The logs of the NameNode and the DataNodes."""
+    """Yields missing logs of the NameNode and the DataNodes."""
     audit = f"{files.DAEMON_LOGS}/namenode-audit.log"
-    if not evidence.audits:
+    if not evidence.hdfs.audits:
         yield MissingEvidence(kinds.AUDIT_LOG, audit, "is absent, or has no line")
     else:
-        known = {one.path for one in evidence.audits}
-        if lost := [path for _, path, _ in evidence.submit_log.uploads if path not in known]:
+        known = {one.path for one in evidence.hdfs.audits}
+        if lost := [path for _, path, _ in evidence.submitter.log.uploads if path not in known]:
             yield MissingEvidence(
                 kinds.AUDIT_LOG, audit, f"does not have the upload of {lost[0]}: its begin is missing"
             )
@@ -247,24 +247,24 @@ def of_hdfs(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _closed_unseen(evidence: Evidence) -> bool:
-    """Whether Spark closed its event log, and no rename of it was audited; nor that somebody had removed it before."""
+    """Returns True if Spark closed its event log, but no rename or earlier removal of it was audited."""
     number = str(evidence.window["application_id"])
-    closing = evidence.driver_log.points.get("event log closing")
-    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.audits):
+    closing = evidence.driver.log.points.get("event log closing")
+    if closing is None or any(one.command == "rename" and number in one.path for one in evidence.hdfs.audits):
         return False
-    created = [one.path for one in evidence.audits if one.command == "create" and number in one.path]
-    return not any(hdfs.removed(evidence.audits, path, closing.at_ns) for path in created)
+    created = [one.path for one in evidence.hdfs.audits if one.command == "create" and number in one.path]
+    return not any(hdfs.removed(evidence.hdfs.audits, path, closing.at_ns) for path in created)
 
 
 def _datanodes(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Their names have numbers from 0; blocks of the input that was read must be in one of them."""
+    """Yields missing client traces: their names have numbers from 0, and together they have each block of the input."""
     there = sorted(path.name for path in (evidence.path / files.DAEMON_LOGS).glob("datanode-*-clienttrace.log"))
     wanted = [f"datanode-{i}-clienttrace.log" for i in range(max(len(there), _count(evidence, "datanode")))]
     for name in wanted:
         if name not in there:
             yield MissingEvidence(kinds.TRACE_LOG, f"{files.DAEMON_LOGS}/{name}", "is absent")
-    read = {transfer.block for transfer in evidence.transfers}
-    blocks = {block for found in evidence.blocks.values() for block in found}
+    read = {transfer.block for transfer in evidence.hdfs.transfers}
+    blocks = {block for found in evidence.hdfs.blocks.values() for block in found}
     whole = not any(evidence.job.get(limit) for limit in LIMITS)
     if whole and (unread := sorted(blocks - read)) and len(wanted) == len(there):
         yield MissingEvidence(

@@ -50,7 +50,7 @@ def ended_well(evidence: Evidence) -> bool:
 
 def killed(evidence: Evidence) -> set[str]:
     """Returns the containers of lost executors and of lost attempts, whose records may be cut."""
-    gone = evidence.driver_log.gone
+    gone = evidence.driver.log.gone
     lost = (found for executor, found in evidence.executor_containers.items() if executor in gone)
     return {*lost, *evidence.lost_containers}
 

@@ -1,4 +1,4 @@
-"""Records: of the cluster, of Spark, of the ranks; and the inventory, which has every file that was collected."""
+"""Finds missing records of the cluster, of Spark and of the ranks, and missing files of the inventory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlobd.bundle import files, reading
 
 
 def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
-    """Records that are not there, or are cut."""
+    """Yields records that are absent or cut."""
     if not ended_well(evidence):
         return
     topology = evidence.topology
@@ -34,7 +34,7 @@ def absences(evidence: Evidence) -> Iterator[MissingEvidence]:
 
 
 def _inventoried(evidence: Evidence) -> bool:
-    """Whether collection left its own record, as all but the oldest bundles have it."""
+    """Returns True if the collection left a record; only the oldest bundles have none."""
     return evidence.on_file(files.COLLECTED)
 
 

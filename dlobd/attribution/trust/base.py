@@ -168,7 +168,7 @@ def daemon_trouble(evidence: Evidence, *kinds: str) -> str:
 
 def repeated_tasks(evidence: Evidence) -> str:
     """Returns a doubt if Spark repeated a task, which reads and feeds its input again."""
-    if evidence.driver_log.gone:
+    if evidence.driver.log.gone:
         return "an executor was lost, and Spark repeated its tasks"
     if any(not task.ok for task in ended_tasks(evidence)):
         return "a task failed, and Spark repeated it"
@@ -185,7 +185,7 @@ def ended_tasks(evidence: Evidence) -> list[TaskMetrics]:
 
 def other_clocks(evidence: Evidence) -> str:
     """Returns a doubt if logs of other hosts were aligned by wall clocks, with unknown error."""
-    _ = evidence.processes, evidence.yarn, evidence.driver_log  # reading them finds the other clocks
+    _ = evidence.processes, evidence.yarn, evidence.driver.log  # reading them finds the other clocks
     return "logs of other hosts were aligned by their wall clocks" if evidence.alignment.moved else ""
 
 

@@ -227,7 +227,7 @@ def _lost_nodes(evidence: Evidence) -> Iterator[tuple[int, str]]:
 def _lost_executors(evidence: Evidence) -> Iterator[tuple[int, str]]:
     """The time and the cause of each executor that was lost with its node, by the driver's log: on an external cluster
     the ResourceManager's lines about nodes do not belong to an application."""
-    for lost in evidence.driver_log.lost:
+    for lost in evidence.driver.log.lost:
         yield lost.at_ns, f"node {lost.host} was lost while the job ran, with {_name(evidence, lost.container)}"
 
 
@@ -268,5 +268,5 @@ def _said(evidence: Evidence) -> str | None:
 
 def _reported(evidence: Evidence) -> str | None:
     """The first error that YARN or the driver's JVM wrote."""
-    words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver_log.errors]
+    words = [*evidence.rm_app.get("diagnostics", "").splitlines(), *evidence.driver.log.errors]
     return next((line for line in words if line.strip()), None)
