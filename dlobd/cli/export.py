@@ -36,7 +36,7 @@ class Format(NamedTuple):
 
 def _mlperf_log(bundle: Bundle, output: Path) -> None:
     from dlobd.attribution.importers.evidence import Evidence
-    from dlobd.report.mlperf_log import RULES, mlperf_log
+    from dlobd.report.export.mlperf_log import RULES, mlperf_log
 
     write(output, mlperf_log(bundle.read(), _anchor(Evidence(bundle.path))))
     rules, log = shlex.quote(str(RULES)), shlex.quote(str(output))
@@ -46,7 +46,7 @@ def _mlperf_log(bundle: Bundle, output: Path) -> None:
 def _otlp(bundle: Bundle, output: Path) -> None:
     from dlobd.attribution.importers.evidence import Evidence
     from dlobd.attribution.lanes.assemble import assembled
-    from dlobd.report.otlp import otlp
+    from dlobd.report.export.otlp import otlp
 
     evidence = Evidence(bundle.path)
     request = otlp(assembled(evidence), bundle.read().run_id, _anchor(evidence))
@@ -69,7 +69,7 @@ def _table(name: str) -> Callable[[Bundle, Path], None]:
 
     def written(bundle: Bundle, output: Path) -> None:
         from dlobd.attribution.frames import RunBundle
-        from dlobd.report import frame_file
+        from dlobd.report.export import frame_file
 
         frame = getattr(RunBundle(bundle.path), name)()
         if output.suffix == ".parquet":

@@ -45,9 +45,10 @@ def print_cost(run: Run, per_hour: float) -> None:
     """What a run cost at a price per hour."""
     from rich.console import Console
 
-    from dlobd.report.training import cost
+    from dlobd.report import tables
+    from dlobd.report.terminal.render import show
 
-    cost(run, per_hour, Console(highlight=False))
+    show(tables.cost(run, per_hour), Console(highlight=False))
 
 
 def print_bundle(bundle: Bundle) -> None:

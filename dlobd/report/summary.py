@@ -14,6 +14,7 @@ from dlobd.axes import DATASETS
 from dlobd.experiment.training import batches
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Check, RankSteps, Run
+from dlobd.report import text
 from dlobd.schema import Clip, Experiment, LayerTime
 
 UNEXPLAINED_LIMIT = 0.05
@@ -305,7 +306,7 @@ def _not_sound(run: Run, missing_ns: int) -> tuple[str, ...]:
     if inconsistent:
         found.append(f"the evidence is inconsistent in {inconsistent} places; see the corrections below.")
     if run.wall_ns and run.unexplained_ns > UNEXPLAINED_LIMIT * run.wall_ns:
-        found.append(f"more than {UNEXPLAINED_LIMIT:.0%} of the wall is not explained.")
+        found.append(f"more than {text.percentage(UNEXPLAINED_LIMIT)} of the wall is not explained.")
     if missing_ns:
         found.append(f"the parts do not sum to the wall: {missing_ns} ns are missing.")
     return tuple(found)

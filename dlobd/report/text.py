@@ -64,6 +64,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}"
 
 
+def percentage(share: float, digits: int = 0) -> str:
+    """Return a share of 1 with its unit: 54 %."""
+    return f"{100 * share:.{digits}f} %"
+
+
 def short(ns: int) -> str:
     """A length in its largest unit, for example 10 ms."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):

@@ -25,11 +25,11 @@ from dlobd.bundle import files, reading
 from dlobd.bundle.store import Bundle
 from dlobd.errors import DlobdError
 from dlobd.experiment.own_job import from_dict
-from dlobd.report.otlp import otlp
+from dlobd.report.export.otlp import otlp
+from dlobd.report.export.perfetto import trace_events
 from dlobd.report.page.data import document
 from dlobd.report.page.render import render
 from dlobd.report.page.source import source
-from dlobd.report.perfetto import trace_events
 
 DATA = Path(__file__).parents[1] / "data"
 RUNS = ("quick-run", "own-run", "native-run", "killed-trainer", "sampled-run", "seen-run")

@@ -10,15 +10,14 @@ from typing import Any
 from dlobd import __version__
 from dlobd.layers import LAYERS, UNATTRIBUTED
 from dlobd.record.run import Run
-from dlobd.report import core_waits, findings, terminal, training, transport
-from dlobd.report.page import tables
+from dlobd.report import sentences, tables
 from dlobd.report.page.compared import common_settings, compared, own_settings
 from dlobd.report.page.icicle import icicle
 from dlobd.report.page.source import Source
 from dlobd.report.page.steps import stepping_lanes, steps
 from dlobd.report.page.timeline import timeline
 from dlobd.report.page.usage import usage
-from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary, title
+from dlobd.report.summary import Part, Summary, machine_of, settings, slowest_rank, summary
 from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
@@ -56,45 +55,44 @@ def _run(source: Source, shared: dict[str, Any]) -> dict[str, Any]:
         "experiment": run.experiment,
         "status": run.status,
         "started_at": run.started_at,
-        "verdict": terminal.verdict(run),
+        "verdict": sentences.verdict(run),
         "settings": settings(run),
         "differs": [[name, value] for name, value in own_settings(run, shared).items()],
         "missing": list(source.missing),
-        "findings": [asdict(one) for one in run.findings],
-        "noise": findings.noise(run),
-        "without_findings": findings.none(run),
+        "findings": [asdict(row) | {"saving": sentences.saving(row)} for row in run.findings],
+        "noise": sentences.noise(run),
+        "without_findings": sentences.no_finding(run),
         "warnings": list(found.not_sound),
-        "circumstances": terminal.circumstances(run, found),
-        "not_measured": [
-            [title(row.layer), f"inside {title(row.inside)}: {row.why}" if row.inside else row.why]
-            for row in run.not_measured
-        ],
-        "clips": [
-            [one.kind, one.count, one.ns, f"span {one.largest.span}", one.largest.ns] for one in found.corrections
-        ],
+        "circumstances": sentences.circumstances(run, found),
+        "not_measured": tables.not_measured(run).to_json(),
+        "corrections": tables.corrections(found).to_json(),
         "wall_ns": found.wall_ns,
         "window": found.window,
         "parts": [_part(part) for part in _parts(found)],
         "largest": [[one.title, one.name, one.ns] for one in found.largest[:LARGEST]],
-        "sum": _sum(found),
+        "sum": sentences.total(found),
         "startup": _events(run, run.startup),
         "teardown": _events(run, run.teardown),
+        "events": {
+            "startup": tables.events(run, "Start-up", run.startup).to_json(),
+            "teardown": tables.events(run, "Teardown", run.teardown).to_json(),
+        },
         "icicle": icicle(run, source.attribution),
         "timeline": timeline(source.trace, source.attribution) if source.trace and source.attribution else None,
-        "ranks": {"table": tables.ranks(run), "lines": list(_rank_lines(source))},
+        "ranks": {"table": tables.ranks(run).to_json(), "lines": list(_rank_lines(source))},
         "steps": steps(source),
-        "training": {"table": tables.epochs(run), "lines": training.lines(run)},
-        "usage": usage(source) | {"others": core_waits.others(run.core_waits) if run.core_waits else ""},
+        "training": {"table": tables.epochs(run).to_json(), "lines": sentences.training(run)},
+        "usage": usage(source) | {"others": sentences.other_processes(run.core_waits) if run.core_waits else ""},
         "transport": [
-            {"plane": one.plane, "verdict": transport.in_one_line(one), "evidence": list(one.evidence)}
+            {"plane": one.plane, "verdict": sentences.transport(one), "evidence": list(one.evidence)}
             for one in run.transport or ()
         ],
         "transport_known": run.transport is not None,
-        "exchange": tables.exchange(run),
-        "overhead": terminal.recording(run.overhead) if run.overhead else "recording: its cost is unknown",
-        "tables": tables.tables(run, found),
-        "checks": tables.checks(run),
-        "environment": tables.environment(run),
+        "exchange": tables.exchange(run).to_json(),
+        "overhead": sentences.recording(run.overhead),
+        "tables": [table.to_json() for table in tables.page_tables(run, found)],
+        "checks": tables.checks(run).to_json(),
+        "environment": tables.environment(run).to_json(),
         "command": shlex.join(run.command),
         "record": source.record,
     }
@@ -115,14 +113,6 @@ def _part(part: Part) -> dict[str, Any]:
         "below_resolution": part.below_resolution,
         "degrees": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
     }
-
-
-def _sum(found: Summary) -> str:
-    """That the parts sum to the wall, or by how much they do not."""
-    if found.wall_ns is None:
-        return "No breakdown: the run has no window, so there is no wall time to split."
-    sign = "!=" if found.missing_ns else "=="
-    return f"total {found.wall_ns - found.missing_ns:,} ns {sign} wall {found.wall_ns:,} ns: {found.window}"
 
 
 def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:

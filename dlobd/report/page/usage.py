@@ -8,7 +8,7 @@ import pandas as pd
 
 from dlobd.record.run import Run
 from dlobd.report.page.source import Source
-from dlobd.report.resources import in_one_line
+from dlobd.report.sentences import resource_line
 
 MOST_POINTS = 300
 """Samples are joined beyond; a share is then of the longer stretch."""
@@ -22,7 +22,7 @@ def usage(source: Source) -> dict[str, Any]:
     run = source.run
     if run.resources is None:
         return {"points": [], "cores": None, "line": "", "why": "Resource use was not sampled: unknown."}
-    line, cores = in_one_line(run.resources), run.resources.hosts[0].cores
+    line, cores = resource_line(run.resources), run.resources.hosts[0].cores
     if source.frames is None:
         why = "The samples cannot be read: only the sums of the record are known."
         return {"points": [], "cores": cores, "line": line, "why": why}

@@ -344,9 +344,9 @@ def test_findings_stand_first_and_those_below_the_noise_are_folded(opened: Open,
     with opened(written("seen-run", record=_with_findings)) as found:
         section = found.page.locator("#findings")
         text = section.inner_text()
-        assert "shorter by at most 0.900 s, 0.6 %" in text
+        assert "Saves 0.8 to 0.9 s. At most 0.6 % of the wall time." in text
         assert "docs/findings.md#feed-poll" in text
-        assert "To lower it: input = direct" in text
+        assert "Remedy: input = direct" in text
         assert "span join queue" not in text
         section.locator("summary").first.click()
         assert "span join queue" in section.inner_text()
@@ -362,9 +362,9 @@ def _without_findings(record: dict[str, Any]) -> None:
 
 
 def test_no_finding_is_not_unknown(opened: Open, written: Written) -> None:
-    """The page says that no setting is known."""
+    """The page says that no setting is expected to help."""
     with opened(written("seen-run", record=_without_findings)) as found:
-        assert "No setting is known" in found.page.locator("#findings").inner_text()
+        assert "No setting is expected" in found.page.locator("#findings").inner_text()
 
 
 def _no_evidence(bundle: Bundle) -> None:
@@ -389,7 +389,7 @@ def test_damaged_bundles_show_what_is_there_and_say_what_is_missing(
     with opened(written("quick-run", change=change)) as found:
         assert _sections(found.page) == SECTIONS
         assert "bundle:" in found.page.locator("#warnings").inner_text()
-        assert "16.903" in found.page.locator("#verdict").inner_text()
+        assert "16.9 s" in found.page.locator("#verdict").inner_text()
 
 
 def test_several_runs_stand_side_by_side(opened: Open, written: Written) -> None:

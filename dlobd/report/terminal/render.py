@@ -1,0 +1,93 @@
+"""Rendering of tables of `dlobd.report.tables` in lines of at most 79 columns."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dlobd.report import text
+from dlobd.report.tables import Cell, Table, Unit
+
+UNKNOWN = "-"
+
+NARROWEST = 8
+"""A column of text is not made narrower."""
+
+
+def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:
+    """Print a table that has rows, with its title and note.
+
+    Args:
+        table: the table.
+        console: the terminal.
+        bars: a last column without a head, with a cell for each row.
+        most: the largest number of rows; the others are counted.
+    """
+    if not table.rows:
+        return
+    text.heading(console, table.title)
+    places = [place for place, column in enumerate(table.columns) if not column.page_only]
+    columns = [table.columns[place] for place in places]
+    rows = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.rows[:most]]
+    totals = [[cell(row[place], table.columns[place].unit) for place in places] for row in table.totals]
+    room = text.WIDTH - (max(map(cell_len, map(str, bars))) + 1 if bars else 0)
+    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    widths = _widths([column.name for column in columns], [column.unit for column in columns], rows + totals, room)
+    for column, width in zip(columns, widths, strict=True):
+        # names from a run may hold brackets, which are not markup
+        right = column.unit != "text"
+        grid.add_column(Text(column.name), justify="right" if right else "left", width=width, overflow="fold")
+    if bars:
+        grid.add_column("")
+    for place, row in enumerate(rows + totals):
+        bar = bars[place] if place < len(bars) else Text()
+        grid.add_row(*map(Text, row), *([bar] if bars else []))
+    console.print(grid)
+    if left := len(table.rows) - len(rows):
+        text.line(console, f"{left} more rows: dlobd report")
+    if table.note:
+        text.line(console, table.note)
+
+
+def cell(value: Cell, unit: Unit) -> str:
+    """Format a value. Text stays as it is, also in a column of numbers."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        digits = {"s": f"{value / 1e9:.3f}", "ms": f"{value / 1e6:.3f}", "mb": f"{value / 1e6:.1f}"}
+        if unit in digits:
+            return digits[unit]
+    if isinstance(value, int | float) and unit == "share":
+        return text.percent(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) else json.dumps(value)
+
+
+def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return widths at which no number is folded. Heads wrap at spaces, and get the room that is left."""
+    room -= len(heads) - 1
+    columns = list(zip(*rows, strict=True))
+    widest = [max(map(cell_len, column)) for column in columns]
+    widths = [max(width, *map(cell_len, head.split())) for width, head in zip(widest, heads, strict=True)]
+    while (excess := sum(widths) - room) > 0:
+        texts = [place for place, unit in enumerate(units) if unit == "text" and widths[place] > NARROWEST]
+        if not texts:
+            break
+        largest = max(texts, key=widths.__getitem__)
+        widths[largest] = max(NARROWEST, widths[largest] - max(1, excess // len(texts)))
+    for _ in range(room - sum(widths)):
+        lines = [len(textwrap.wrap(head, width)) for head, width in zip(heads, widths, strict=True)]
+        place = max(range(len(lines)), key=lines.__getitem__)
+        if lines[place] <= 1:
+            break
+        widths[place] += 1
+    return widths
