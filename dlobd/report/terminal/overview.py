@@ -1,4 +1,4 @@
-"""The overview of a run: verdict, split of the wall, findings, warnings, and further commands.
+"""The overview of a run: verdict, split of the wall, findings, and warnings.
 
 At most `LINES` lines of 79 columns; lines that do not fit are counted, and `dlobd show --full` has them.
 """
@@ -17,8 +17,8 @@ from dlobd.report import sentences, text
 from dlobd.report.headline import tenths_of_parts
 from dlobd.report.summary import Part, Summary, settings, summary
 
-LINES = 36
-"""With the hash, the bundle's path and a prompt below it fits 40 lines."""
+LINES = 31
+"""With the next commands, the hash, the bundle's path and a prompt below it fits 40 lines."""
 
 BAR = 30
 MOST_FINDINGS = 3
@@ -26,8 +26,6 @@ MOST_WARNINGS = 4
 
 EXCHANGE = "exchange"
 """The plane of the gradients; other views have the other planes."""
-
-GLOSSARY = "docs/concepts.md"
 
 Line = tuple[str, str]
 """Its text, and its style."""
@@ -48,10 +46,8 @@ def lines(run: Run, ascii_only: bool = False) -> list[Line]:
         if plane.plane == EXCHANGE:
             head += _wrapped(f"Gradient exchange: {sentences.transport(plane)}")[:3]
     bars = list(_bars(run, found, ascii_only)) if run.wall_ns is not None else []
-    tail = [("", ""), *((line, "") for line in _further(run))]
-    warned = _warnings(found, LINES - len(head) - len(bars) - len(tail))
-    left = LINES - len(head) - len(bars) - len(tail) - len(warned)
-    return [*head, *warned, *bars, *_findings(run, left), *tail]
+    warned = _warnings(found, LINES - len(head) - len(bars))
+    return [*head, *warned, *bars, *_findings(run, LINES - len(head) - len(bars) - len(warned))]
 
 
 def _wrapped(words: str, indent: str = "", style: str = "") -> list[Line]:
@@ -129,11 +125,3 @@ def _findings(run: Run, room: int) -> list[Line]:
         small = f", {'all' if below == more else below} of them below noise" if above and below else ""
         shown.append((f"{more} more{small}: dlobd show --view findings", ""))
     return shown[: max(room, 2)]
-
-
-def _further(run: Run) -> tuple[str, str, str]:
-    return (
-        f"More: dlobd show {run.run_id} --full",
-        f"HTML: dlobd report {run.run_id} -o report.html",
-        f"Glossary: {GLOSSARY}",
-    )

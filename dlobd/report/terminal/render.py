@@ -16,8 +16,8 @@ from dlobd.report.tables import Cell, Table, Unit
 
 UNKNOWN = "-"
 
-NARROWEST = 8
-"""A column of text is not made narrower."""
+NARROWEST = {1: 24, 2: 16, 3: 14, 4: 8}
+"""Lines of heads to the width at which columns of text stop to shrink. Fewer lines are tried first."""
 
 
 def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | None = None) -> None:
@@ -73,21 +73,22 @@ def cell(value: Cell, unit: Unit) -> str:
 
 
 def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return widths at which no number is folded. Heads wrap at spaces, and get the room that is left."""
+    """Return widths at which no number is folded. Heads wrap at spaces, into as few lines as have room."""
     room -= len(heads) - 1
-    columns = list(zip(*rows, strict=True))
-    widest = [max(map(cell_len, column)) for column in columns]
-    widths = [max(width, *map(cell_len, head.split())) for width, head in zip(widest, heads, strict=True)]
-    while (excess := sum(widths) - room) > 0:
-        texts = [place for place, unit in enumerate(units) if unit == "text" and widths[place] > NARROWEST]
-        if not texts:
+    widest = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    widths: list[int] = []
+    for lines, narrowest in NARROWEST.items():
+        widths = [max(width, _narrowest(head, lines)) for width, head in zip(widest, heads, strict=True)]
+        texts = [place for place, unit in enumerate(units) if unit == "text"]
+        while sum(widths) > room and (wide := [place for place in texts if widths[place] > narrowest]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        if sum(widths) <= room:
             break
-        largest = max(texts, key=widths.__getitem__)
-        widths[largest] = max(NARROWEST, widths[largest] - max(1, excess // len(texts)))
-    for _ in range(room - sum(widths)):
-        lines = [len(textwrap.wrap(head, width)) for head, width in zip(heads, widths, strict=True)]
-        place = max(range(len(lines)), key=lines.__getitem__)
-        if lines[place] <= 1:
-            break
-        widths[place] += 1
     return widths
+
+
+def _narrowest(head: str, lines: int) -> int:
+    width = max(map(len, head.split()), default=0)
+    while len(textwrap.wrap(head, max(width, 1))) > lines:
+        width += 1
+    return width
