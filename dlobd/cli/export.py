@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Format(NamedTuple):
-    """What a run can be exported as.
+    """A format of exports.
 
     Args:
-        title: what it is, in a few words.
+        title: a description in a few words.
         file: the default name.
         write: writes a bundle to a file.
     """
@@ -54,18 +54,18 @@ def _otlp(bundle: Bundle, output: Path) -> None:
 
 
 def _anchor(evidence: Evidence) -> ClockAnchor:
-    """One anchor for all times: they stay in order, whatever happened to the wall clock meanwhile.
+    """Return one anchor for all times, which keeps their order even if the wall clock was set.
 
     Raises:
-        BundleError: there is none.
+        BundleError: the evidence has no anchor.
     """
     if not evidence.anchors:
-        raise BundleError(f"{evidence.path} does not tell the time of day of its window.", "export another run")
+        raise BundleError(f"{evidence.path} has no time of day of its window.", "export another run")
     return evidence.anchors[0]
 
 
 def _table(name: str) -> Callable[[Bundle, Path], None]:
-    """Writes a data frame of `dlobd.attribution.frames.RunBundle`: as Parquet if the file ends so, else as CSV."""
+    """Return a function that writes a data frame of `RunBundle`: as Parquet for .parquet, else as CSV."""
 
     def written(bundle: Bundle, output: Path) -> None:
         from dlobd.attribution.frames import RunBundle

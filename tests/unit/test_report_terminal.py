@@ -85,7 +85,7 @@ def test_colour_adds_nothing_that_is_not_readable_without() -> None:
 
 
 def test_a_terminal_without_unicode_gets_ascii_bars() -> None:
-    """The report prints where only ASCII can be written, and still tells explained from not explained."""
+    """The report prints where only ASCII can be written, and distinguishes unexplained time."""
     raw = io.BytesIO()
     text = io.TextIOWrapper(raw, encoding="ascii")
     breakdown(Run.from_json(RECORD), Console(file=text, width=80))
@@ -106,7 +106,7 @@ def test_inconsistent_evidence_and_a_large_hole_are_warnings() -> None:
     run = deepcopy(RECORD) | {"clips": [{"kind": "inconsistent", "span": "a", "ns": 5}], "unattributed_ns": 3 * 10**9}
     text = render(breakdown, run)
     assert "warning: the evidence is inconsistent in 1 places" in text
-    assert "warning: more than 5 % of the wall is not explained." in text
+    assert "warning: more than 5 % of the wall is unexplained." in text
     assert "warning: a line of the record itself" in render(
         breakdown, run | {"warnings": ["a line of the record itself"]}
     )

@@ -1,4 +1,4 @@
-"""All that the page shows, as one JSON-able dictionary. Nothing is computed here that a report has computed already."""
+"""The data of the page as one dictionary for JSON. Figures, tables and sentences are those of the terminal."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dlobd.schema import Event
 from dlobd.spans import INSTANTS
 
 FORMAT = 1
-"""Counts up when a key changes its meaning."""
+"""Version of the data; it increases when a key changes its meaning."""
 
 LARGEST = 5
-"""So many parts are named below the bars; the table has more."""
+"""Number of parts that are listed below the bars; the table has more."""
 
 MOST_LANES = 8
-"""Ranks whose lanes are named in a line."""
+"""With more ranks, no sentence lists their lanes."""
 
 
 def document(sources: Sequence[Source]) -> dict[str, Any]:
-    """What the page shows of these runs, in their order."""
+    """Return the data of these runs, in their order."""
     runs = [source.run for source in sources]
     shared = common_settings(runs)
     return {
@@ -116,7 +116,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _events(run: Run, events: Sequence[Event]) -> list[list[Any]]:
-    """Rows [event, from, until, resolution, source, clock, lane, what it unlocks], from the window's start."""
+    """Return rows [event, from, until, resolution, source, clock, lane, unlocks], from the window's start."""
     if not events:
         return []
     zero_ns = run.window.start_ns if run.window else events[0].at_ns
@@ -138,6 +138,6 @@ def _rank_lines(source: Source) -> Iterable[str]:
     yield from dict.fromkeys(filter(None, map(machine_of, source.run.ranks)))
     if slowest := slowest_rank(source.run):
         yield slowest
-    # TensorFlow's names and those of lanes differ; more than a few are found by the number
+    # TensorFlow's names of ranks differ from those of lanes
     if source.trace and (lanes := stepping_lanes(source.trace.spans)) and len(lanes) <= MOST_LANES:
         yield f"In the timeline {', '.join(f'{rank} is {lane}' for lane, rank in lanes.items())}."

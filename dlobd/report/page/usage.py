@@ -1,4 +1,4 @@
-"""What the machine used over the time of a run, in a few hundred points; and how that reads in a line."""
+"""Use of the machine over the time of a run, as a few hundred points."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from dlobd.report.page.source import Source
 from dlobd.report.sentences import resource_line
 
 MOST_POINTS = 300
-"""Samples are joined beyond; a share is then of the longer stretch."""
+"""With more samples, neighbours are joined."""
 
 HOST = "host"
 
 
 def usage(source: Source) -> dict[str, Any]:
-    """Points [from, until, share of the cores busy, memory, read, written, network] from the window's start, sizes in
-    bytes, the last three of the stretch; without points `why` says so."""
+    """Return points [from, until, busy share of the cores, memory, read, written, network] from the window's start.
+
+    Sizes are bytes; the last three are sums between `from` and `until`. `why`: the reason for having no points."""
     run = source.run
     if run.resources is None:
         return {"points": [], "cores": None, "line": "", "why": "Resource use was not sampled: unknown."}
