@@ -50,7 +50,7 @@ def show(table: Table, console: Console, bars: Sequence[Text] = (), most: int | 
         grid.add_row(*map(Text, row), *([bar] if bars else []))
     console.print(grid)
     if left := len(table.rows) - len(rows):
-        text.line(console, f"{left} more rows: dlobd report")
+        text.line(console, f"{left} more: dlobd report")
     if table.note:
         text.line(console, table.note)
 
@@ -61,7 +61,7 @@ def cell(value: Cell, unit: Unit) -> str:
         return UNKNOWN
     if isinstance(value, str):
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         digits = {"s": f"{value / 1e9:.3f}", "ms": f"{value / 1e6:.3f}", "mb": f"{value / 1e6:.1f}"}
         if unit in digits:
             return digits[unit]
@@ -69,7 +69,9 @@ def cell(value: Cell, unit: Unit) -> str:
         return text.percent(value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    return f"{value:,}" if isinstance(value, int) else json.dumps(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return json.dumps(value)
 
 
 def _widths(heads: Sequence[str], units: Sequence[Unit], rows: Sequence[Sequence[str]], room: int) -> list[int]:
