@@ -53,7 +53,7 @@ def test_the_figures_are_those_of_the_record_and_of_the_terminal(captured: Sourc
         for key in ("ns", "lo_ns", "hi_ns"):
             assert parts[layer][key] == row[key]
     assert sum(part["ns"] for part in page["parts"]) == record["wall_ns"]
-    assert all(sum(part["degrees"]) == part["ns"] for part in page["parts"])
+    assert all(sum(part["qualities"]) == part["ns"] for part in page["parts"])
     assert page["verdict"] == sentences.verdict(captured.run)
     assert page["record"] == record
     assert page["warnings"] == list(summary(captured.run).not_sound)

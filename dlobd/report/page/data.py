@@ -103,7 +103,7 @@ def _parts(found: Summary) -> Iterable[Part]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    """`degrees`: measured, between marks, named wait, unexplained."""
+    """`qualities`: measured, between marks, named wait, unexplained."""
     return {
         "layer": part.layer,
         "ns": part.ns,
@@ -111,7 +111,7 @@ def _part(part: Part) -> dict[str, Any]:
         "lo_ns": part.lo_ns,
         "hi_ns": part.hi_ns,
         "below_resolution": part.below_resolution,
-        "degrees": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
+        "qualities": [part.measured_ns, part.between_marks_ns, part.named_wait_ns, part.unexplained_ns],
     }
 
 

@@ -71,11 +71,11 @@ def test_the_order_of_layers_and_their_colours_are_the_tables(opened: Open, writ
         assert [fill.lower() for fill in fills[:3]] == ["#999999", "#e69f00", "#d55e00"]
 
 
-def test_degrees_of_evidence_are_told_apart_without_colour(opened: Open, written: Written) -> None:
-    """Each degree has a pattern of its own, and the interval is drawn."""
+def test_qualities_of_evidence_differ_without_colour(opened: Open, written: Written) -> None:
+    """Each quality has a pattern of its own, and the interval is drawn."""
     with opened(written("seen-run")) as found:
         chart = found.page.locator("#layers .chart").nth(1)
-        fills = chart.locator(".degree_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
+        fills = chart.locator(".quality_marks path").evaluate_all("all => all.map(one => one.getAttribute('fill'))")
         assert {re.sub(r"^.*-(\d)\)$", r"\1", fill) for fill in fills if fill.startswith("url")} >= {"1", "2"}
         assert any(fill.startswith("#") for fill in fills)
         assert chart.locator(".interval_marks line").count() >= 5

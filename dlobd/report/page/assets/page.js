@@ -41,7 +41,7 @@ function build() {
   section("warnings", "Warnings and circumstances", warnings);
   section("what", "What ran", (run) => [paragraph(run.settings), SEVERAL ? (run.differs.length ? settingsOf(run.differs) : paragraph("No setting of its own.", "note")) : null],
     null, folded(SEVERAL ? `Common settings: ${DATA.common.length}` : `All settings: ${DATA.common.length}`, settingsOf(DATA.common)));
-  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), degreeLegend(),
+  section("layers", "Where the wall time went", (run) => breakdown(run, most), make("div", {}, layerLegend(), qualityLegend(),
       paragraph("Measured: start and end of one call or phase were observed. Between marks: only two different events were observed. Named wait: a configured poll, heartbeat or sleep.", "note")),
     paragraph("The line at the end of a bar is its interval: uncertain boundaries, and time hidden in other layers.", "note"));
   section("anatomy", "Start-up and teardown", anatomy);
